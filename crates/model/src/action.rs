@@ -1,68 +1,76 @@
-//! An Action: what is known of a run before the tool starts. Its walk is the weak fingerprint; `docs/fingerprint.md`
-//! lists every value of it, and the keying test varies each.
+//! An Action: everything known of a run before the tool starts. The digest of its walk is the weak
+//! fingerprint. `docs/fingerprint.md` lists every value that is keyed, and a test below changes
+//! each of them.
 
 use crate::{Digest, FORMAT_VERSION, Fingerprint, FingerprintWalk, Roots, ValueKey, Walk};
 
-/// A variable of the environment, `NAME` and value, as the tool would see it.
+/// An environment variable, as the tool would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The name of the variable.
     pub name: Vec<u8>,
-    /// Its value; a variable that is not set is not listed.
+    /// The value of the variable. A variable that is not set is not listed.
     pub value: Vec<u8>,
 }
 
-/// What a tool can learn of where its messages go.
+/// What a tool can find out about the terminal that its messages go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terminal {
     /// Neither standard output nor standard error is a terminal.
     None,
-    /// One of them is.
+    /// Standard output, standard error or both are a terminal.
     Some {
         /// Standard output is a terminal.
         stdout: bool,
         /// Standard error is a terminal.
         stderr: bool,
-        /// Its width, in columns.
+        /// The terminal's width, in columns.
         columns: u16,
-        /// Its height, in rows.
+        /// The terminal's height, in rows.
         rows: u16,
     },
 }
 
-/// The tool, its arguments, environment and working directory, and what else it can know at its start.
+/// The tool, its arguments, environment and working directory, and what else it can know when it
+/// starts.
 #[derive(Clone, Debug)]
 pub struct Action {
     /// The family whose rules apply, such as `gcc`.
     pub family: &'static str,
-    /// Content of the program that is started.
+    /// The content of the program that is started.
     pub tool: Digest,
-    /// Its absolute path: a compiler finds its parts from there.
+    /// The absolute path of the program. It is keyed because a compiler finds its parts relative to
+    /// it.
     pub tool_path: Vec<u8>,
-    /// All arguments, `argv[0]` first: it is in messages, and some tools behave by it.
+    /// All arguments, `argv[0]` first. `argv[0]` is keyed because messages contain it and some
+    /// tools behave differently by it.
     pub argv: Vec<Vec<u8>>,
-    /// The working directory, links resolved (`getcwd`).
+    /// The working directory with symbolic links resolved (`getcwd`).
     pub cwd: Vec<u8>,
-    /// `PWD`, where it names the working directory by another path: compilers then write that one down.
+    /// `PWD`, if it is another path to the working directory. It is keyed because compilers then
+    /// write that path into their output.
     pub apparent_cwd: Option<Vec<u8>>,
     /// The variables that this family reads, sorted by name.
     pub environment: Vec<Variable>,
-    /// What the tool can learn of its terminal.
+    /// What the tool can find out about its terminal.
     pub terminal: Terminal,
-    /// What the processor says of itself, where the tool may ask it; empty where it does not.
+    /// What the processor reports about itself. Empty unless the tool may ask for it, for example
+    /// because of `-march=native`.
     pub processor: Vec<u8>,
-    /// What else its process inherits that it can ask for, where nothing is known of the tool: limits, groups, ignored
-    /// signals, processors.
+    /// A digest of what else the process inherits and can ask for: limits, groups, ignored signals,
+    /// allowed processors. Empty for tools that larder knows, because they do not ask.
     pub inherited: Vec<u8>,
-    /// What stands on standard input, where the tool may read it: a word, or the digest of all that is there.
+    /// What is on standard input: a word such as `nothing`, or the digest of all that can be read.
+    /// Empty unless the tool may read it.
     pub standard_input: Vec<u8>,
-    /// Digest of the first source, or of a link's first object, roots replaced, where a compiler's command line names
-    /// one: so many may share one command line, as the probes of a `./configure` do.
+    /// Digest, with roots replaced, of the first source that a compiler's command line names, or of
+    /// the first object of a link. Without it, many actions would share one key. For example, the
+    /// probes of a `./configure` have one command line and differ only in the source.
     pub source: Option<Digest>,
 }
 
 impl Action {
-    /// Give each keyed value to `walk`, with the roots replaced.
+    /// Gives each keyed value to `walk`, with roots replaced.
     pub fn walk(&self, roots: &Roots, walk: &mut impl Walk) {
         let path = |path: &[u8]| {
             let mut encoded = Vec::new();
@@ -109,12 +117,12 @@ impl Action {
         }
     }
 
-    /// The weak fingerprint.
+    /// Returns the weak fingerprint.
     pub fn fingerprint(&self, roots: &Roots) -> Fingerprint {
         self.keys(roots).0
     }
 
-    /// The weak fingerprint, and the key for values that the tool asks for.
+    /// Returns the weak fingerprint, and the key for digests of the values of variables.
     pub fn keys(&self, roots: &Roots) -> (Fingerprint, ValueKey) {
         let mut walk = FingerprintWalk::default();
         self.walk(roots, &mut walk);
@@ -178,7 +186,7 @@ mod tests {
         for shape in [&b"x*"[..], b"y*"] {
             let names = Roots::default().with_names([(b"x42".to_vec(), shape.to_vec())]);
             let fingerprint = action().fingerprint(&names);
-            assert!(!seen.contains(&fingerprint), "what a name by chance has that is not is not keyed");
+            assert!(!seen.contains(&fingerprint), "the constant part of a name by chance is not keyed");
             seen.push(fingerprint);
         }
     }

@@ -1,31 +1,43 @@
-//! Where a result can serve: in every place of the same build, or only where it was made, and why.
+//! Bound: whether a result can be reused in every place of the same build (another checkout,
+//! another container), or only where it was made, and why. Rewrite: how the path of a place is
+//! replaced in a result.
+//!
+//! Unaware of: how a bound is found out (`wrapper`), how bytes are rewritten (`relocate`).
 
-/// Why a result serves only the place where it was made.
+/// Why a result may not be reused in every place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// An output holds the place's path, and there is no rule by which the tool would have written another.
+    /// An output contains the path of the place, and no rule is known by which the tool would have
+    /// written another path.
     Output,
-    /// A message does.
+    /// A message contains the path of the place, and no rule is known by which the tool would have
+    /// written another path.
     Message,
-    /// An argument names the place, and what the tool makes of it is not known.
+    /// An argument contains the path of the place, and larder does not know what the tool does with
+    /// it.
     Argument,
-    /// A flag has the tool turn names into numbers, or into bytes that cannot be searched.
+    /// A flag makes the tool turn paths into numbers, or into bytes that cannot be searched. For
+    /// example, `--coverage` writes checksums of paths.
     Flag,
-    /// The preprocessed text names the place, or asks for the name of a file.
+    /// The preprocessed text contains the path of the place or expands `__FILE__`.
     Text,
-    /// An input holds the place's path, and what the tool makes of it is not known.
+    /// An input contains the path of the place, and larder does not know what the tool does with
+    /// it.
     Input,
-    /// The command is no compile of one source: it can serve elsewhere once it was seen to give the same in two places.
+    /// The command is not a compile of one source. The result can be reused elsewhere once the
+    /// command gave the same result in two places.
     SeenOnce,
-    /// Processes of the command may have named something by their numbers, or used random numbers, which are others in
-    /// each run: it serves nowhere until it was seen to give the same with other numbers.
+    /// Processes of the command may have put process numbers or random numbers into the result.
+    /// These differ in each run. So the result is not reused, not even in the same place, until a
+    /// run with other numbers gave the same result.
     Chance,
-    /// The command was seen to give the same in two places whose paths are as long as each other: it serves in such
-    /// places. What binds it is how long they are ([`lengths`]).
+    /// The command gave the same result in two places whose paths have the same lengths. So the
+    /// result is reused in places with paths of these lengths ([`lengths`]).
     AsLong,
 }
 
-/// How long the paths of a place are: decimal, a space between two, the first root first.
+/// The lengths of the paths of a place, in bytes: decimal numbers separated by a space, in the
+/// order of `roots`.
 pub fn lengths<'r>(roots: impl Iterator<Item = &'r [u8]>) -> Vec<u8> {
     roots.map(|root| root.len().to_string()).collect::<Vec<_>>().join(" ").into_bytes()
 }
@@ -43,51 +55,52 @@ impl Bound {
         Bound::AsLong,
     ];
 
-    /// As a record holds it.
+    /// The number that stands for this bound in a record. It is never 0.
     pub fn code(self) -> u8 {
         Bound::ALL.iter().position(|bound| *bound == self).unwrap_or_default() as u8 + 1
     }
 
-    /// The other way.
+    /// Reverses [`Bound::code`]. Returns `None` for an unknown number.
     pub fn from_code(code: u8) -> Option<Bound> {
         Bound::ALL.get(usize::from(code).wrapping_sub(1)).copied()
     }
 
-    /// Whether the result serves in the place where it was made.
+    /// Returns true if the result is reused in the place where it was made.
     pub fn serves_at_home(self) -> bool {
         self != Bound::Chance
     }
 
-    /// Whether the worst that it could do elsewhere is to name the place where it was made.
+    /// Returns true if reusing the result elsewhere could do no more harm than to show the path of
+    /// the place where it was made.
     pub fn is_only_a_path(self) -> bool {
         !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance | Bound::AsLong)
     }
 
-    /// What people read, about a result that was made in another place.
+    /// The reason for users, about a result that was made in another place.
     pub fn reason(self) -> &'static str {
         match self {
             Bound::Output => {
-                "an output holds the path of the place where it was made, or a name that only that run had"
+                "an output contains the path of the place where it was made, or a name that only that run had"
             }
             Bound::Message => {
-                "a message holds the path of the place where it was made, or a name that only that run had"
+                "a message contains the path of the place where it was made, or a name that only that run had"
             }
-            Bound::Argument => "an argument names the place, and the result may hold what was made of it",
-            Bound::Flag => "a flag turns file names into numbers or into compressed bytes",
-            Bound::Text => "the preprocessed text names the place, or asks for the name of a file",
-            Bound::Input => "an input holds the path of the place, and the result may hold what was made of it",
-            Bound::SeenOnce => "such a command serves elsewhere once it gave the same in two places",
+            Bound::Argument => "an argument contains the path of the place, and the result may depend on it",
+            Bound::Flag => "a flag makes the tool turn paths into numbers or compressed bytes",
+            Bound::Text => "the preprocessed text contains the path of the place, or expands __FILE__",
+            Bound::Input => "an input contains the path of the place, and the result may depend on it",
+            Bound::SeenOnce => "the result of such a command is reused elsewhere once two places gave the same result",
             Bound::Chance => {
-                "the numbers of its processes, or random ones, may be in it: it serves once it gave the same with others"
+                "it may contain process numbers or random numbers; it is reused once a run with other numbers gave the same"
             }
             Bound::AsLong => {
-                "bytes long are the paths that it serves for: it gave the same in two places with such, and may \
-                 elsewhere once it gave the same in places with others"
+                "the result is reused only in places whose paths have these lengths in bytes, until places with \
+                 paths of other lengths gave the same result"
             }
         }
     }
 
-    /// What lifts it, where something does.
+    /// What the user can do to make the result portable, if there is something.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
@@ -98,29 +111,30 @@ impl Bound {
     }
 }
 
-/// By which rules bytes that hold the path of a place are written again for another.
+/// How bytes that contain the path of a place are rewritten for another place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rewrite {
-    /// They hold none.
+    /// They contain no such path.
     #[default]
     None,
-    /// Paths stand in it as they are.
+    /// Paths are in plain text and are replaced as they are.
     Text,
-    /// As gcc writes dependencies for make.
+    /// A dependency file for make, as gcc writes it.
     GccDepfile,
-    /// As clang does.
+    /// A dependency file for make, as clang writes it.
     ClangDepfile,
     /// An object file with debug information.
     Object,
-    /// In the strings of a pickle of Python's.
+    /// A pickle of Python, in whose strings paths are replaced.
     Pickle,
-    /// Paths stand in it, in whatever surroundings: logs, which people read, and what was seen so in two places.
+    /// Paths are replaced wherever they appear, whatever is around them: for logs, which people
+    /// read, and for files for which two places showed that this is right.
     LooseText,
-    /// What ninja keeps of dependencies.
+    /// ninja's dependency log.
     NinjaDependencies,
-    /// Anything, for a place whose paths are as long.
+    /// Any bytes, but only for a place whose paths have the same lengths.
     AsLong,
-    /// autoconf's `config.status`.
+    /// `config.status` of autoconf.
     ConfigStatus,
 }
 
@@ -138,12 +152,12 @@ impl Rewrite {
         Rewrite::ConfigStatus,
     ];
 
-    /// As a record holds it.
+    /// The number that stands for this rule in a record.
     pub fn code(self) -> u8 {
         Rewrite::ALL.iter().position(|rewrite| *rewrite == self).unwrap_or_default() as u8
     }
 
-    /// The other way.
+    /// Reverses [`Rewrite::code`]. Returns `None` for an unknown number.
     pub fn from_code(code: u8) -> Option<Rewrite> {
         Rewrite::ALL.get(usize::from(code)).copied()
     }

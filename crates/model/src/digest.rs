@@ -1,29 +1,29 @@
-//! Digest and Blob: names of bytes.
+//! Digest and Blob: how bytes are named by their content.
 
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// BLAKE3 of some bytes, 32 bytes long.
+/// A BLAKE3 digest, 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
-/// Bytes in the content-addressed store, by name: their digest and how many they are.
+/// The name of a content in the content-addressed store: its digest and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blob {
     /// Digest of the bytes.
     pub digest: Digest,
-    /// Their number.
+    /// The number of bytes.
     pub size_bytes: u64,
 }
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Digest(*blake3::hash(bytes).as_bytes())
     }
 
-    /// 64 lower-case hexadecimal digits.
+    /// Returns the digest as 64 lower-case hexadecimal digits.
     pub fn hex(&self) -> String {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = String::with_capacity(64);
@@ -34,7 +34,8 @@ impl Digest {
         text
     }
 
-    /// Its place among `count`: the first eight bytes, little endian, modulo that.
+    /// Returns a slot number below `count`: the first eight bytes as a little-endian integer,
+    /// modulo `count`.
     pub fn place_among(&self, count: u64) -> u64 {
         self.0.first_chunk().copied().map_or(0, u64::from_le_bytes) % count
     }
@@ -52,7 +53,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A digest that is not 64 hexadecimal digits.
+/// The error for a text that is not 64 hexadecimal digits.
 #[derive(Debug)]
 pub struct ParseDigestError(String);
 
@@ -82,18 +83,18 @@ impl FromStr for Digest {
     }
 }
 
-/// Takes bytes in pieces and gives the digest of them all.
+/// Computes the digest of bytes that come in pieces.
 #[derive(Default)]
 pub struct DigestWriter(blake3::Hasher);
 
 impl DigestWriter {
-    /// Add `bytes`.
+    /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The digest of everything added so far, and 32 bytes more of BLAKE3's output for it, which the digest does not
-    /// tell.
+    /// Returns the digest of everything added so far, and the next 32 bytes of BLAKE3's output.
+    /// These cannot be computed from the digest.
     pub fn finish_longer(&self) -> (Digest, [u8; 32]) {
         let (mut digest, mut more, mut output) = ([0; 32], [0; 32], self.0.finalize_xof());
         output.fill(&mut digest);
@@ -101,7 +102,7 @@ impl DigestWriter {
         (Digest(digest), more)
     }
 
-    /// The digest of everything added so far.
+    /// Returns the digest of everything added so far.
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }

@@ -1,7 +1,8 @@
-//! The primitives of every format: a `Writer` that appends, a `Reader` that borrows and never trusts a length.
+//! The primitives of every format: a `Writer` that appends to a buffer, and a `Reader` that borrows
+//! from one and checks every length against the bytes that are left.
 //!
 //! ```text
-//! u8 u16 u32 u64   little-endian
+//! u8               one byte
 //! number           LEB128, at most 10 bytes, shortest form only
 //! bytes            number of bytes, then the bytes
 //! digest           32 bytes
@@ -12,7 +13,8 @@ use std::fmt;
 
 use crate::Digest;
 
-/// Bytes that do not have the form they ought to have.
+/// Why bytes could not be decoded. A `usize` or `at` is an offset in bytes, unless stated
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes end before the value does.
@@ -21,23 +23,23 @@ pub enum DecodeError {
     Number(usize),
     /// A tag that this version does not know.
     Tag {
-        /// The tag.
+        /// The unknown tag.
         tag: u8,
-        /// Where it stands.
+        /// The offset of the tag, in bytes.
         at: usize,
     },
-    /// A count or length above its limit.
+    /// A count or length is above its limit.
     Limit {
         /// The limit.
         limit: u64,
-        /// Where it was passed.
+        /// The offset of the count or length, in bytes.
         at: usize,
     },
-    /// Written by another version of larder.
+    /// The bytes were written by another version of larder.
     Version(u8),
-    /// Bytes are left after the last value.
+    /// This many bytes are left after the last value.
     Trailing(usize),
-    /// The digest at the end is not that of what stands before it.
+    /// The digest at the end is not the digest of the bytes before it.
     Damaged,
 }
 
@@ -47,9 +49,9 @@ impl fmt::Display for DecodeError {
             DecodeError::Truncated(at) => write!(f, "truncated at byte {at}"),
             DecodeError::Number(at) => write!(f, "malformed number at byte {at}"),
             DecodeError::Tag { tag, at } => write!(f, "unknown tag {tag} at byte {at}"),
-            DecodeError::Limit { limit, at } => write!(f, "more than the limit of {limit} at byte {at}"),
-            DecodeError::Version(version) => write!(f, "format version {version}, not ours"),
-            DecodeError::Trailing(count) => write!(f, "{count} bytes too many"),
+            DecodeError::Limit { limit, at } => write!(f, "value above the limit of {limit} at byte {at}"),
+            DecodeError::Version(version) => write!(f, "format version {version} is not supported by this larder"),
+            DecodeError::Trailing(count) => write!(f, "{count} bytes after the end"),
             DecodeError::Damaged => f.write_str("digest does not match"),
         }
     }
@@ -60,17 +62,17 @@ impl Error for DecodeError {}
 /// Appends values to a buffer.
 #[derive(Default)]
 pub struct Writer {
-    /// What was written.
+    /// The bytes written so far.
     pub bytes: Vec<u8>,
 }
 
 impl Writer {
-    /// One byte.
+    /// Appends one byte.
     pub fn u8(&mut self, value: u8) {
         self.bytes.push(value);
     }
 
-    /// A number, as short as it can be.
+    /// Appends a number (LEB128), in its shortest form.
     pub fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
@@ -79,18 +81,19 @@ impl Writer {
         self.bytes.push(value as u8);
     }
 
-    /// A length and that many bytes.
+    /// Appends the length of `value` and its bytes.
     pub fn bytes(&mut self, value: &[u8]) {
         self.number(value.len() as u64);
         self.bytes.extend_from_slice(value);
     }
 
-    /// A digest.
+    /// Appends a digest, without a length.
     pub fn digest(&mut self, value: &Digest) {
         self.bytes.extend_from_slice(&value.0);
     }
 
-    /// The digest of everything so far, which `Reader::sealed` expects at the end.
+    /// Appends the digest of everything written so far, which [`Reader::sealed`] checks, and
+    /// returns the bytes.
     pub fn seal(mut self) -> Vec<u8> {
         let digest = Digest::of(&self.bytes);
         self.digest(&digest);
@@ -106,12 +109,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Read `bytes` from the start.
+    /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { whole: bytes, at: 0 }
     }
 
-    /// Read what `Writer::seal` wrote, after checking the digest at its end.
+    /// Reads what [`Writer::seal`] wrote, after checking the digest at the end.
     pub fn sealed(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let Some(body) = bytes.len().checked_sub(32) else { return Err(DecodeError::Truncated(bytes.len())) };
         if Digest::of(&bytes[..body]).0 != bytes[body..] {
@@ -120,12 +123,12 @@ impl<'a> Reader<'a> {
         Ok(Reader::new(&bytes[..body]))
     }
 
-    /// How many bytes were taken.
+    /// Returns the offset of the next byte to read.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The next `count` bytes.
+    /// Takes the next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.at.checked_add(count).filter(|&end| end <= self.whole.len());
@@ -135,12 +138,12 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// One byte.
+    /// Takes one byte.
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         Ok(self.take(1)?[0])
     }
 
-    /// One byte that is 0 or 1.
+    /// Takes one byte that must be 0 or 1.
     pub fn flag(&mut self) -> Result<bool, DecodeError> {
         match self.u8()? {
             0 => Ok(false),
@@ -149,10 +152,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number.
+    /// Takes a number (LEB128).
     #[inline]
     pub fn number(&mut self) -> Result<u64, DecodeError> {
-        // Most are small.
+        // Most numbers are below 128 and take one byte.
         match self.whole.get(self.at) {
             Some(&byte) if byte < 0x80 => {
                 self.at += 1;
@@ -179,7 +182,8 @@ impl<'a> Reader<'a> {
         Err(DecodeError::Number(start))
     }
 
-    /// A number of things that follow, each of at least one byte: never more than bytes are left.
+    /// Takes a number of items that follow. Returns an error if it is larger than the number of
+    /// bytes left, because each item takes at least one byte.
     pub fn count(&mut self) -> Result<usize, DecodeError> {
         let at = self.at;
         let count = self.number()?;
@@ -190,7 +194,7 @@ impl<'a> Reader<'a> {
         Ok(count as usize)
     }
 
-    /// A length and that many bytes, at most `limit`.
+    /// Takes a length and that many bytes. Returns an error if the length is above `limit`.
     #[inline]
     pub fn bytes(&mut self, limit: u64) -> Result<&'a [u8], DecodeError> {
         let at = self.at;
@@ -201,19 +205,19 @@ impl<'a> Reader<'a> {
         self.take(length as usize)
     }
 
-    /// A digest.
+    /// Takes a digest.
     pub fn digest(&mut self) -> Result<Digest, DecodeError> {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(self.take(32)?);
         Ok(Digest(bytes))
     }
 
-    /// An error for a tag that was just read.
+    /// Returns the error for a tag that was just read.
     pub fn unknown_tag(&self, tag: u8) -> DecodeError {
         DecodeError::Tag { tag, at: self.at.saturating_sub(1) }
     }
 
-    /// Everything must have been taken.
+    /// Returns an error unless all bytes were taken.
     pub fn finish(self) -> Result<(), DecodeError> {
         match self.whole.len() - self.at {
             0 => Ok(()),

@@ -1,51 +1,55 @@
-//! Fingerprints, and the one walk over an Action that both makes them and explains them.
+//! Fingerprints, and the one walk over an Action that both computes and explains them.
 //!
-//! A value is keyed by being given to a `Walk`. `FingerprintWalk` hashes it, `ExplainWalk` keeps it, so "why did this
-//! miss" is answered by the same code that made the key and cannot leave anything out. (The idea is n2's: one trait,
-//! a terse and a telling hash behind it.)
+//! A value becomes part of the key by being given to a `Walk`. `FingerprintWalk` hashes the values,
+//! and `ExplainWalk` keeps them. So `larder explain` answers "why did this miss" with the code that
+//! made the key, and cannot omit a value. (The idea is n2's: one trait with a hashing and an
+//! explaining implementation.)
 
 use crate::{Digest, DigestWriter};
 
-/// The digest of an Action: weak before its observations are known, strong with them.
+/// The digest of an Action: *weak* without its observations, *strong* with them.
 pub type Fingerprint = Digest;
 
-/// Receives each value that is keyed, by name, in a fixed order.
+/// Receives each keyed value with its name, in a fixed order.
 pub trait Walk {
-    /// One keyed value. `name` tells two values apart that would otherwise be the same bytes.
+    /// Receives one keyed value. The name keeps two values apart whose bytes are equal.
     fn field(&mut self, name: &str, value: &[u8]);
 }
 
-/// Hashes what it is given. Names and values are told apart by their lengths, so no two walks give the same bytes.
+/// Hashes the names and values that it receives. Each is preceded by its length, so two different
+/// walks never hash the same bytes.
 #[derive(Default)]
 pub struct FingerprintWalk(DigestWriter);
 
 impl FingerprintWalk {
-    /// The digest of the walk.
+    /// Returns the digest of the walk.
     pub fn finish(&self) -> Fingerprint {
         self.0.finish()
     }
 
-    /// The digest of the walk, and the key for values that are observed beside it.
+    /// Returns the digest of the walk, and the key for digests of the values of variables.
     pub fn finish_with_key(&self) -> (Fingerprint, ValueKey) {
         let (weak, key) = self.0.finish_longer();
         (weak, ValueKey(key))
     }
 }
 
-/// The key of the digests of variables' values in a record.
+/// The key with which a record's digests of the values of variables are made.
 ///
-/// A record names a variable that the tool asked for and has a digest of its value, so that a hit can compare it. The
-/// digest of a short value, such as a PIN, could be found by trying, and records lie on remotes. So the digest is keyed
-/// with BLAKE3's output for the whole action, beyond the 32 bytes that are the weak fingerprint. Another machine
-/// that asks for the same action has this key. A reader of the remote has the fingerprint only, which does not tell it.
+/// A record names each variable that the tool asked for, with a digest of its value, so that a hit
+/// can compare it. Records are on remotes, and a plain digest of a short value, such as a PIN,
+/// could be found by trying. So the digest is keyed, with BLAKE3's output for the whole action
+/// beyond the 32 bytes that are the weak fingerprint. Another machine that looks up the same action
+/// has this key. A reader of the remote has only the fingerprint, from which the key cannot be
+/// computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ValueKey([u8; 32]);
 
 impl ValueKey {
-    /// A key for tests, and for values that are compared within one process.
+    /// An all-zero key for tests, and for values that are only compared within one process.
     pub const ZERO: ValueKey = ValueKey([0; 32]);
 
-    /// The keyed digest of a value.
+    /// Returns the keyed digest of a value.
     pub fn digest(&self, value: &[u8]) -> Digest {
         Digest(*blake3::keyed_hash(&self.0, value).as_bytes())
     }
@@ -60,19 +64,19 @@ impl Walk for FingerprintWalk {
     }
 }
 
-/// One keyed value, kept for explanation.
+/// One keyed value, kept for an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// What it is.
+    /// The name of the value.
     pub name: String,
-    /// Its bytes, as keyed.
+    /// The bytes of the value, as keyed.
     pub value: Vec<u8>,
 }
 
-/// Keeps what it is given.
+/// Keeps the names and values that it receives.
 #[derive(Default)]
 pub struct ExplainWalk {
-    /// In the order of the walk.
+    /// The values in the order of the walk.
     pub fields: Vec<Field>,
 }
 

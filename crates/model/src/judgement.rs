@@ -1,61 +1,68 @@
-//! What is known of how well a program can be observed by the preloaded library: the judgement of the kernel observer,
-//! which saw a run of it as well.
+//! Judgement: whether the preloaded library sees everything that a program does. larder finds out
+//! by a run that the kernel observer watches as well.
 //!
 //! ```text
-//! judgement = u8 format version, u8 tag: 1 believed · 2 disbelieved · 3 again · 4 unreported, number of looks, look*, digest
-//! look      = bytes path, u8 way: 1 content · 2 kind · 3 link · 4 listing · 5 absence · 6 error, number errno
+//! judgement = u8 format version, u8 tag, number of looks, look*, digest
+//! tag       = 1 believed · 2 disbelieved · 3 again · 4 unreported · 5 changes
+//! look      = bytes path, u8 way, [number errno]
+//! way       = 1 content · 2 kind · 3 link · 4 listing · 5 absence · 6 error, with errno
 //! ```
-//! Paths are those of the system, not of a place: no root is replaced in them.
+//! The paths of a believed program are paths of this system, without placeholders for roots. The
+//! paths of `changes` have their roots replaced.
+//!
+//! Unaware of: where judgements are stored, how two observers are compared.
 
 use crate::{DecodeError, FORMAT_VERSION, Looked, Reader, Writer};
 
 const PATH_BYTES_MAX: u64 = 64 << 10;
 
-/// What is known of a program, or of a tool with the programs that it starts.
+/// What is known of a program, or of a tool together with the programs that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The library sees all that it does, but for these looks of loader and libc, which belong to each of its runs.
+    /// The library sees all that the program does, except for these accesses by the dynamic loader
+    /// and libc. They happen in every run, so they are added to each one.
     Believed(Vec<Unseen>),
-    /// The library misses some of what it does.
+    /// The library misses some of what the program does.
     Disbelieved,
-    /// Something was started that is not known yet: the next run is to be seen by both.
+    /// A program was started that is not known yet. The next run must be watched by both observers.
     Again,
-    /// Only the kernel can watch it, and a wrapper inside cannot tell the kernel what it hands out: it is not to be
-    /// watched.
+    /// The command must not be observed. Only the kernel could observe it, and a wrapper that it
+    /// starts cannot report to the kernel observer what it puts in place.
     Unreported,
-    /// The command changes these files in place, as roots and names say them: what is in them is to be noted before it
-    /// runs. Kept apart from the others, under a key of its own.
+    /// The command changes these files in place, so their content must be noted before it runs.
+    /// Roots and names by chance in the paths are replaced. This is stored under a key of its own,
+    /// apart from the other judgements.
     Changes(Vec<Vec<u8>>),
 }
 
-/// A look that the library does not see.
+/// An access that the library does not see.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unseen {
-    /// Where.
+    /// The path that is accessed.
     pub path: Vec<u8>,
-    /// In which way.
+    /// The kind of access.
     pub way: Way,
 }
 
-/// In which way something was looked at.
+/// A kind of access to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// Its content was read.
     Content,
-    /// It was looked at.
+    /// `stat`, or another call that follows a symbolic link.
     Kind,
-    /// It was looked at as a link.
+    /// `lstat` or another call that does not follow a symbolic link.
     Link,
-    /// Its names were listed.
+    /// The directory was listed.
     Listing,
-    /// It was looked for and not there.
+    /// The path was looked up and was absent.
     Absence,
-    /// Looking failed otherwise, with this error.
+    /// The lookup failed with another error, this errno.
     Error(u32),
 }
 
 impl Unseen {
-    /// As if it had been seen.
+    /// Returns the access in the form in which observers report accesses.
     pub fn looked(&self) -> Looked {
         let mut looked = Looked::default();
         match self.way {
@@ -71,7 +78,7 @@ impl Unseen {
 }
 
 impl Judgement {
-    /// The file's bytes.
+    /// Returns the encoded judgement.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(FORMAT_VERSION);
@@ -106,7 +113,7 @@ impl Judgement {
         w.seal()
     }
 
-    /// Read a file's bytes.
+    /// Decodes a judgement.
     pub fn decode(bytes: &[u8]) -> Result<Judgement, DecodeError> {
         match bytes.first() {
             Some(&FORMAT_VERSION) => {}

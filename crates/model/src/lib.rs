@@ -1,7 +1,22 @@
-//! What larder talks about: digests, actions, fingerprints, observations, manifests, results, images, and their bytes.
+//! The values larder works with: digests, actions, fingerprints, observations, manifests, results
+//! and images, and the bytes of each on disk.
 //!
-//! No I/O, no clock, no environment: everything here is a value, a walk over a value, or its encoding.
-//! Unaware of: where anything is stored, how a tool is observed, which compiler is which.
+//! A lookup uses them as follows:
+//! 1. An [`Action`] is a command with its environment and working directory. Its digest is the
+//!    *weak fingerprint*.
+//! 2. The [`Manifest`] of that fingerprint has one [`Entry`] (also called a *record*) for each
+//!    recorded run.
+//! 3. An entry has an [`ObservationSet`]: the facts that the run relied on, for example the content
+//!    of an included header. If all of them hold, the entry answers.
+//! 4. Its [`ActionResult`] says which outputs and messages the run left. Larger contents are
+//!    [`Blob`]s.
+//!
+//! A *place* is where a build runs, such as a checkout. Its [`Roots`] are replaced in keys and in
+//! the paths of records, so that another checkout can use the record.
+//!
+//! No I/O, no clock, no environment: every item here is a value, a walk over a value, or an
+//! encoding.
+//! Unaware of: where anything is stored, how a tool is observed, how compilers differ.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -45,6 +60,7 @@ pub use result::{
 pub use roots::{PLACEHOLDER, Roots, is_encoded};
 pub use single::{NotSingle, Single};
 
-/// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
-/// so that a change of meaning is a clean start, never a misreading.
+/// The version of every format in this crate. It is part of each weak fingerprint and the first
+/// byte of each file. So a store of another version is never misread: its records are simply not
+/// found.
 pub const FORMAT_VERSION: u8 = 10;

@@ -1,130 +1,146 @@
-//! What a tool was seen to look at and to change: the observer's report, before it is turned into facts and outputs.
+//! What an observer reports of a run: which paths the tool accessed and what it changed, before
+//! this is turned into facts and outputs.
+//!
+//! Unaware of: which observer it was, how facts are made (`store::Witness`).
 
 use crate::result::Placement;
 use crate::{Digest, FileMode};
 
-/// What `stat` said of a file at the moment the tool opened it.
+/// The result of `stat` on a file at the moment when the tool opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// `major << 32 | minor`.
+    /// The device, as `major << 32 | minor`.
     pub device: u64,
-    /// Inode number.
+    /// The inode number.
     pub inode: u64,
-    /// Size.
+    /// The size, in bytes.
     pub size_bytes: u64,
-    /// Time of the last change of content, nanoseconds.
+    /// mtime, in nanoseconds since 1970.
     pub modified_ns: i64,
-    /// Time of the last change of content or inode, nanoseconds.
+    /// ctime, in nanoseconds since 1970.
     pub changed_ns: i64,
 }
 
-/// State of a path before the tool changed it, where the tool looked first.
+/// The state of a path before the tool changed it, if the tool accessed it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prior {
-    /// Nothing was there.
+    /// The path was absent.
     Absent,
     /// Something was there, and the tool did not read it.
     Other {
-        /// As `stat` gives it, type and permissions; those are 0 where nobody saw them.
+        /// `st_mode`: file type and permissions. The permissions are 0 if they are not known.
         mode: u32,
     },
-    /// A file with this content was there, and the tool read it before it changed it.
+    /// A file with this content was there, and the tool read it before changing it.
     File {
-        /// Of its bytes.
+        /// The digest of the content.
         digest: Digest,
-        /// Its permission bits, where they are known.
+        /// The permission bits, if they are known.
         mode: Option<u32>,
     },
 }
 
-/// One path, and in which ways the tool relied on it.
+/// In which ways the tool relied on one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// It was read or executed: its content counts.
+    /// It was read or executed, so its content counts.
     pub content: bool,
-    /// It was executed, or asked whether it can be.
+    /// It was executed, or the tool asked whether it can be (`access`).
     pub executed: bool,
-    /// It was looked at, links followed.
+    /// `stat` or another call that follows symbolic links was called on it.
     pub kind: bool,
-    /// It was looked at as a link: `lstat`, `readlink`, `realpath`.
+    /// `lstat`, `readlink` or `realpath` was called on it.
     pub link: bool,
-    /// It led to what the tool had made itself under another name: how it leads there counts.
+    /// It led to a file that the tool had made under another path, so the way in which it leads
+    /// there counts.
     pub leads: bool,
-    /// Its names were listed.
+    /// The directory was listed.
     pub listed: bool,
-    /// The order in which they came may matter.
+    /// The order of the listed names may matter.
     pub order: bool,
-    /// Of what kind each of them is may matter, as the directory says it.
+    /// The file types in the listing (`d_type`) may matter.
     pub kinds: bool,
-    /// It was looked for and not there.
+    /// It was looked up and was absent.
     pub absent: bool,
-    /// Another error came: 0 from `stat`, 1 from opening; and its number.
+    /// Another error: the operation and the errno, as in [`crate::Fact::Error`].
     pub failed: Option<(u8, u32)>,
-    /// Which file was opened.
+    /// The file that was opened.
     pub identity: Option<Identity>,
-    /// How far what else `stat` says of it can reach the result.
+    /// How far the rest of what `stat` says of it can affect the result.
     pub times: Times,
-    /// When it was modified was compared with when others were.
+    /// Its mtime was compared with the mtimes of other files.
     pub compared: bool,
-    /// The tool changed it afterwards: only its state before counts.
+    /// The tool changed it afterwards, so only its state before that counts.
     pub prior: Option<Prior>,
 }
 
-/// How far a program lets the times and owners of files reach its result.
+/// How far a program lets the times, modes and owners of files affect its result. Each value
+/// includes the ones before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Times {
     /// Not at all.
     #[default]
     Blind,
-    /// Not at all, but it gives what it makes the modes of what it reads.
+    /// It gives the files that it makes the modes of files that it reads, as `cp` does.
     Mode,
-    /// It may compare or write down when files that it reads were modified, but not files that it makes; and as above.
+    /// It may compare or write down the mtimes of files that it reads, but not of files that it
+    /// makes.
     Inputs,
-    /// The same of all files that it looks at.
+    /// It may compare or write down the mtimes of all files, also of files that it makes.
     Files,
-    /// It writes down all that `stat` says, of directories too.
+    /// It writes down all that `stat` says of files and directories.
     Status,
-    /// When files were used as well: read, or changed in whatever way. No two runs find the same there.
+    /// It also uses atime or ctime. These differ in every run, so such a run is not recorded.
     Uses,
 }
 
-/// What a program does in every run, whatever its result.
+/// What is known about a program by its file name: how far its result can depend on the metadata of
+/// files, and which calls it makes in every run without effect on its result. For example, awk
+/// reads the clock in each run to seed `rand()`. The values are in `compiler/src/programs.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habit {
-    /// How far the times of files can reach its result.
+    /// How far the times of files can affect its result.
     pub times: Times,
-    /// It compares when the files that it looks at were modified, and lets nothing else of that reach its result.
+    /// It compares the mtimes of the files that it accesses, as `make` does, and uses nothing else
+    /// of `stat`.
     pub compares: bool,
-    /// How often one process of it reads the clock.
+    /// How often each of its processes reads the clock without effect on its result. If one reads
+    /// it more often, the run is not recorded.
     pub clock_reads: u32,
-    /// How often one process of it asks for the local time of a given moment, and so for the time zone.
+    /// How often each of its processes asks for the local time of a given moment without effect on
+    /// its result. This reveals the time zone.
     pub zone_reads: u32,
-    /// It writes the time that the clock says, to its standard output alone.
+    /// It writes the current time to its standard output and nowhere else, as `date` does.
     pub tells_time: bool,
-    /// How often one process of it asks for random numbers.
+    /// How often each of its processes asks for random numbers without effect on its result.
     pub random_reads: u32,
-    /// The order in which a directory lists its names does not reach its result.
+    /// The order in which a directory lists its names does not affect its result, as for `ls`,
+    /// which sorts.
     pub sorts_names: bool,
-    /// It tells directories from other names by what the directory says of their kinds, without looking at them.
+    /// It tells directories from files by `d_type` of a listing, without calling `stat`.
     pub lists_kinds: bool,
-    /// It looks at its own memory to handle it, and at nothing of it for its result.
+    /// It reads `/proc/self/maps` and the like to manage its memory, and its result does not depend
+    /// on that.
     pub tunes_memory: bool,
-    /// It tries to open the terminal that it runs on, and leaves it alone.
+    /// It tries to open its terminal and does nothing with it, as shells do.
     pub tries_terminal: bool,
-    /// It may ask for any number of random numbers, if it makes something new: they are in that one's name.
+    /// It may ask for any number of random numbers, if it makes a new file: they are in the name of
+    /// that file. `mktemp` does so.
     pub names_at_random: bool,
     /// It makes up names of temporary files as Python's `tempfile` does: [`is_name_of_tempfile`].
     pub names_as_tempfile: bool,
-    /// It writes down numbers that are others in each place, for somebody to compare.
+    /// It writes down numbers that differ in each place, such as inode numbers, only so that they
+    /// can be compared.
     pub shows_numbers: bool,
-    /// It may ask for sockets of the internet's families, to see whether there are such.
+    /// It may ask for internet sockets, only to find out whether there are any.
     pub tries_sockets: bool,
-    /// It hands out results, and says itself how far they rely on modes and times.
+    /// It puts recorded results in place, and reports itself how far they depend on modes and
+    /// times. That is larder.
     pub reports: bool,
 }
 
 impl Habit {
-    /// The wrapper's own inside a run.
+    /// The habit of a larder wrapper that runs inside the observed run.
     pub const OF_WRAPPER: Habit = Habit {
         times: Times::Blind,
         compares: false,
@@ -144,9 +160,10 @@ impl Habit {
     };
 }
 
-/// Whether Python's `tempfile` may have made up this file name: eight letters, digits or `_`, behind `tmp` or by
-/// themselves, and any ending (`tempfile.py`, `_RandomNameSequence`; the eight by themselves are its question whether a
-/// directory can be written).
+/// Returns true if Python's `tempfile` may have made up this file name: `tmp` and eight lower-case
+/// letters, digits or `_`, with any extension. Eight such characters without `tmp` are the name
+/// with which `tempfile` tests whether a directory is writable. Source: `_RandomNameSequence` in
+/// `tempfile.py`.
 pub fn is_name_of_tempfile(file_name: &[u8]) -> bool {
     const COUNT: usize = 8;
     let rest = file_name.strip_prefix(b"tmp").filter(|rest| rest.len() >= COUNT).unwrap_or(file_name);
@@ -154,57 +171,61 @@ pub fn is_name_of_tempfile(file_name: &[u8]) -> bool {
     rest.len() >= COUNT && rest[..COUNT].iter().all(is_one) && rest.get(COUNT).is_none_or(|byte| *byte == b'.')
 }
 
-/// Something that the tool made or removed and left so.
+/// Something that the tool made or removed, as it was at the end of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A file was written.
     File {
-        /// How it came to be there.
+        /// How the file came to be there.
         placement: Placement,
-        /// The mode it was made with.
+        /// The mode that the file was made with.
         mode: FileMode,
-        /// Nothing was there before.
+        /// The path was absent before.
         new: bool,
-        /// A compiler's part wrote it, and closed it when it was complete. A shell closes what it redirects to before
-        /// anything is written.
+        /// A part of a compiler wrote the file and closed it only when it was complete. A shell, in
+        /// contrast, closes the target of a redirection before anything is written.
         closed_when_complete: bool,
-        /// The command set when it was modified.
+        /// The command set the mtime of the file.
         dated: bool,
-        /// The command gave it attributes, by which `cp` sets modes.
+        /// The command set extended attributes of the file. `cp` sets modes in this way
+        /// (`system.posix_acl_access`).
         attributed: bool,
     },
     /// A symbolic link was made.
     Link,
     /// A directory was made.
     Directory(FileMode),
-    /// What was there is gone.
+    /// The path was removed.
     Removed,
 }
 
-/// Paths relied on and paths changed, each in the order of first touch.
+/// The paths that a run relied on and the paths that it changed, each in the order of the first
+/// access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Absolute paths as the tool used them.
+    /// Accessed paths, absolute, as the tool used them.
     pub looked: Vec<(Vec<u8>, Looked)>,
-    /// Absolute paths as the tool used them.
+    /// Changed paths, absolute, as the tool used them.
     pub changed: Vec<(Vec<u8>, Change)>,
-    /// Files that were written, as they were when they were last closed, where the observer sees that.
+    /// The written files as they were when they were last closed, if the observer sees that.
     pub closed: Vec<Identity>,
-    /// Names that came or went, and whether they were there before: what a listing showed.
+    /// Names that the run added or removed, and whether each was there before. A listing counts as
+    /// it was before the run.
     pub names: Vec<(Vec<u8>, bool)>,
     /// The umask was asked for.
     pub umask: bool,
-    /// By a program that may leave it set.
+    /// The umask was asked for by a program that may have set it.
     pub umask_is_set: bool,
-    /// What `uname` says was asked for.
+    /// The host name or another answer of `uname` was asked for.
     pub host: bool,
-    /// Which sockets can be had was asked for.
+    /// It was asked which kinds of sockets exist.
     pub sockets: bool,
-    /// Owners or attributes of what the command made were set: to what they were, or others.
+    /// The command set the owner or attributes of something it made, possibly to what they already
+    /// were.
     pub owners_set: bool,
-    /// A program that goes by times looked at a file whose time the command had set.
+    /// A program that uses mtimes accessed a file whose mtime the command had set.
     pub dates_count: bool,
-    /// Variables asked for, with their values; `None` where not set.
+    /// Variables that were asked for, with their values; `None` if not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 

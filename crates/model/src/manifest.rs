@@ -1,71 +1,82 @@
-//! Manifest: the record of one weak fingerprint. A bounded list of entries, newest first; each says what was observed
-//! and what came of it, so that a record and what only it needs are one file.
+//! Manifest: the record of one weak fingerprint. It is a list of at most 32 entries, newest first.
+//! An entry has what one run relied on and its result, so the small parts of a result are in the
+//! same file.
 //!
 //! ```text
-//! manifest = u8 format version, digest weak fingerprint, number of fields, field*, number of entries, entry*, digest, body*
-//! field    = bytes name, bytes value               the walk that made the weak fingerprint, for `explain`
-//! entry    = digest strong fingerprint, u8 observer, origin, number run time µs, digest of the roots of its place, u8 bound
-//!            (0: it serves anywhere), bytes what binds it, number length of its body, digest of its body
-//! origin   = u8 0 recorded with this store · 1 handed over · 2 fetched, unsigned · 3 fetched, digest: the signer's public key
+//! manifest = u8 format version, digest weak fingerprint, number of fields, field*,
+//!            number of entries, entry*, digest of all before, body*
+//! field    = bytes name, bytes value               the walk that made the weak fingerprint
+//! entry    = digest strong fingerprint, u8 observer, origin, number run time µs,
+//!            digest of the roots of its place, u8 bound (0: reusable anywhere),
+//!            bytes what binds it, number length of its body, digest of its body
+//! origin   = u8 0 recorded with this store · 1 handed over · 2 fetched, unsigned ·
+//!            3 fetched, digest: the signer's public key
 //! body     = set, result
 //! ```
-//! The digest after the entries is of all before it, so that the start of a file can be read and believed by itself: who
-//! looks for an answer mostly finds it in the newest entries.
+//! The digest after the entries covers everything before it. So the start of a file can be read and
+//! verified without the rest. A lookup mostly finds its answer in the newest entries, whose bodies
+//! come first.
+//!
+//! Unaware of: where manifests are stored, whether an entry holds.
 
 use crate::{
     ActionResult, Bound, DecodeError, Digest, DigestWriter, ExplainWalk, FORMAT_VERSION, Field, Fingerprint,
     ObservationSet, Observer, Origin, Reader, SetReader, Writer,
 };
 
-/// More entries than this for one weak fingerprint are not kept: the oldest goes.
+/// The maximum number of entries for one weak fingerprint. If there are more, the oldest is
+/// dropped.
 pub const MANIFEST_ENTRIES_MAX: usize = 32;
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
 const FIELD_BYTES_MAX: u64 = 4 << 20;
 
-/// Where a result was made, and whether it is bound to be used there: see [`Entry`].
+/// Where a result was made, and whether it can only be reused there: see [`Entry`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// Digest of the roots of the place.
+    /// The digest of the roots of the place.
     pub made_in: Digest,
-    /// Why it serves that place only, and what binds it.
+    /// Why it can only be reused in that place, and the argument, path or number that is the
+    /// reason.
     pub bound: Option<(Bound, Vec<u8>)>,
 }
 
 /// One recorded run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Weak fingerprint and observations together.
+    /// The digest of the weak fingerprint and the observations, and of `made_in` if the entry is
+    /// bound to its place.
     pub strong: Fingerprint,
-    /// Who observed it.
+    /// Which observer watched the run.
     pub observer: Observer,
-    /// How it came into this store.
+    /// How the entry came into this store.
     pub origin: Origin,
-    /// How long the tool ran, wall time in microseconds.
+    /// How long the tool ran, in microseconds of wall-clock time.
     pub run_time_us: u64,
-    /// Digest of the roots of the place where it was made.
+    /// The digest of the roots of the place where it was made.
     pub made_in: Digest,
-    /// Why it serves that place only; `None` where it serves any.
+    /// Why the result can only be reused in that place, or `None` if it can be reused in every
+    /// place.
     pub bound: Option<Bound>,
-    /// What binds it: an argument, a path.
+    /// What binds it: an argument, a path or numbers.
     pub bound_by: &'a [u8],
     body: &'a [u8],
-    /// The digest of its body, where that was not compared yet.
+    /// The digest that the body must have, if that was not checked yet.
     unchecked: Option<Digest>,
 }
 
 /// The record of one weak fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest<'a> {
-    /// The weak fingerprint, which is also the file's name.
+    /// The weak fingerprint. The file is named by it.
     pub weak: Fingerprint,
-    /// The walk that made it.
+    /// The names and values of the walk that made it.
     pub fields: Vec<(&'a [u8], &'a [u8])>,
-    /// Newest first.
+    /// The entries, newest first.
     pub entries: Vec<Entry<'a>>,
 }
 
 impl<'a> Entry<'a> {
-    /// Make an entry; `body` receives its bytes and must outlive it.
+    /// Makes an entry. `body` receives its encoded body and must outlive it.
     pub fn new(
         weak: &Fingerprint,
         observer: Observer,
@@ -86,27 +97,28 @@ impl<'a> Entry<'a> {
         Entry { strong, observer, origin, run_time_us, made_in, bound, bound_by, body, unchecked: None }
     }
 
-    /// The set and the result.
+    /// Returns the set and the result.
     pub fn open(&self) -> Result<(ObservationSet<'a>, ActionResult<'a>), DecodeError> {
         let (set, result) = self.open_to_read()?;
         Ok((set.whole()?, result))
     }
 
-    /// The result, where the strong fingerprint is that of `weak`, of where the entry is bound to, and of its set. What
-    /// others made is not believed without.
+    /// Returns the result if the strong fingerprint matches `weak`, the set, and the place if the
+    /// entry is bound to one. Entries from other machines are only believed after this check.
     pub fn open_bound_to(&self, weak: &Fingerprint) -> Result<ActionResult<'a>, NotBound> {
         let (set, result) = self.open().map_err(|_| NotBound)?;
         let mut w = Writer { bytes: Vec::with_capacity(self.body.len()) };
         set.encode(&mut w);
         let at_home = self.bound.map(|_| &self.made_in);
-        // The set's bytes as they stand, not only as they would be written again.
+        // The set must have the very bytes of its encoding. Otherwise two different bodies could
+        // have one fingerprint.
         match self.body.starts_with(&w.bytes) && strong_fingerprint(weak, at_home, &w.bytes) == self.strong {
             true => Ok(result),
             false => Err(NotBound),
         }
     }
 
-    /// The set, to be read directory by directory, and the result.
+    /// Returns the set, to be read directory by directory, and the result.
     pub fn open_to_read(&self) -> Result<(SetReader<'a>, ActionResult<'a>), DecodeError> {
         if self.unchecked.is_some_and(|digest| digest != Digest::of(self.body)) {
             return Err(DecodeError::Damaged);
@@ -119,7 +131,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// An entry that is not what its strong fingerprint says.
+/// The error for an entry whose strong fingerprint does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBound;
 
@@ -138,14 +150,16 @@ fn strong_fingerprint(weak: &Fingerprint, bound: Option<&Digest>, set: &[u8]) ->
 }
 
 impl<'a> Manifest<'a> {
-    /// An empty record of the walk that made `weak`.
+    /// Makes a manifest without entries for the walk that made `weak`.
     pub fn new(weak: Fingerprint, walk: &'a ExplainWalk) -> Self {
         let field = |field: &'a Field| (field.name.as_bytes(), field.value.as_slice());
         Manifest { weak, fields: walk.fields.iter().map(field).collect(), entries: Vec::new() }
     }
 
-    /// Put `entry` first, in place of one with the same strong fingerprint; the oldest beyond the limit goes. An entry of
-    /// a better origin stays: for example, a fetched record does not replace one that was recorded with this store.
+    /// Inserts `entry` as the newest one, in place of an entry with the same strong fingerprint. If
+    /// there are more than [`MANIFEST_ENTRIES_MAX`], the oldest is dropped. Nothing is inserted if
+    /// the present entry has a better origin. For example, a fetched record does not replace one
+    /// that was recorded with this store.
     pub fn add(&mut self, entry: Entry<'a>) {
         if self.entries.iter().any(|old| old.strong == entry.strong && old.origin.outranks(&entry.origin)) {
             return;
@@ -155,12 +169,12 @@ impl<'a> Manifest<'a> {
         self.entries.truncate(MANIFEST_ENTRIES_MAX);
     }
 
-    /// Drop the entries that `trust`, the setting `remote_trust`, does not believe.
+    /// Drops the entries that are not believed under `trust`, the setting `remote_trust`.
     pub fn keep_believed(&mut self, trust: &[String]) {
         self.entries.retain(|entry| entry.origin.is_believed(trust));
     }
 
-    /// The file's bytes.
+    /// Returns the encoded manifest.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(FORMAT_VERSION);
@@ -187,7 +201,7 @@ impl<'a> Manifest<'a> {
         bytes
     }
 
-    /// Read a file's bytes. Entries are opened when they are asked for.
+    /// Decodes a manifest. Bodies are decoded when entries are opened.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (mut manifest, r) = Manifest::read(bytes)?;
         r.ok_or(DecodeError::Truncated(bytes.len()))?.finish()?;
@@ -199,13 +213,13 @@ impl<'a> Manifest<'a> {
         Ok(manifest)
     }
 
-    /// Read the start of a file's bytes: the entries of which all is there, which are the newest ones. An entry that is
-    /// damaged says so when it is opened.
+    /// Decodes the start of a manifest: the entries whose bodies are complete, which are the newest
+    /// ones. The digest of a body is checked when the entry is opened.
     pub fn decode_start(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Manifest::read(bytes).map(|(manifest, _)| manifest)
     }
 
-    /// Read as many entries as there are; and where the last one ends, if none is missing.
+    /// Decodes the complete entries. Returns the reader after the last body if no body is missing.
     fn read(bytes: &'a [u8]) -> Result<(Self, Option<Reader<'a>>), DecodeError> {
         match bytes.first() {
             Some(&FORMAT_VERSION) => {}
@@ -316,7 +330,7 @@ mod tests {
             match Manifest::decode_start(&damaged) {
                 Err(_) => assert!(at < head, "byte {at}"),
                 Ok(start) => {
-                    // What is not there whole is not read.
+                    // An incomplete body is not read.
                     let is_read = (head..head + start.entries[0].body.len()).contains(&at);
                     assert_eq!((at < head, start.entries[0].open().is_err()), (false, is_read), "byte {at}");
                 }
@@ -324,8 +338,8 @@ mod tests {
         }
     }
 
-    /// What was made here is replaced by nothing that others say of the same observations, and what came from others by
-    /// what is made here.
+    /// A record of this machine is not replaced by one that was fetched or handed over for the same
+    /// observations, but replaces such a record.
     #[test]
     fn a_worse_origin_replaces_nothing() {
         let walk = ExplainWalk::default();

@@ -1,29 +1,39 @@
-//! Observations: the facts about files and variables that a result relied on, grouped by directory so that each
-//! directory is opened once and its absences share one stamp.
+//! Observations: the facts about files and variables that a result relied on. They are grouped by
+//! directory, so that a check opens each directory once and one stamp can cover all its absences.
 //!
 //! ```text
-//! set        = number of directories, directory*, number of variables, variable*
-//! set        goes on with number of twins, twin*; twin = bytes path, bytes path, u8 bits: 1 one file, 2 equal times
-//! set        ends with number of ages, age*, oldest first; age = bytes path, u8 1 where it is as old as the one before
-//! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*, number of absences, [absences]
-//! absences   = u8 1 where a name holds a placeholder, else 0 and names_digest; number of bytes, name*
-//! links      = 0 of no matter · 1 there are none in the path · 2 they lead to the real path
+//! set        = number of directories, directory*, number of variables, variable*,
+//!              number of twins, twin*, number of ages, age* (oldest first)
+//! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*,
+//!              number of absences, [absences]
+//! absences   = u8 1 if a name contains a placeholder, else 0 and names_digest;
+//!              number of bytes, name*
+//! links      = 0 not relevant · 1 the path has none · 2 they lead to the real path
 //! fact       = bytes name, u8 tag, …        by tag:
-//!    1 content     digest, u8 bits: 1 executable, 2 not through a link, 4 a root is in it; [digest, roots replaced]
+//!    1 content     digest, u8 bits: 1 executable, 2 not through a link, 4 it contains a root;
+//!                  [digest with roots replaced]
 //!    2 directory
 //!    3 link        bytes target
 //!    4 error       u8 operation, number errno
 //!    5 listing     digest of the sorted names
 //!    6 other kind  u8 kind
-//!    7 modified    number nanoseconds since 1970, as the two's complement
-//!    8 status      number mode, number owner, number group, number names, number inode, number nanoseconds as above
-//!    9 listing     digest of the names in the directory's own order
+//!    7 modified    number nanoseconds since 1970, as two's complement
+//!    8 status      number mode, number owner, number group, number of hard links, number inode,
+//!                  number nanoseconds as in 7
+//!    9 listing     digest of the names with their kinds, in the directory's own order
 //!   10 mode        number permission bits
-//!   11 listing     digest of the sorted names, those without a dot at their beginning with their kinds
-//! variable   = bytes name, u8 set, [digest of the value, roots replaced, keyed by the action (ValueKey)]
+//!   11 listing     digest of the sorted names, with the kinds of those without a leading dot
+//! variable   = bytes name, u8 1 if it is set, [digest of the value with roots replaced,
+//!              keyed by the action (ValueKey)]
+//! twin       = bytes path, bytes path, u8 bits: 1 one file, 2 equal mtimes
+//! age        = bytes path, u8 1 if its mtime equals that of the age before, else 0
 //! ```
-//! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
-//! slashes in an error fact and in an absence, which is said by the deepest directory that does exist.
+//! Roots in paths are replaced (`Roots::encode_path`). An empty name means the directory itself.
+//! The name of an error fact or of an absence may contain slashes. It is then recorded for the
+//! deepest directory that exists. For example, if `/w/a` does not exist, `/w/a/b.h` is the absence
+//! `a/b.h` of `/w`.
+//!
+//! Unaware of: how facts are found out (`store::Witness`) or checked (`store::Checker`).
 
 use crate::{DecodeError, Digest, Reader, Writer, is_encoded};
 
@@ -33,152 +43,160 @@ const ABSENT_BYTES_MAX: u64 = 64 << 20;
 /// One fact about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<'a> {
-    /// A regular file, links followed, with this content.
+    /// A regular file with this content. Symbolic links are followed.
     Content {
-        /// Of the bytes.
+        /// The digest of its bytes.
         digest: Digest,
-        /// Some execute bit is set.
+        /// At least one execute bit is set.
         executable: bool,
-        /// The tool looked for a link and there was none.
+        /// The tool asked whether it is a symbolic link, and it was not.
         plain: bool,
-        /// Where a root is in it: of the bytes with roots replaced, which is what counts elsewhere.
+        /// If the content contains a root: the digest of the content with roots replaced, which
+        /// counts in another place.
         rooted: Option<Digest>,
     },
-    /// A directory, links followed.
+    /// A directory. Symbolic links are followed.
     Directory,
-    /// A symbolic link with this target, roots replaced.
+    /// A symbolic link with this target, in which roots are replaced.
     Link(&'a [u8]),
-    /// Looking fails in this way.
+    /// An operation on the path fails with this error.
     Error {
-        /// 0: `stat`; 1: open for reading; `Fact::ACCESS` and the mode asked for: `access`.
+        /// 0: `stat`. 1: open for reading. `Fact::ACCESS` plus the requested mode: `access`.
         operation: u8,
-        /// The error's number on this platform; 0 where it does not fail: `access` asked for more than to execute.
+        /// The errno on this platform. 0 means that `access` for reading or writing succeeds.
         errno: u32,
     },
-    /// A directory that lists these names.
+    /// A directory that lists exactly these names.
     Listing(Digest),
-    /// A directory that lists these names in this order.
+    /// A directory that lists exactly these names, of these kinds, in this order.
     Ordered(Digest),
-    /// A directory that lists these names, of these kinds but for those that are hidden.
+    /// A directory that lists exactly these names. The kinds count too, except those of names that
+    /// begin with a dot.
     Kinds(Digest),
-    /// Neither file, directory nor link: the file type bits of its mode, shifted right by 12.
+    /// A file of another kind, such as a FIFO, or one whose content does not count or cannot be
+    /// read. The value is `st_mode >> 12`.
     Other(u8),
-    /// When it was modified, nanoseconds since 1970, where a program could compare it or write it down.
+    /// The mtime, in nanoseconds since 1970. Recorded if a program could compare it or write it
+    /// down.
     Modified(i64),
-    /// Its permission bits, where a program gives them to what it makes.
+    /// The permission bits. Recorded if a program gives them to files that it makes.
     Mode(u32),
-    /// All that `stat` says of it beyond its content and place, where a program could write that down.
+    /// The rest of what `stat` says. Recorded if a program could write it down.
     Status(Status),
 }
 
-/// What `ls -l` and `tar` write down of a file.
+/// The part of `stat` that `ls -l` and `tar` write down of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Permission bits.
     pub mode: u32,
-    /// The user that it belongs to.
+    /// The user ID of the owner.
     pub owner: u32,
-    /// The group that it belongs to.
+    /// The group ID.
     pub group: u32,
-    /// Number of names.
+    /// The number of hard links.
     pub links: u32,
-    /// Which file it is.
+    /// The inode number.
     pub inode: u64,
-    /// When it was modified, nanoseconds since 1970.
+    /// The mtime, in nanoseconds since 1970.
     pub modified_ns: i64,
 }
 
 /// A fact about a name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFact<'a> {
-    /// The name; empty for the directory itself.
+    /// The name, or empty for the directory itself.
     pub name: &'a [u8],
-    /// What is so.
+    /// The fact.
     pub fact: Fact<'a>,
 }
 
-/// What a tool relied on of the symbolic links in a directory's path.
+/// In which way a tool relied on symbolic links in the path of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links<'a> {
-    /// Nothing: it only went through them.
+    /// Not at all: it only followed them.
     #[default]
     Any,
-    /// There are none.
+    /// The path contains no symbolic link.
     None,
-    /// With all of them resolved it is this path, root replaced.
+    /// With all symbolic links resolved, the path is this one, with its root replaced.
     Real(&'a [u8]),
 }
 
-/// Everything known of one directory.
+/// All facts about one directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirFacts<'a> {
-    /// Its path as the tool used it, root replaced.
+    /// The path as the tool used it, with its root replaced.
     pub path: &'a [u8],
-    /// What is known of symbolic links in its path.
+    /// What is recorded of symbolic links in the path.
     pub links: Links<'a>,
-    /// 0, or where the tool looked at the directory itself, one more than the place, among those directories, of the
-    /// first that is the same one: compilers leave out a search directory that they have under another name.
+    /// 0 if the tool did not `stat` the directory itself. Otherwise the directories of which it did
+    /// are counted from 1, and this is the number of the first that is the same directory. For
+    /// example, compilers skip an `-I` directory that they already have under another path.
     pub class: u64,
     /// What was found there.
     pub facts: Vec<NamedFact<'a>>,
-    /// What was looked for there and not found, sorted.
+    /// The names that were looked up there and were absent, sorted.
     pub absent: Vec<&'a [u8]>,
 }
 
-/// The umask, as an [`EnvFact`]: no variable has such a name.
+/// The name of the [`EnvFact`] for the umask. No variable has such a name.
 pub const UMASK: &[u8] = b"\0umask";
-/// All variables without exception, as an [`EnvFact`].
+/// The name of the [`EnvFact`] for all variables without exception.
 pub const ALL_VARIABLES: &[u8] = b"\0all";
-/// What `uname` says, host name included, as an [`EnvFact`].
+/// The name of the [`EnvFact`] for the answer of `uname`, host name included.
 pub const HOST: &[u8] = b"\0host";
-/// Which sockets can be had, as an [`EnvFact`].
+/// The name of the [`EnvFact`] for the kinds of sockets that exist.
 pub const SOCKETS: &[u8] = b"\0sockets";
 
-/// A variable that the tool asked for, or another thing that a process inherits.
+/// A variable that the tool asked for, or something else that a process inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
-    /// Its name; empty for all variables together, where a program could read any of them unseen; [`UMASK`], [`HOST`],
+    /// The name of the variable. Empty for all variables together, which is recorded if a program
+    /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
     /// [`SOCKETS`].
     pub name: &'a [u8],
-    /// Keyed digest of its value, roots replaced (see [`crate::ValueKey`]); `None` if it was not set.
+    /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it
+    /// was not set.
     pub value: Option<Digest>,
 }
 
-/// Two files with one content: gcc takes them for one file where their times are equal, clang where they are one file.
+/// Two files with equal content. For `#pragma once` gcc takes them for one file if their mtimes are
+/// equal, clang if they are hard links of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Twins<'a> {
-    /// Their paths, roots replaced.
+    /// The two paths, with roots replaced.
     pub paths: [&'a [u8]; 2],
-    /// They are one file.
+    /// The paths are hard links of one file.
     pub same_file: bool,
-    /// They were modified at the same time.
+    /// Their mtimes are equal.
     pub same_time: bool,
 }
 
-/// Something whose time of modification was compared with others'.
+/// A file whose mtime was compared with the mtimes of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age<'a> {
-    /// Its path, root replaced.
+    /// The path, with its root replaced.
     pub path: &'a [u8],
-    /// It was modified when the one before it in the list was; else later.
+    /// True if its mtime equals that of the file before it in the list. Otherwise it is later.
     pub same: bool,
 }
 
-/// All that a result relied on, beyond what its Action says.
+/// Everything that a result relied on, apart from what its Action says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservationSet<'a> {
-    /// Directory by directory.
+    /// The facts by directory.
     pub directories: Vec<DirFacts<'a>>,
-    /// Variables that the Action does not list.
+    /// Variables that the Action does not key.
     pub environment: Vec<EnvFact<'a>>,
-    /// Files of equal content.
+    /// Pairs of files with equal content.
     pub twins: Vec<Twins<'a>>,
-    /// What a program compared the times of, the oldest first. All of it is older than the run.
+    /// The files of which a program compared the mtimes, oldest first. All are older than the run.
     pub ages: Vec<Age<'a>>,
 }
 
-/// A set whose directories are read one by one. A check goes through them once, from front to back, and needs none of
-/// them afterwards: all of them at once would be ten times the memory, and each page of it costs a hit a microsecond.
+/// Reads a set directory by directory. A check needs each directory once. Holding all of them would
+/// take ten times the memory, and each page of memory costs a hit a microsecond.
 #[derive(Clone, Debug)]
 pub struct SetReader<'a> {
     directories: Reader<'a>,
@@ -188,7 +206,7 @@ pub struct SetReader<'a> {
 }
 
 impl<'a> SetReader<'a> {
-    /// Read a set but for its directories.
+    /// Reads the set except for its directories, which are only passed over.
     pub fn open(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let left = r.count()?;
         let directories = r.clone();
@@ -203,8 +221,8 @@ impl<'a> SetReader<'a> {
         Ok(SetReader { directories, left, size: (facts, absent), rest })
     }
 
-    /// Read the next directory but for its absences, in place of what `directory` held. `None` where there is none
-    /// left.
+    /// Reads the next directory into `directory`, except for its absences, which are returned.
+    /// Returns `None` if there is no further directory.
     pub fn next_into(&mut self, directory: &mut DirFacts<'a>) -> Result<Option<Unread<'a>>, DecodeError> {
         if self.left == 0 {
             return Ok(None);
@@ -214,17 +232,18 @@ impl<'a> SetReader<'a> {
         Unread::decode(&mut self.directories).map(Some)
     }
 
-    /// All but the directories.
+    /// The set except for its directories.
     pub fn rest(&self) -> &ObservationSet<'a> {
         &self.rest
     }
 
-    /// How many facts there are, and how many of them are absences.
+    /// Returns the number of facts, and how many of these are absences.
     pub fn size(&self) -> (usize, usize) {
         self.size
     }
 
-    /// The set, with those of its directories that were not read yet.
+    /// Returns the set with the directories that were not read yet. The digests of absences are
+    /// checked.
     pub fn whole(mut self) -> Result<ObservationSet<'a>, DecodeError> {
         let mut directories = Vec::with_capacity(self.left.min(1024));
         let mut directory = DirFacts::default();
@@ -239,8 +258,8 @@ impl<'a> SetReader<'a> {
     }
 }
 
-/// Absences of a directory, as they stand in a record. A stamp mostly tells of all of them at once, by their digest,
-/// and then no name is read.
+/// The absences of a directory, not decoded yet. Mostly a stamp says by their digest that all of
+/// them are absent, and then no name is decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unread<'a> {
     count: usize,
@@ -249,17 +268,18 @@ pub struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    /// How many they are.
+    /// Returns the number of absences.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Their [`names_digest`]; `None` where there are none, and where their names are others in each place.
+    /// Returns their [`names_digest`], or `None` if there are none or if a name contains a
+    /// placeholder, because such a name differs in each place.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
 
-    /// Read the names into `directory`.
+    /// Decodes the names into `directory`.
     pub fn read_into(&self, directory: &mut DirFacts<'a>) -> Result<(), DecodeError> {
         let mut r = Reader::new(self.encoded);
         directory.absent.reserve(self.count.min(4096));
@@ -294,13 +314,15 @@ impl<'a> Unread<'a> {
     }
 }
 
-/// The digest that stands before absences: none where their names are others in each place.
+/// Returns the digest that is recorded before absences, or `None` if there are none or if a name
+/// contains a placeholder.
 fn digest_in_record(names: &[&[u8]]) -> Option<Digest> {
     let is_one = !names.is_empty() && !names.iter().any(|name| is_encoded(name));
     is_one.then(|| names_digest(names))
 }
 
-/// The digest under which "this directory has none of these names" is kept as a stamp. `names` are sorted.
+/// Returns the digest under which a stamp says "this directory has none of these names". `names`
+/// must be sorted.
 pub fn names_digest(names: &[&[u8]]) -> Digest {
     let mut w = Writer::default();
     w.u8(b'-');
@@ -309,9 +331,11 @@ pub fn names_digest(names: &[&[u8]]) -> Digest {
 }
 
 impl<'a> ObservationSet<'a> {
-    /// The bytes by which two sets are compared that were seen in two runs: what was read, what was generated in each
-    /// place without the place's path in it. How often something was looked at, and in which ways, may differ, as where
-    /// a part of one run was answered: all of that is asked again of the set that answers.
+    /// Returns the bytes by which the sets of two runs are compared: contents, listings and the
+    /// targets of symbolic links. Content with roots counts with its roots replaced. Facts that
+    /// only show the existence, mode or times of something do not count, because they may differ.
+    /// For example, part of one run may have been a hit. All facts are checked again when the set
+    /// answers.
     pub fn contents(&self) -> Vec<u8> {
         let mut w = Writer::default();
         for (directory, name, fact) in self.compared() {
@@ -322,7 +346,8 @@ impl<'a> ObservationSet<'a> {
         w.bytes
     }
 
-    /// What is in these bytes: directory, name in it, and what of the fact counts.
+    /// Returns the facts that are in [`ObservationSet::contents`]: directory, name, and the part of
+    /// the fact that counts.
     pub fn compared(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], Fact<'a>)> {
         self.directories.iter().flat_map(|directory| {
             let compared =
@@ -331,7 +356,7 @@ impl<'a> ObservationSet<'a> {
         })
     }
 
-    /// Append the set's bytes.
+    /// Appends the encoded set.
     pub fn encode(&self, w: &mut Writer) {
         w.number(self.directories.len() as u64);
         for directory in &self.directories {
@@ -357,7 +382,7 @@ impl<'a> ObservationSet<'a> {
         }
     }
 
-    /// Read a set.
+    /// Reads a set.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         SetReader::open(r)?.whole()
     }
@@ -383,7 +408,7 @@ impl<'a> ObservationSet<'a> {
         Ok(set)
     }
 
-    /// How many facts there are, and how many of them are absences.
+    /// Returns the number of facts, and how many of these are absences.
     pub fn size(&self) -> (usize, usize) {
         let facts: usize = self.directories.iter().map(|d| d.facts.len()).sum();
         let absent: usize = self.directories.iter().map(|d| d.absent.len()).sum();
@@ -411,7 +436,7 @@ impl<'a> DirFacts<'a> {
         Unread::encode(&self.absent, w);
     }
 
-    /// Read one but for its absences in place of this one, whose memory serves again.
+    /// Reads a directory except for its absences into this value, and reuses its memory.
     fn decode_into(&mut self, r: &mut Reader<'a>) -> Result<(), DecodeError> {
         self.path = r.bytes(PATH_BYTES_MAX)?;
         self.links = match r.u8()? {
@@ -432,7 +457,7 @@ impl<'a> DirFacts<'a> {
         Ok(())
     }
 
-    /// Read to the end of one. Returns how many facts and how many absences it has.
+    /// Passes over a directory. Returns the number of its facts and of its absences.
     fn pass_over(r: &mut Reader<'a>) -> Result<(usize, usize), DecodeError> {
         r.bytes(PATH_BYTES_MAX)?;
         if r.u8()? == 2 {
@@ -449,10 +474,12 @@ impl<'a> DirFacts<'a> {
 }
 
 impl<'a> Fact<'a> {
-    /// The operation of an error from `access`; the mode asked for (1 execute, 2 write, 4 read) is added.
+    /// The operation of an error from `access`. The requested mode is added: 1 execute, 2 write, 4
+    /// read.
     pub const ACCESS: u8 = 0x10;
 
-    /// What of it counts where two runs are compared.
+    /// Returns the part of the fact that counts when two runs are compared, or `None` if nothing of
+    /// it does.
     fn compared(&self) -> Option<Fact<'a>> {
         match self {
             Fact::Content { digest, executable, rooted, .. } => {
@@ -553,7 +580,7 @@ impl<'a> Fact<'a> {
         })
     }
 
-    /// Read to the end of one. Most are contents.
+    /// Passes over a fact. Most facts are contents, so these are not decoded.
     fn pass_over(r: &mut Reader<'a>) -> Result<(), DecodeError> {
         const CONTENT: u8 = 1;
         const DIGEST_BYTES: usize = 32;

@@ -1,6 +1,7 @@
-//! How a record came into a store, which decides what it answers and whether it may be signed.
+//! How a record came into a store. This decides whether the record may answer and whether it may be
+//! signed.
 //!
-//! Unaware of: keys and signatures; the settings' texts.
+//! Unaware of: keys and signatures, how settings are written.
 
 use crate::{DecodeError, Digest, Reader, Writer};
 
@@ -9,15 +10,17 @@ use crate::{DecodeError, Digest, Reader, Writer};
 pub enum Origin {
     /// A wrapper that can write the store recorded it. Only such a record is ever signed.
     Own,
-    /// `larderd` took it from a process that cannot write the store itself.
+    /// `larderd` accepted it from a process that cannot write the store itself.
     HandedOver,
-    /// It came from a remote, signed with this public key, if with any.
+    /// It was fetched from a remote. The digest is the public key that signed it, or `None` if it
+    /// was not signed.
     Fetched(Option<Digest>),
 }
 
 impl Origin {
-    /// Returns whether a record of this origin may answer if `trust` is the setting `remote_trust`. A key that is taken
-    /// out of the setting answers nothing any more, whenever its records were fetched.
+    /// Returns true if a record of this origin may answer, given the setting `remote_trust`. If a
+    /// key is removed from the setting, records that it signed no longer answer, whenever they were
+    /// fetched.
     pub fn is_believed(&self, trust: &[String]) -> bool {
         match self {
             Origin::Own | Origin::HandedOver => true,
@@ -30,7 +33,8 @@ impl Origin {
         }
     }
 
-    /// Returns whether a record of this origin is kept if one of the other origin says the same.
+    /// Returns true if a record of this origin is kept when a record of the other origin has the
+    /// same observations.
     pub(crate) fn outranks(&self, other: &Origin) -> bool {
         let rank = |origin: &Origin| match origin {
             Origin::Own => 2,

@@ -1,31 +1,34 @@
 //! The four outcomes of an invocation, and the reasons that are counted and shown.
 //!
-//! Each reason has a code for machines and a sentence for people, in one table each; the order of a table is the order
-//! of its counters on disk, so rows are only ever added at its end.
+//! Each reason has a code for machines and a sentence for users. The order of a table is the order
+//! of its counters on disk, so new rows are only ever added at the end.
+//!
+//! Unaware of: how a reason is found out, where it is counted.
 
-/// Who saw what a recorded run relied on.
+/// Which observer watched a recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observer {
-    /// A library loaded into each of the tool's processes.
+    /// A library that is loaded into each process of the tool.
     Preload,
-    /// The kernel.
+    /// The kernel, which reports system calls (seccomp user notification).
     Kernel,
-    /// The compiler's own dependency file and its search directories.
+    /// No observer: the inputs are worked out from the compiler's dependency file and its search
+    /// directories.
     Depfile,
 }
 
 impl Observer {
-    /// As written in a record.
+    /// The number that stands for this observer in a record.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The observer written so.
+    /// Reverses [`Observer::code`]. Returns `None` for an unknown number.
     pub fn from_code(code: u8) -> Option<Self> {
         [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|o| o.code() == code)
     }
 
-    /// As `LARDER_OBSERVER` and messages name it.
+    /// The name in `LARDER_OBSERVER` and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Observer::Preload => "preload",
@@ -43,20 +46,20 @@ macro_rules! reasons {
         pub enum $name { $(#[doc = $text] $variant,)* }
 
         impl $name {
-            /// All of them, in the order of their counters.
+            /// All values, in the order of their counters.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// For machines: never changes.
+            /// The name for machines. It never changes.
             pub fn code(self) -> &'static str {
                 match self { $($name::$variant => $code,)* }
             }
 
-            /// For people.
+            /// The sentence for users.
             pub fn sentence(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
 
-            /// Its place among the counters.
+            /// The index of its counter.
             pub fn index(self) -> usize {
                 self as usize
             }
@@ -65,36 +68,36 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Not ours to cache: the tool runs untouched.
+    /// Why larder does not cache a command. The tool runs untouched.
     Bypass {
         UnknownTool, "unknown-tool", "larder does not know this tool (`larder run -- COMMAND` caches any command)";
         Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
-        StandardInput, "standard-input", "reads standard input from a terminal, a socket, or a pipe that stays open or holds too much";
-        OutputToStdout, "output-to-stdout", "a standard stream is named, leads to a device, is read by nobody, or is an input as well";
+        StandardInput, "standard-input", "may read standard input, which is a terminal, a socket, or a pipe that stays open or holds too much";
+        OutputToStdout, "output-to-stdout", "an argument names a standard stream, or an output stream is a device, has no reader, or is an input too";
         TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";
         CannotObserve, "cannot-observe", "the tool cannot be observed here";
         NoTool, "no-tool", "the tool was not found";
         Limited, "limited", "the size of files or of memory is limited (ulimit -f, -v)";
-        OpenDescriptor, "open-descriptor", "a descriptor beyond the standard three is open, which the command may use";
+        OpenDescriptor, "open-descriptor", "a descriptor other than the standard three is open, and the command may use it";
     }
 }
 
 reasons! {
-    /// larder's own trouble: the tool runs anyway, and it is counted.
+    /// A problem of larder's own. The tool runs anyway, and the problem is counted.
     Fallback {
-        NoStore, "no-store", "no place for the store: set LARDER_DIR";
+        NoStore, "no-store", "no directory for the store is known: set LARDER_DIR";
         StoreUnusable, "store-unusable", "the store cannot be opened";
         StoreUnwritable, "store-unwritable", "the store cannot be written";
         StoreFull, "store-full", "the file system of the store is full";
-        StoreUnsafe, "store-unsafe", "the store belongs to somebody else or others can write to it";
+        StoreUnsafe, "store-unsafe", "the store belongs to another user, or other users can write to it";
         Damaged, "damaged", "an entry of the store is damaged";
         BlobMissing, "blob-missing", "an entry needs a blob that is gone";
         Materialise, "materialise", "an output could not be put in place";
         ObserverFailed, "observer-failed", "the observer could not be started";
-        Verify, "verify", "a recorded result was not what the tool gave when it ran again (LARDER_VERIFY)";
-        HalfPlaced, "half-placed", "an output could not be put in place after others were, so that the command failed";
+        Verify, "verify", "the tool ran again and its result differed from the recorded one (LARDER_VERIFY)";
+        HalfPlaced, "half-placed", "an output could not be put in place after others had been, so the command failed";
     }
 }
 
@@ -111,34 +114,34 @@ reasons! {
         NotObserved, "not-observed", "a program that cannot be observed was started (static, set-user-id, sanitized …)";
         Outlives, "outlives", "a process outlives the command";
         UpdatesFile, "updates-file", "the tool changed an existing file in place, renamed or linked one";
-        OutputSpecial, "output-special", "an output is neither a file, a link nor a directory";
+        OutputSpecial, "output-special", "an output is not a file, link or directory, or is set-user-id or set-group-id";
         OutputElsewhere, "output-elsewhere", "the tool wrote outside the working directory and its named outputs";
         WriteFailed, "write-failed", "the tool could not write an output";
         Random, "random", "the result may depend on random numbers or on the number of a process";
         Incomplete, "incomplete", "the observer lost events";
         TooLarge, "too-large", "the outputs are larger than the store may become";
-        ReadOnly, "read-only", "larder only reads (LARDER_READ_ONLY)";
+        ReadOnly, "read-only", "larder may only read the store (LARDER_READ_ONLY)";
         OutputLost, "output-lost", "an output was gone or changed before it could be kept";
-        Unprovable, "unprovable", "the dependency file alone does not prove what was looked at, or only the kernel saw the run fail";
-        ComparesTimes, "compares-times", "the tool compares or keeps the times of files that it changes";
-        Unjudged, "unjudged", "a program ran that is not known to be observed whole: the next run of this tool will tell";
+        Unprovable, "unprovable", "the dependency file does not prove which files were used, or the run failed and only the kernel observed it";
+        ComparesTimes, "compares-times", "the tool compares or stores the times of files that it changes";
+        Unjudged, "unjudged", "a program ran that is not known to be observed completely; the next run of this tool will tell";
         NoDaemon, "no-daemon", "the store cannot be written, and no larderd listens (`larder daemon start`)";
-        Interrupted, "interrupted", "a signal may have made a system call fail because it was observed";
+        Interrupted, "interrupted", "a signal may have made a system call fail because the run was observed";
         Suspect, "suspect", "the tool failed in a way that its being observed could have caused";
-        Refused, "refused", "a system call was refused here (a seccomp profile, an old kernel), which the command said";
+        Refused, "refused", "a system call was refused here (by a seccomp profile or an old kernel), and the command reported it";
     }
 }
 
-/// What became of an invocation.
+/// What happened to an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered from the store.
+    /// The result came from the store.
     Hit,
-    /// The tool ran, and its result was recorded, or why it was not.
+    /// The tool ran. Its result was recorded, or was not for this reason.
     Miss(Option<Unrecorded>),
-    /// The tool ran untouched.
+    /// The tool ran untouched, for this reason.
     Bypass(Bypass),
-    /// The tool ran because of trouble.
+    /// The tool ran because larder had this problem.
     Fallback(Fallback),
 }
 

@@ -1,30 +1,32 @@
-//! Tables of paths and numbers of one run. Their keys come of the build itself, so nobody gains by having them
-//! collide, and a hash that costs little will do: of a small compile's miss, tables took half the instructions.
+//! Hash tables of paths and numbers that live for one run. A fast hash without protection against
+//! chosen keys is enough, because the keys come from the build itself and nobody profits from
+//! collisions. With the standard hash, tables took half of the instructions of a small compile's
+//! miss.
 //!
-//! Unaware of: what is kept.
+//! Unaware of: what the tables hold.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// From such keys.
+/// A hash map with the fast hash.
 pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
-/// Of such keys.
+/// A hash set with the fast hash.
 pub type Set<K> = HashSet<K, BuildHasherDefault<Quick>>;
 
-/// A word at a time: exclusive or, multiply to twice as many bits, and fold these ("folded multiply", as wyhash and
-/// foldhash do it).
+/// A hash that takes eight bytes at a time: it multiplies to 128 bits and combines the two halves
+/// with exclusive or ("folded multiply", as in wyhash and foldhash).
 #[derive(Clone, Copy)]
 pub struct Quick(u64);
 
 impl Default for Quick {
-    /// The fractional part of pi, as foldhash begins.
+    /// Starts with the fractional digits of pi, as foldhash does.
     fn default() -> Self {
         Quick(0x243f_6a88_85a3_08d3)
     }
 }
 
 impl Quick {
-    /// The golden ratio's bits.
+    /// The golden ratio as a 64-bit fraction.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn add(&mut self, word: u64) {
@@ -69,8 +71,8 @@ impl Hasher for Quick {
 mod tests {
     use super::*;
 
-    /// Names as builds have them, in a table of as many buckets: about as few collide as by chance (63 of 100 buckets
-    /// are taken).
+    /// Names like those in builds are put into as many buckets as there are names. About 63 of 100
+    /// buckets should be used, which is what random numbers give.
     #[test]
     fn names_are_spread() {
         const COUNT: usize = 1 << 14;

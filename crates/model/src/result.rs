@@ -1,38 +1,41 @@
-//! ActionResult: what a run left behind, so that it can be put there again.
+//! ActionResult: what a run left behind, so that it can be put in place again.
 //!
 //! ```text
-//! result  = number exit code, u8 repeatable, number of bytes read from standard input, number of roots, bytes root*,
-//!           u8 rewrite of standard output, u8 rewrite of standard error, streams, number of outputs, output*
-//! streams = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
-//! output  = bytes path (root replaced), kind, modified
-//! kind    = u8 tag:
-//!           1 file       u8 placement, number mode, u8 mode rule, u8 rewrite, content
-//!           2 link       bytes target
-//!           3 directory  number mode, u8 mode rule
-//!           4 removed
-//! modified = u8 tag: 0 as it is written; 1 as a file, bytes path (root replaced); 2 at, number nanoseconds since 1970
-//! content = u8 tag: 0 bytes inline; 1 digest, number size
+//! result   = number exit code, u8 repeatable, number of bytes read from standard input,
+//!            number of roots, bytes root*, u8 rewrite of standard output,
+//!            u8 rewrite of standard error, streams, number of outputs, output*
+//! streams  = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
+//! output   = bytes path (root replaced), kind, modified
+//! kind     = u8 tag:
+//!            1 file       u8 placement, number mode, u8 mode rule, u8 rewrite, content
+//!            2 link       bytes target
+//!            3 directory  number mode, u8 mode rule
+//!            4 removed
+//! modified = u8 tag: 0 when written; 1 as a file, bytes path (root replaced);
+//!            2 at, number nanoseconds since 1970
+//! content  = u8 tag: 0 bytes inline; 1 digest, number size
 //! ```
+//! Unaware of: how outputs are put in place (`store`), how bytes are rewritten (`relocate`).
 
 use crate::{Blob, DecodeError, Reader, Rewrite, Writer};
 
-/// Content of at most this many bytes stands in the record itself: cheaper than a file of its own
-/// (docs/performance.md).
+/// Content of at most this many bytes is stored in the record itself, because that is cheaper than
+/// a file of its own (docs/performance.md).
 pub const INLINE_BYTES_MAX: usize = 4096;
 const PATH_BYTES_MAX: u64 = 64 << 10;
-/// As many as [`crate::Roots`] numbers.
+/// The maximum number of roots in a record. [`crate::Roots`] has fewer.
 const ROOTS_MAX: usize = 255;
 
-/// Some bytes, in the record or by name.
+/// The content of a file or of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// The bytes themselves.
     Inline(&'a [u8]),
-    /// In the content-addressed store.
+    /// The name of the bytes in the content-addressed store.
     Blob(Blob),
 }
 
-/// What the tool wrote for its caller to read.
+/// The tool's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams<'a> {
     /// Standard output and standard error went to different places.
@@ -42,30 +45,30 @@ pub enum Streams<'a> {
         /// Standard error.
         stderr: Content<'a>,
     },
-    /// They were one file, so that their order is kept.
+    /// Standard output and standard error went to one file, so their order is kept.
     Together(Content<'a>),
 }
 
-/// Permission bits of an output.
+/// The permission bits of an output, and how they are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode {
-    /// The bits, as asked for.
+    /// The permission bits that the tool asked for.
     pub bits: u32,
-    /// What becomes of them.
+    /// How the bits are applied.
     pub rule: ModeRule,
 }
 
-/// How the mode that was asked for becomes the mode of a file.
+/// How the mode that was asked for becomes the mode of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeRule {
-    /// A new file's; the caller's umask takes bits away.
+    /// The mode of a new file. The caller's umask is applied.
     Masked,
-    /// A new file's, whatever the umask: the tool had set another one.
+    /// The mode of a new file without the caller's umask, because the tool had set another umask.
     Exact,
-    /// Set at the end, on a file that was there before as well.
+    /// The mode is set at the end, also if the file existed before.
     Set,
-    /// A new file's as by `Masked`; then the right to execute is added where the umask allows, on a file that was there
-    /// before as well. Linkers do so.
+    /// The mode of a new file as with `Masked`. Then execute bits are added as far as the umask
+    /// allows, also if the file existed before. Linkers do so.
     Executable,
 }
 
@@ -73,92 +76,94 @@ impl ModeRule {
     const ALL: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Exact, ModeRule::Set, ModeRule::Executable];
 }
 
-/// How the tool put a file where it is, which decides what happens to one that is there already.
+/// How the tool put a file in place. This decides what happens to a file that is already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Opened and truncated: written through links, the mode and other names of the file stay.
+    /// Opened with `O_TRUNC`: symbolic links are followed, and the mode and the hard links of the
+    /// existing file stay.
     Truncate,
-    /// A file with bytes in it, or a link to one, is unlinked first and made anew; anything else is written through.
+    /// A non-empty regular file, or a symbolic link to one, is unlinked first and a new file is
+    /// made. Anything else is opened and written.
     Replace,
-    /// Renamed over whatever was there.
+    /// A new file is renamed over whatever was there.
     Rename,
-    /// A file or a link is unlinked first, whatever is in it.
+    /// An existing file or symbolic link is unlinked first, even if it is empty.
     Unlink,
 }
 
-/// One thing a run left behind.
+/// One thing that a run left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind<'a> {
     /// A regular file.
     File {
-        /// Over what, and how.
+        /// How the file is put in place.
         placement: Placement,
-        /// Its mode.
+        /// The mode of the file.
         mode: FileMode,
-        /// What becomes of paths in it elsewhere.
+        /// How paths in the content are rewritten in another place.
         rewrite: Rewrite,
-        /// Its bytes.
+        /// The content.
         content: Content<'a>,
     },
     /// A symbolic link to this target.
     Link(&'a [u8]),
     /// A directory.
     Directory(FileMode),
-    /// Something that was there and is no more.
+    /// Something that was there and that the run removed.
     Removed,
 }
 
-/// An output and where it belongs.
+/// An output and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output<'a> {
-    /// Its path as the tool used it, root replaced.
+    /// The path as the tool used it, with its root replaced.
     pub path: &'a [u8],
-    /// What it is.
+    /// The kind of output, with its content.
     pub kind: OutputKind<'a>,
-    /// When it was modified, as who looks at it is to see it.
+    /// The mtime that the output gets.
     pub modified: Modified<'a>,
 }
 
-/// When an output was modified. A command may say so itself, as `cp -p`, `touch -r` and `tar` do.
+/// The mtime of an output. Some commands set it, for example `cp -p`, `touch -r` and `tar`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modified<'a> {
-    /// When it was written, or put in place.
+    /// The time when it is written or put in place.
     Written,
-    /// When this file was: a path that the command looked at, root replaced.
+    /// The mtime of this file: a path that the command accessed, with its root replaced.
     As(&'a [u8]),
-    /// Then, in nanoseconds since 1970.
+    /// A fixed time, in nanoseconds since 1970.
     At(u64),
 }
 
 impl<'a> Output<'a> {
-    /// One whose time is that of being put in place.
+    /// Makes an output whose mtime is the time when it is put in place.
     pub fn new(path: &'a [u8], kind: OutputKind<'a>) -> Self {
         Output { path, kind, modified: Modified::Written }
     }
 }
 
-/// Exit code, outputs, stdout, stderr.
+/// The result of a run: exit code, outputs and messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionResult<'a> {
     /// The exit code.
     pub exit_code: u8,
-    /// The tool could run again on what it left, half of it in place or all: it neither removed, nor made a directory,
-    /// nor changed what it had read.
+    /// True if the tool could run again on all or some of its outputs. That is so if it removed
+    /// nothing, made no directory and changed nothing that it had read.
     pub repeatable: bool,
-    /// How much it took from standard input.
+    /// The number of bytes that the tool read from standard input.
     pub consumed_bytes: u64,
-    /// The roots of the place where it was made, where something in it holds one.
+    /// The roots of the place where it was made. Empty unless something in the result contains one.
     pub origin: Vec<&'a [u8]>,
-    /// What becomes of paths in standard output and standard error elsewhere.
+    /// How paths in standard output and in standard error are rewritten in another place.
     pub messages: [Rewrite; 2],
-    /// Standard output and standard error.
+    /// The messages on standard output and standard error.
     pub streams: Streams<'a>,
-    /// In the order in which they are put in place.
+    /// The outputs in the order in which they are put in place.
     pub outputs: Vec<Output<'a>>,
 }
 
 impl<'a> ActionResult<'a> {
-    /// That of a command which succeeded, said this and left nothing.
+    /// Makes the result of a command that succeeded, wrote these messages and left no outputs.
     pub fn of(streams: Streams<'a>) -> Self {
         ActionResult {
             exit_code: 0,
@@ -171,14 +176,14 @@ impl<'a> ActionResult<'a> {
         }
     }
 
-    /// Whether something in it is written again for another place.
+    /// Returns true if some part of the result is rewritten for another place.
     pub fn is_rewritten(&self) -> bool {
         let file =
             |output: &Output| matches!(output.kind, OutputKind::File { rewrite, .. } if rewrite != Rewrite::None);
         self.messages.iter().any(|rewrite| *rewrite != Rewrite::None) || self.outputs.iter().any(file)
     }
 
-    /// Append the result's bytes.
+    /// Appends the encoded result.
     pub fn encode(&self, w: &mut Writer) {
         w.number(u64::from(self.exit_code));
         w.u8(self.repeatable.into());
@@ -205,7 +210,7 @@ impl<'a> ActionResult<'a> {
         }
     }
 
-    /// Read a result.
+    /// Reads a result.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let at = r.position();
         let exit_code = u8::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: 255, at })?;
@@ -231,7 +236,7 @@ impl<'a> ActionResult<'a> {
         Ok(ActionResult { exit_code, repeatable, consumed_bytes, origin, messages, streams, outputs })
     }
 
-    /// Every blob that the result needs.
+    /// Returns every blob that the result needs.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> {
         let streams = match self.streams {
             Streams::Apart { stdout, stderr } => [Some(stdout), Some(stderr)],
@@ -247,10 +252,10 @@ impl<'a> ActionResult<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// No bytes at all.
+    /// Content of no bytes.
     pub const EMPTY: Content<'static> = Content::Inline(&[]);
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn size_bytes(&self) -> u64 {
         match self {
             Content::Inline(bytes) => bytes.len() as u64,

@@ -1,29 +1,36 @@
-//! Roots: the part of a path that differs between two places of the same build.
+//! Roots: directories that the same build has under another path in another place, such as the
+//! checkout.
 //!
-//! In keys and records each root stands as a placeholder, a NUL byte and the root's number: no argument, variable or
-//! path can hold a NUL, so the replacement can be undone and two different texts never become one. A path is never
-//! normalised: only a whole leading root is exchanged.
+//! In keys and records a root is a placeholder: a NUL byte and the root's number. For example, if
+//! `/home/a/src` is root 1, `/home/a/src/x.c` becomes `\0\x01/x.c`. Arguments, variables and paths
+//! cannot contain a NUL. So the replacement can be undone, and two different texts never become the
+//! same. Paths are not normalised: only a whole leading root is replaced.
 //!
-//! A *name by chance* is a part of a path that differs between two runs of the same build in one place: it was made of
-//! a random number or of a process's. It stands in the same way, by numbers from 128.
+//! A *name by chance* is a part of a path that contains a random number or a process number. It
+//! differs even between two runs of the same build in one place. For example, CMake names the
+//! program of a check `cmTC_a2f27`. A name by chance is replaced in the same way, with numbers from
+//! 128 on.
 
-/// The byte that begins a root's placeholder; the root's number, counted from 1, follows it.
+/// The byte that begins a placeholder. The number of the root (from 1) or of the name by chance
+/// (from 128) follows it.
 pub const PLACEHOLDER: u8 = 0;
 
 /// The number of the first name by chance.
 const NAMES_FROM: u8 = 128;
 
-/// The roots of this place, in the order that numbers them, and the names by chance. At most 127 of each.
+/// The roots of this place and the names by chance of this run, each in the order of their numbers.
+/// There are at most 127 of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roots {
     roots: Vec<Vec<u8>>,
     names: Vec<Vec<u8>>,
-    /// What each name by chance has that is not by chance.
+    /// The constant part of each name by chance, for example `cmTC_*` for `cmTC_a2f27`.
     shapes: Vec<Vec<u8>>,
 }
 
 impl Roots {
-    /// Absolute paths without a trailing slash; `/` and relative ones are left out.
+    /// Makes roots from absolute paths without a trailing slash. `/` and relative paths are
+    /// ignored.
     pub fn new(roots: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let usable = |root: &Vec<u8>| root.len() > 1 && root[0] == b'/' && !root.ends_with(b"/");
         Roots {
@@ -32,7 +39,8 @@ impl Roots {
         }
     }
 
-    /// The same with names by chance, of letters, digits, `_` and `-`, each with what in it is not by chance.
+    /// Returns these roots with `names` as names by chance, each with its constant part. A name may
+    /// consist of letters, digits, `_` and `-`; others are ignored.
     pub fn with_names(self, names: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
         let usable = |name: &Vec<u8>| !name.is_empty() && name.iter().all(|&byte| is_token(byte) || byte == b'-');
         let names = names.into_iter().filter(|(name, _)| usable(name)).take(usize::from(NAMES_FROM) - 1);
@@ -40,28 +48,28 @@ impl Roots {
         Roots { names, shapes, ..self }
     }
 
-    /// What the names by chance have that is not by chance.
+    /// The constant part of each name by chance, for example `cmTC_*`.
     pub fn shapes(&self) -> &[Vec<u8>] {
         &self.shapes
     }
 
-    /// The names by chance, first number first.
+    /// The names by chance, in the order of their numbers.
     pub fn names(&self) -> &[Vec<u8>] {
         &self.names
     }
 
-    /// All that another run of the same build has otherwise: names by chance first, of which equal commands have
-    /// equally many, then roots.
+    /// Everything that differs in another run of the same build: names by chance first, then roots.
+    /// Two runs of one action have the same number of names by chance, because the names are keyed.
     pub fn all(&self) -> impl Iterator<Item = &Vec<u8>> + Clone {
         self.names.iter().chain(&self.roots)
     }
 
-    /// The roots, first number first.
+    /// The roots, in the order of their numbers.
     pub fn paths(&self) -> &[Vec<u8>] {
         &self.roots
     }
 
-    /// The longest root that `path` begins with, as a whole component, and its number.
+    /// Returns the longest root that is a prefix of `path` by whole components, and its index.
     fn leading(&self, path: &[u8]) -> Option<(usize, &[u8])> {
         let fits = |root: &[u8]| {
             !root.is_empty() && path.starts_with(root) && matches!(path.get(root.len()), None | Some(b'/'))
@@ -70,12 +78,12 @@ impl Roots {
         found.map(|(index, root)| (index, root.as_slice()))
     }
 
-    /// Whether a path is below no root.
+    /// Returns true if `path` is in none of the roots.
     pub fn is_outside(&self, path: &[u8]) -> bool {
         self.leading(path).is_none()
     }
 
-    /// A path with its root replaced, appended to `to`.
+    /// Appends `path` to `to`, with its root and names by chance replaced.
     pub fn encode_path(&self, path: &[u8], to: &mut Vec<u8>) {
         match self.leading(path) {
             Some((index, root)) => {
@@ -86,7 +94,8 @@ impl Roots {
         }
     }
 
-    /// A part of a path, which begins with no root, appended to `to`.
+    /// Appends a part of a path that does not begin with a root to `to`, with names by chance
+    /// replaced.
     pub fn encode_names(&self, part: &[u8], to: &mut Vec<u8>) {
         if self.names.is_empty() {
             return to.extend_from_slice(part);
@@ -103,7 +112,7 @@ impl Roots {
         }
     }
 
-    /// The name by chance that stands at this position as a whole word, and its number.
+    /// Returns the name by chance that is at this position as a whole word, and its number.
     fn name_at(&self, text: &[u8], at: usize) -> Option<(u8, &[u8])> {
         let stands = |name: &[u8]| {
             text[at..].starts_with(name)
@@ -114,7 +123,8 @@ impl Roots {
         Some((NAMES_FROM + found as u8, &self.names[found]))
     }
 
-    /// The other way: of what is no root. False where it has a name by chance that this command does not have.
+    /// Reverses [`Roots::encode_names`]. Returns false if `encoded` has the placeholder of a root,
+    /// or of a name by chance that this run does not have.
     #[must_use]
     pub fn decode_names(&self, mut encoded: &[u8], to: &mut Vec<u8>) -> bool {
         while let Some(at) = encoded.iter().position(|&byte| byte == PLACEHOLDER) {
@@ -128,7 +138,8 @@ impl Roots {
         true
     }
 
-    /// The path in this place, appended to `to`; false when it names a root that this place does not have.
+    /// Appends the path that `encoded` means in this place to `to`. Returns false if this place
+    /// does not have such a root or name by chance.
     #[must_use]
     pub fn decode_path(&self, encoded: &[u8], to: &mut Vec<u8>) -> bool {
         let rest = match encoded {
@@ -142,14 +153,15 @@ impl Roots {
         self.decode_names(&rest[1..], to)
     }
 
-    /// Text that may hold paths anywhere, such as an argument, for use in a key: every root is replaced that is not
-    /// merely the beginning of a longer name. What stands before it does not matter (`-I/root`, `-DX="/root"`).
+    /// Replaces roots and names by chance anywhere in a text, such as an argument, for use in a
+    /// key. The text before a root does not matter, as in `-I/root` and `-DX="/root"`. A root is
+    /// left alone if it is only the beginning of a longer name, as in `/root.d`.
     pub fn encode_text(&self, text: &[u8]) -> Vec<u8> {
         let mut encoded = Vec::with_capacity(text.len());
         let mut at = 0;
         while at < text.len() {
             if self.names.is_empty() {
-                // Only a slash begins something then.
+                // Without names by chance, only a slash can begin something to replace.
                 let plain = text[at..].iter().position(|&byte| byte == b'/').unwrap_or(text.len() - at);
                 encoded.extend_from_slice(&text[at..at + plain]);
                 at += plain;
@@ -172,9 +184,10 @@ impl Roots {
         encoded
     }
 
-    /// The bytes of a file with every root replaced that begins a path in it, as a value or behind a flag such as `-I`;
-    /// for comparing what was generated in two places. `None` where none is replaced, and where a zero says that it is
-    /// no text.
+    /// Returns the bytes of a text file with roots replaced, for comparing files that were
+    /// generated in two places. A root is replaced if it begins a path, as in `"/root/x"` or
+    /// `-I/root`. Returns `None` if nothing was replaced, or if the file contains a NUL byte and so
+    /// is not text.
     pub fn encode_content(&self, text: &[u8]) -> Option<Vec<u8>> {
         if text.contains(&PLACEHOLDER) {
             return None;
@@ -196,8 +209,9 @@ impl Roots {
         (kept > 0).then_some(encoded)
     }
 
-    /// Each root that lies in another one, its number and its path with that other root replaced: what a tool makes of
-    /// a path by adding names to it or taking some off stays the same only where roots lie in each other as they did.
+    /// Returns each root that lies inside another root: its number, and its path with the outer
+    /// root replaced. This is keyed because tools add components to paths and take them off. The
+    /// same components lead to the same file only if the roots are nested in the same way.
     pub fn nested(&self) -> impl Iterator<Item = (u8, Vec<u8>)> {
         self.roots.iter().enumerate().filter_map(|(index, root)| {
             let others = Roots {
@@ -211,7 +225,8 @@ impl Roots {
         })
     }
 
-    /// A root before a full stop with a space behind it.
+    /// Returns the longest root at the beginning of `text` that is followed by a full stop and then
+    /// by white space or nothing.
     fn ends_a_sentence(&self, text: &[u8]) -> Option<(usize, &[u8])> {
         let fits = |root: &[u8]| match text.strip_prefix(root) {
             Some([b'.', rest @ ..]) => rest.first().is_none_or(u8::is_ascii_whitespace),
@@ -221,9 +236,10 @@ impl Roots {
         found.map(|(index, root)| (index, root.as_slice()))
     }
 
-    /// Whether a path only begins with a root's text, and yet [`Roots::encode_text`] takes that for the root: `/root`
-    /// and
-    /// `/root (2)/x`. Elsewhere such a path would be another one, and a record would not know it.
+    /// Returns true if [`Roots::encode_text`] takes the beginning of `path` for a root although the
+    /// path is not in it. For example, with the root `/root` that is so for `/root (2)/x`. In
+    /// another place such a path would be replaced by the wrong one, and the record would not show
+    /// it.
     pub fn is_beside(&self, path: &[u8]) -> bool {
         let next = |root: &Vec<u8>| path.strip_prefix(&root[..]).and_then(|rest| rest.first().copied());
         self.leading(path).is_none()
@@ -237,7 +253,8 @@ impl Roots {
     }
 }
 
-/// Whether a placeholder stands in a part of a path. Eight bytes at a time: names are short, and a record has hundreds.
+/// Returns true if a part of a path contains a placeholder. It compares eight bytes at a time,
+/// because a record has hundreds of short names.
 pub fn is_encoded(part: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     let holds_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
@@ -250,8 +267,8 @@ pub fn is_encoded(part: &[u8]) -> bool {
     }
 }
 
-/// Whether what follows this text begins a path: nothing that could be part of one precedes it, or a flag's letter
-/// does.
+/// Returns true if a slash after `before` begins a path: the byte before it cannot be part of a
+/// path, or a flag of one letter such as `-I` is before it.
 fn begins_a_path(before: &[u8]) -> bool {
     match before {
         [.., flag, letter] if *flag == b'-' && letter.is_ascii_alphabetic() => true,
@@ -260,12 +277,12 @@ fn begins_a_path(before: &[u8]) -> bool {
     }
 }
 
-/// What a name by chance is not a part of a longer word by.
+/// Returns true if `byte` next to a name by chance makes it part of a longer word.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether the byte behind a root shows that the root is only part of a longer name there.
+/// Returns true if `byte` after a root makes it part of a longer name.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'~' | b'%' | 0x80..)
 }

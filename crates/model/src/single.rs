@@ -1,13 +1,15 @@
-//! A record by itself, read once: the bytes of a manifest with one entry, beside what they say.
+//! A manifest with exactly one entry, decoded once: the form in which one record is sent to a
+//! remote or handed over to `larderd`.
 //!
-//! Unaware of: who is believed, where it is kept.
+//! Unaware of: which signers are trusted, where records are stored.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::{ActionResult, DecodeError, Entry, Manifest};
 
-/// A manifest with one entry, of which all was read. Who has one need not read its bytes again.
+/// A manifest with one entry that was decoded completely. Code that has a `Single` need not decode
+/// its bytes again.
 #[derive(Clone, Debug)]
 pub struct Single<'a> {
     bytes: &'a [u8],
@@ -15,14 +17,14 @@ pub struct Single<'a> {
     result: ActionResult<'a>,
 }
 
-/// Bytes that are no such record.
+/// Why bytes are not a valid single-entry manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSingle {
-    /// They cannot be read.
+    /// The bytes cannot be decoded.
     Malformed(DecodeError),
-    /// There are so many entries.
+    /// The manifest has this many entries instead of one.
     Entries(usize),
-    /// The strong fingerprint is not that of what was observed.
+    /// The strong fingerprint is not that of the observations.
     NotBound,
 }
 
@@ -31,7 +33,7 @@ impl fmt::Display for NotSingle {
         match self {
             NotSingle::Malformed(error) => error.fmt(f),
             NotSingle::Entries(count) => write!(f, "it has {count} entries"),
-            NotSingle::NotBound => f.write_str("its strong fingerprint is another's"),
+            NotSingle::NotBound => f.write_str("its strong fingerprint does not match its observations"),
         }
     }
 }
@@ -45,12 +47,13 @@ impl From<DecodeError> for NotSingle {
 }
 
 impl<'a> Single<'a> {
-    /// Read one that we made.
+    /// Decodes a record that this machine made.
     pub fn open(bytes: &'a [u8]) -> Result<Single<'a>, NotSingle> {
         Single::of(bytes, |_, entry| Ok(entry.open()?.1))
     }
 
-    /// Read one that others made: see [`Entry::open_bound_to`].
+    /// Decodes a record of unknown origin, and checks its strong fingerprint: see
+    /// [`Entry::open_bound_to`].
     pub fn open_bound(bytes: &'a [u8]) -> Result<Single<'a>, NotSingle> {
         Single::of(bytes, |manifest, entry| entry.open_bound_to(&manifest.weak).map_err(|_| NotSingle::NotBound))
     }
@@ -65,22 +68,22 @@ impl<'a> Single<'a> {
         Ok(Single { bytes, manifest, result })
     }
 
-    /// As it is in a store and on a remote.
+    /// The encoded manifest, as it is in a store and on a remote.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What its bytes say.
+    /// The decoded manifest.
     pub fn manifest(&self) -> &Manifest<'a> {
         &self.manifest
     }
 
-    /// Its one entry.
+    /// The only entry of the manifest.
     pub fn entry(&self) -> &Entry<'a> {
         &self.manifest.entries[0]
     }
 
-    /// What came of the run.
+    /// The result that the entry records.
     pub fn result(&self) -> &ActionResult<'a> {
         &self.result
     }
@@ -113,7 +116,7 @@ mod tests {
         assert_eq!(Single::open(&manifest(weak, Vec::new())).err(), Some(NotSingle::Entries(0)));
         let foreign = manifest(Digest::of(b"another"), vec![entry]);
         assert_eq!(Single::open_bound(&foreign).err(), Some(NotSingle::NotBound));
-        assert!(Single::open(&foreign).is_ok(), "who made it himself asks no such thing");
+        assert!(Single::open(&foreign).is_ok(), "records of this machine are not checked");
         assert!(matches!(Single::open(&bytes[1..]), Err(NotSingle::Malformed(_))));
     }
 }

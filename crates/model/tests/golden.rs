@@ -1,5 +1,6 @@
-//! The exact bytes of every format in this crate. How to renew them: `crates/testkit/src/golden.rs`; the version is
-//! `FORMAT_VERSION`, and a new one makes the directory of a store, each key and each record anew.
+//! The exact bytes of every format in this crate. `crates/testkit/src/golden.rs` says how to renew
+//! the files. If a format changes, raise `FORMAT_VERSION`: then stores get a new directory, and
+//! keys and records change.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +12,9 @@ use larder_model::{
 };
 use larder_testkit::{golden, golden_bytes};
 
-/// Of `action` in `roots`.
+/// The weak fingerprint of `action` in `roots`.
 const WEAK: &str = "cbcc0db6827e266236095eddab97ab08c5a61f9c24f33d8a2d4a3e1de428c3bf";
-/// Of the absences `a` and `b`.
+/// The digest of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 
 fn file(name: &str) -> PathBuf {
@@ -42,7 +43,7 @@ fn action() -> Action {
     }
 }
 
-/// Each kind of fact, with each value of each bit.
+/// A set with each kind of fact and each value of each bit.
 fn set() -> ObservationSet<'static> {
     let facts = [
         Fact::Content { digest: Digest([1; 32]), executable: false, plain: false, rooted: None },
@@ -86,7 +87,7 @@ fn set() -> ObservationSet<'static> {
     }
 }
 
-/// Each kind of output, content and placement.
+/// A result with each kind of output, content and placement.
 fn result(together: bool) -> ActionResult<'static> {
     let blob = Content::Blob(Blob { digest: Digest([6; 32]), size_bytes: 70_000 });
     let mode = |bits, rule| FileMode { bits, rule };
@@ -137,8 +138,8 @@ fn manifest(check: impl FnOnce(&Manifest)) {
 
 #[test]
 fn golden_fingerprints() {
-    assert_eq!(action().fingerprint(&roots()).hex(), WEAK, "how an Action becomes a key: raise FORMAT_VERSION");
-    assert_eq!(names_digest(&[b"a", b"b"]).hex(), NAMES, "how absences become a stamp: raise stamps/table.rs' VERSION");
+    assert_eq!(action().fingerprint(&roots()).hex(), WEAK, "the keys of actions changed: raise FORMAT_VERSION");
+    assert_eq!(names_digest(&[b"a", b"b"]).hex(), NAMES, "absences have other digests: raise stamps/table.rs' VERSION");
 }
 
 #[test]
@@ -149,8 +150,9 @@ fn golden_records() {
     manifest(|manifest| golden(&file("manifest.hex"), "a manifest of two entries", &manifest.encode()));
 }
 
-/// The numbers of counters on disk. A row that is taken out makes all behind it others: raise `VERSION` in
-/// `counters.rs` of `larder-store` then; a row at the end needs nothing but to be renewed here.
+/// The order of reasons, which is the order of their counters on disk. If a row is removed, the
+/// numbers of the rows after it change: raise `VERSION` in `counters.rs` of `larder-store`. If a
+/// row is added at the end, only renew the file.
 #[test]
 fn golden_reasons() {
     let codes = |all: &mut dyn Iterator<Item = &str>| all.collect::<Vec<_>>().join(" ");
@@ -177,7 +179,7 @@ fn golden_files_are_read() {
 fn another_version_is_not_read() {
     let bytes = golden_bytes(&file("manifest.hex"));
     for version in (0..=u8::MAX).filter(|version| *version != FORMAT_VERSION) {
-        // Sound in every other way, and not.
+        // A file that is valid apart from its version, and one that is not.
         let body = [&[version], &bytes[1..bytes.len() - 32]].concat();
         let mut w = Writer::default();
         w.bytes.extend_from_slice(&body);
@@ -188,7 +190,7 @@ fn another_version_is_not_read() {
 
 #[test]
 fn what_was_never_written_is_not_read() {
-    // One value has one form: what decodes must encode to the same bytes.
+    // Each value has one encoding, so whatever can be decoded must encode to the same bytes.
     for (name, what) in [("result_apart.hex", "result"), ("observations.hex", "set")] {
         let bytes = golden_bytes(&file(name));
         for at in 0..bytes.len() {

@@ -1,5 +1,5 @@
-//! The exact bytes of what an image is made of. How to renew them: `crates/testkit/src/golden.rs`; the version is
-//! `IMAGE_VERSION`, and images of another one are not there.
+//! The exact bytes of the formats of images. `crates/testkit/src/golden.rs` says how to renew the
+//! files. If a format changes, raise `IMAGE_VERSION`: images of other versions are then not found.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use larder_model::{
 };
 use larder_testkit::{golden, golden_bytes};
 
-/// Of `deps-linux-1`, and of the list of `deps-`.
+/// The digest of the key `deps-linux-1`, and of the list of `deps-`.
 const KEY: &str = "8f32437fb365ed1aba95b5e9e249b6501acd3807653763c34e67fa755081f7ec";
 const LIST: &str = "1daa4233f025b40c31eb84aa34f860ac2e4e65b6556e01ccfcf0f68f1048d570";
 
@@ -68,7 +68,7 @@ fn golden_images_are_read() {
 #[test]
 fn golden_names_of_images() {
     let key: ImageKey = "deps-linux-1".parse().expect("a key");
-    assert_eq!(key.digest().hex(), KEY, "how a key becomes a name: images are not found any more");
-    assert_eq!(listed_prefix("deps-").expect("has one").hex(), LIST, "how a beginning becomes a name: likewise");
+    assert_eq!(key.digest().hex(), KEY, "other digests: images are not found");
+    assert_eq!(listed_prefix("deps-").expect("has one").hex(), LIST, "other digests: lists are not found");
     assert_eq!(key.lists()[0].hex(), LIST);
 }

@@ -1,4 +1,6 @@
-//! The content-addressed store: bytes by their digest.
+//! Blobs: contents that are named by their digest.
+//!
+//! Unaware of: which records need a blob.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,27 +11,29 @@ use larder_model::{Blob, Digest, DigestWriter};
 use crate::layout::{Contents, Temporary, open_plain};
 use crate::{Stamps, Store, StoreError};
 
-/// For objects of some 50 kB to 1 MB nothing is cheaper, and for programs of 20 MB by a twentieth at most: `cargo xtask
-/// bench copy --buffers`, hash and write.
+/// The buffer for hashing and writing, in bytes. No other size is faster for files of about 50 kB
+/// to 1 MB. For programs of 20 MB the best one is faster by a twentieth at most (`cargo xtask bench
+/// copy --buffers`, hash and write).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A blob whose bytes were found to be those of its name.
+/// A blob whose content was checked against its digest.
 pub struct OpenBlob {
-    /// Open for reading, at its start.
+    /// The file, open for reading at its start.
     pub file: File,
-    /// How many bytes it has.
+    /// The size of the blob, in bytes.
     pub size_bytes: u64,
 }
 
 impl Store {
-    /// Keep what can be read from `source`, which is read to its end.
+    /// Stores everything that `source` has, and returns its name.
     pub fn put_blob(&self, source: &mut impl Read) -> Result<Blob, StoreError> {
         let (temporary, blob) = self.write_blob(source)?;
         temporary.place(&self.path_of(Contents::Blobs, &blob.digest))?;
         Ok(blob)
     }
 
-    /// Write what can be read from `source`, under a temporary name, and say what it is.
+    /// Writes everything that `source` has to a temporary file, and returns that with the blob's
+    /// name.
     pub(crate) fn write_blob(&self, source: &mut impl Read) -> Result<(Temporary, Blob), StoreError> {
         let mut temporary = self.temporary()?;
         let mut digest = DigestWriter::default();
@@ -50,7 +54,8 @@ impl Store {
         Ok((temporary, Blob { digest: digest.finish(), size_bytes }))
     }
 
-    /// Open a blob. Its bytes are hashed unless a stamp shows that they were, and have not been touched since.
+    /// Opens a blob. Its bytes are hashed unless a stamp shows that this was done, and that the
+    /// file was not changed since.
     pub fn open_blob(&self, blob: &Blob, stamps: &Stamps) -> Result<OpenBlob, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
         let (mut file, look) = open_plain(&path).map_err(|error| match error.kind() {
@@ -60,10 +65,11 @@ impl Store {
         if look.size_bytes == blob.size_bytes && stamps.content(&look) == Some(blob.digest) {
             return Ok(OpenBlob { file, size_bytes: blob.size_bytes });
         }
-        // A sparse file of any size is cheap to make: only what can be right is read.
+        // A file of the wrong size is not read, because it may be sparse and of any size.
         let right_size = look.size_bytes == blob.size_bytes;
         if !right_size || stamps.hash(&mut file).map_err(StoreError::reading(&path))? != blob.digest {
-            // Where nothing may be written it stays, and is found again each time.
+            // In a store that cannot be written the damaged file stays, and is found again each
+            // time.
             if stamps.writable() {
                 let _ = std::fs::remove_file(&path);
             }
@@ -73,12 +79,12 @@ impl Store {
         Ok(OpenBlob { file, size_bytes: blob.size_bytes })
     }
 
-    /// The file of a blob, which need not be there: for whoever verifies what he reads.
+    /// The path of a blob, which need not exist. The caller must verify what it reads.
     pub fn blob_file(&self, digest: &Digest) -> PathBuf {
         self.path_of(Contents::Blobs, digest)
     }
 
-    /// Whether a blob is there with the right size; its bytes are not read.
+    /// Returns true if the blob exists and has the right size. Its bytes are not read.
     pub fn has_blob(&self, blob: &Blob) -> bool {
         std::fs::metadata(self.path_of(Contents::Blobs, &blob.digest)).is_ok_and(|m| m.len() == blob.size_bytes)
     }

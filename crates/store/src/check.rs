@@ -1,7 +1,10 @@
-//! Whether a recorded set of observations still holds, here and now. This is what a hit mostly does.
+//! Checks whether a recorded set of observations still holds. This is most of the work of a hit.
 //!
-//! Directory by directory: one open, one look where names are known to be missing, one look for each fact. Contents are
-//! read only where no stamp tells them; the first difference ends the check.
+//! The check goes directory by directory: one `open`, one `stat` for the absences if a stamp covers
+//! them, and one `stat` for each fact. A file is read only if no stamp has its digest. The check
+//! ends at the first difference.
+//!
+//! Unaware of: which entries are checked, what happens after a difference.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,59 +21,61 @@ use crate::Stamps;
 use crate::scan::{Forms, of_uncut};
 use crate::witness::class_of;
 
-/// What changed within this time is likely to change again, as a directory does that outputs are put in with each hit:
-/// noting what is missing there would be for nothing.
+/// A directory that changed within this time, in nanoseconds, is likely to change again, for
+/// example because each hit puts outputs into it. So its absences are not kept in a stamp.
 const SETTLED_NS: i64 = 1_000_000_000;
 
-/// The first fact that does not hold any more.
+/// The first fact that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The path, or the variable's name.
+    /// The path, or the name of the variable.
     pub subject: Vec<u8>,
-    /// What was recorded and what is found, as a sentence about the subject.
+    /// What was recorded and what was found, as a phrase that follows the subject.
     pub what: String,
 }
 
 /// How much work a check was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
-    /// Directories opened.
+    /// The number of directories that were opened or looked up.
     pub directories: u64,
-    /// Facts compared.
+    /// The number of facts that were compared.
     pub facts: u64,
-    /// Names known to be missing.
+    /// The number of absences that were checked.
     pub absences: u64,
-    /// Of those, names looked for one by one.
+    /// The number of names that were looked up one by one for that.
     pub absences_looked: u64,
-    /// Files read and hashed, because no stamp told their content.
+    /// The number of files that were read and hashed, because no stamp had their digest.
     pub hashed: u64,
 }
 
-/// What a check asks. Only for a process that lives for one request: directories stay open until it ends.
+/// The environment of a check. Only for a process that handles one request, because opened
+/// directories stay open until it ends.
 pub struct Checker<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
-    /// What is known of files.
+    /// The stat cache.
     pub stamps: &'a Stamps,
-    /// The set was recorded in this very place: a content that holds a root is the same bytes.
+    /// The set was recorded in this place. So a file that contains a root must have the same bytes.
     pub at_home: bool,
-    /// A content that holds a root may also be the very bytes that were recorded, as where a build directory was moved:
-    /// the result has nothing of what they name. Not where the result is written again, since they then stay as they
-    /// are.
+    /// A file that contains a root may also have the very bytes that were recorded. For example, a
+    /// build directory was moved. This is safe if the result does not contain the paths. It must be
+    /// false if the result is rewritten for this place, because the paths in the file would be
+    /// those of the other place.
     pub same_bytes_will_do: bool,
-    /// The last file had no stamp, so the next one will not have one either: it is opened without being looked at
-    /// first.
+    /// The last file had no stamp, so the next one will probably have none either. It is opened
+    /// without a `stat` before.
     pub stampless: Cell<bool>,
-    /// A variable's value in the tool's environment.
+    /// Returns the value of a variable in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// The key of the digests of variables' values: that of the action.
+    /// The key for digests of the values of variables. It is that of the action.
     pub value_key: ValueKey,
-    /// What files count for that are other bytes in each place: see [`crate::Witness`].
+    /// Special forms in which files are compared between places: see [`crate::Witness`].
     pub forms: Forms<'a>,
 }
 
 impl Checker<'_> {
-    /// Whether all of `set` holds.
+    /// Returns the first fact of `set` that does not hold, as an error.
     pub fn check(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
         self.check_environment(set, effort)?;
         let mut walk = Walk::default();
@@ -79,7 +84,7 @@ impl Checker<'_> {
         self.check_rest(set)
     }
 
-    /// The same of a set that is read meanwhile.
+    /// Checks a set as [`Checker::check`] does, and decodes it meanwhile.
     pub fn check_read(&self, mut set: SetReader, effort: &mut Effort) -> Result<(), Difference> {
         self.check_environment(set.rest(), effort)?;
         let (mut walk, mut directory) = (Walk::default(), DirFacts::default());
@@ -122,7 +127,7 @@ impl Checker<'_> {
         let Walk { path, looked_at } = walk;
         path.clear();
         if !self.roots.decode_path(directory.path, path) {
-            return differs(directory.path, "names a root that this place does not have");
+            return differs(directory.path, "is in a root that this place does not have");
         }
         let identity = match self.names_in(directory) {
             Names::AsTheyStand => self.check_directory(directory, unread, path, effort)?,
@@ -136,11 +141,11 @@ impl Checker<'_> {
                 self.check_directory(&decoded, unread, path, effort)?
             }
             Names::Unknown => {
-                return differs(path, "has a name that was made by chance, and this command has none");
+                return differs(path, "contains a random name, and this run has none in its place");
             }
         };
         if directory.class != 0 && class_of(looked_at, identity) != directory.class {
-            return differs(path, "is another directory's other name now and was not, or the reverse");
+            return differs(path, "is now the same directory as another input, or no longer is");
         }
         Ok(())
     }
@@ -150,14 +155,15 @@ impl Checker<'_> {
         self.check_ages(&set.ages)
     }
 
-    /// What was compared by age must be so again, and older than what the command makes now.
+    /// Checks that the files have the same order of mtimes as recorded, and are older than what the
+    /// command makes now.
     fn check_ages(&self, ages: &[Age]) -> Result<(), Difference> {
         let mut before: Option<i64> = None;
         for age in ages {
             let mut path = Vec::new();
             let known = self.roots.decode_path(age.path, &mut path);
             let Some(look) = Some(&path).filter(|_| known).and_then(|path| larder_sys::look_through(path).ok()) else {
-                return differs(age.path, "cannot be looked at");
+                return differs(age.path, "cannot be accessed");
             };
             let is_as_before = match before {
                 None => true,
@@ -165,7 +171,7 @@ impl Checker<'_> {
                 Some(before) => look.modified_ns > before,
             };
             if !is_as_before {
-                return differs(&path, "is older or newer than another file that it was compared with, and was not");
+                return differs(&path, "has another age relative to another input than before");
             }
             before = Some(look.modified_ns);
         }
@@ -177,7 +183,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The names of facts and absences as they are in this place.
+    /// Returns the names of facts and absences as they are in this place.
     fn names_in(&self, facts: &DirFacts) -> Names {
         let names = facts.facts.iter().map(|named| named.name).chain(facts.absent.iter().copied());
         if !names.clone().any(is_encoded) {
@@ -190,26 +196,27 @@ impl Checker<'_> {
         names.map(decode).collect::<Option<_>>().map_or(Names::Unknown, Names::Decoded)
     }
 
-    /// Files of equal content are one or two, and as old as each other or not, as they were.
+    /// Checks that two files of equal content are one file, and have equal mtimes, if and only if
+    /// they did before.
     fn check_twins(&self, twins: &Twins) -> Result<(), Difference> {
         let look = |encoded: &[u8]| {
             let mut path = Vec::new();
             if self.roots.decode_path(encoded, &mut path) { larder_sys::look_through(&path).ok() } else { None }
         };
         let [Some(a), Some(b)] = twins.paths.map(look) else {
-            return differs(twins.paths[0], "cannot be looked at");
+            return differs(twins.paths[0], "cannot be accessed");
         };
         let same_file = (a.device, a.inode) == (b.device, b.inode);
         if same_file != twins.same_file || (a.modified_ns == b.modified_ns) != twins.same_time {
             return differs(
                 twins.paths[1],
-                "and its twin, of the same content, are now one file, or as old, and were not, or the reverse",
+                "has the same content as another input; whether both are one file, or equally old, has changed",
             );
         }
         Ok(())
     }
 
-    /// Check a directory, and say which it is where that counts.
+    /// Checks a directory. Returns its device and inode if these are needed, or zeros.
     fn check_directory(
         &self,
         facts: &DirFacts,
@@ -248,7 +255,8 @@ impl Checker<'_> {
         Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
     }
 
-    /// A directory of which only absences count, or that it is there: one look at it mostly does.
+    /// Checks a directory of which only its existence or its absences count. One `stat` is enough
+    /// if a stamp covers the absences.
     fn check_unopened(
         &self,
         facts: &DirFacts,
@@ -275,7 +283,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a stamp tells that all of `unread` is missing.
+    /// Returns true if a stamp says that all names in `unread` are absent.
     fn knows_absent(&self, look: &Look, unread: &Unread, effort: &mut Effort) -> bool {
         let known = unread.digest().is_some_and(|names| self.stamps.names_absent(look, names));
         effort.absences += if known { unread.count() as u64 } else { 0 };
@@ -322,7 +330,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The names in a directory, where reading them costs less than looking for so many one by one.
+    /// Returns the names in a directory if listing it is cheaper than looking up `wanted` names one
+    /// by one.
     fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Listed> {
         const DIRECTORY_BYTES_PER_LOOK: u64 = 256;
         let cheap = wanted > 8 && look.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
@@ -332,8 +341,8 @@ impl Checker<'_> {
         Listed::of(dir.names().ok()?)
     }
 
-    /// The directory that was missing is there now. As long as what was looked for in it is not, nothing has changed;
-    /// but the directory above no longer tells.
+    /// Checks an absence in a directory that was missing and now exists. It holds as long as the
+    /// file in it does not exist. But then the stamp of the directory above proves nothing.
     fn check_absent_below(&self, dir: &Dir, name: &[u8], path: &[u8]) -> Result<(), Difference> {
         match dir.look(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -371,13 +380,13 @@ impl Checker<'_> {
                 let known = self.roots.decode_path(target, &mut expect);
                 match dir.read_link(name) {
                     Ok(target) if known && target == expect => Ok(()),
-                    Ok(_) => Err("is a link to something else than before".into()),
+                    Ok(_) => Err("is a symbolic link with another target than before".into()),
                     Err(error) => Err(format!("was a symbolic link; {error}")),
                 }
             }
             Fact::Error { operation, errno } => {
                 let again = failure(dir, name, *operation).unwrap_or(0);
-                if again == *errno { Ok(()) } else { Err("fails in another way than before, or not at all".into()) }
+                if again == *errno { Ok(()) } else { Err("has another result of stat, open or access".into()) }
             }
             Fact::Listing(digest) | Fact::Kinds(digest) | Fact::Ordered(digest) => {
                 let counts = match fact {
@@ -392,17 +401,17 @@ impl Checker<'_> {
             }
             Fact::Modified(modified_ns) => match dir.look_through(name) {
                 Ok(look) if look.modified_ns == *modified_ns => Ok(()),
-                Ok(_) => Err("was modified at another time, and the command may have looked at that".into()),
+                Ok(_) => Err("has another mtime than before, and the command may depend on it".into()),
                 Err(error) => Err(error.to_string()),
             },
             Fact::Mode(mode) => match look(dir, name, true) {
                 Ok(look) if look.mode == *mode => Ok(()),
-                Ok(_) => Err("has another mode than before, which the command may hand on".into()),
+                Ok(_) => Err("has another mode than before, and the command may copy it".into()),
                 Err(error) => Err(error.to_string()),
             },
             Fact::Status(status) => match look(dir, name, true) {
                 Ok(look) if status_of(&look) == *status => Ok(()),
-                Ok(_) => Err("has another time, owner, mode or number of names than before".into()),
+                Ok(_) => Err("has another mtime, owner, mode, inode or number of links than before".into()),
                 Err(error) => Err(error.to_string()),
             },
         }
@@ -422,7 +431,7 @@ impl Checker<'_> {
         }
         effort.hashed += 1;
         let read = open().and_then(|mut file| {
-            // Between the look and the opening another file may have come there.
+            // Another file may have come there between `stat` and `open`.
             let look = larder_sys::file_look(&file)?;
             self.stamps.hash_for_comparison(&mut file, &look)
         });
@@ -433,7 +442,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A file that was generated in its place: the same but for the paths in it.
+    /// Checks a file that was generated in its place. It must be the same except for the paths in
+    /// it.
     fn check_rooted(
         &self,
         dir: &Dir,
@@ -453,11 +463,11 @@ impl Checker<'_> {
         if is_the_same || uncut().is_some_and(|encoded| of_uncut(&encoded) == *rooted) {
             return Ok(());
         }
-        Err("has other content, also apart from the place's path in it".into())
+        Err("has other content, even with the paths of both places replaced".into())
     }
 }
 
-/// A directory with the names that were not read yet.
+/// Returns the directory with the names that were not decoded yet.
 fn all_of<'f, 'a>(facts: &'f DirFacts<'a>, unread: &Unread<'a>) -> Result<Cow<'f, DirFacts<'a>>, Difference> {
     if unread.count() == 0 {
         return Ok(Cow::Borrowed(facts));
@@ -471,29 +481,30 @@ fn unreadable<T>(error: DecodeError) -> Result<T, Difference> {
     differs(b"the record", format!("cannot be read: {error}"))
 }
 
-/// What is kept from one directory to the next.
+/// The state that is kept from one directory to the next.
 #[derive(Default)]
 struct Walk {
-    /// Of the directory, whose memory serves for all.
+    /// The path of the current directory. Its memory is reused.
     path: Vec<u8>,
-    /// Which directories were looked at.
+    /// The device and inode of each directory that the tool accessed itself.
     looked_at: Vec<(u64, u64)>,
 }
 
-/// The names in a record.
+/// The names of a directory's facts and absences.
 enum Names {
     AsTheyStand,
-    /// Of the facts, then of the absences.
+    /// The names of the facts, then those of the absences.
     Decoded(Vec<Vec<u8>>),
-    /// One that was made by chance has no counterpart.
+    /// A name by chance has no counterpart in this run.
     Unknown,
 }
 
-/// The names in a directory.
+/// The names in a directory, in lower case and sorted.
 struct Listed(Vec<Vec<u8>>);
 
 impl Listed {
-    /// A directory may take names for equal that differ in case; beyond ASCII nobody knows which.
+    /// Returns `None` if a name is not ASCII. A file system may ignore case, and its rules beyond
+    /// ASCII are not known.
     fn of(names: Vec<(Vec<u8>, u8)>) -> Option<Listed> {
         let mut names: Vec<Vec<u8>> = names.into_iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         names.sort_unstable();
@@ -507,12 +518,12 @@ impl Listed {
 
 const OTHER_CONTENT: &str = "has other content";
 
-/// The look at a file that can be executed or not, as it could.
+/// Returns the `stat` if it is that of a file that is executable or not, as recorded.
 #[inline]
 fn file_of_mode(look: &io::Result<Look>, executable: bool) -> Result<&Look, String> {
     match look {
         Ok(look) if look.kind == Kind::File && (look.mode & 0o111 != 0) == executable => Ok(look),
-        Ok(look) if look.kind == Kind::File => Err("can be executed now and could not, or the reverse".into()),
+        Ok(look) if look.kind == Kind::File => Err("has become executable, or is no longer".into()),
         other => Err(format!("was a file; {}", found(other))),
     }
 }
@@ -525,7 +536,8 @@ fn differs<T>(subject: &[u8], what: impl Into<String>) -> Result<T, Difference> 
     Err(Difference { subject: subject.to_vec(), what: what.into() })
 }
 
-/// Look at a name in a directory; most are not links, so that one look does for both.
+/// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
+/// if links are followed.
 pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
     if name.is_empty() {
         return dir.itself();
@@ -534,7 +546,7 @@ pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
     if follow && look.kind == Kind::Link { dir.look_through(name) } else { Ok(look) }
 }
 
-/// The error that an operation ends in, if it does.
+/// Returns the errno of an operation if it fails.
 pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     let name = if name.is_empty() { b"." } else { name };
     let error = match operation {
@@ -545,17 +557,18 @@ pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     error.and_then(|error| error.raw_os_error()).map(|errno| errno as u32)
 }
 
-/// What counts of the names that a directory lists.
+/// Which properties of a listing count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
     Names,
-    /// And the kinds of all that are not hidden: no pattern finds those, and `.git` is a file in a worktree.
+    /// The names, and the kinds of those without a leading dot. Patterns do not match the others,
+    /// and `.git` is a file in a worktree.
     Kinds,
-    /// And their kinds, and the order in which they come.
+    /// The names, the kinds of all of them, and their order.
     Order,
 }
 
-/// The digest of a directory's names.
+/// Returns the digest of a directory's names.
 pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Digest {
     for (name, kind) in &mut names {
         if counts == Listing::Order || counts == Listing::Kinds && !name.starts_with(b".") {
@@ -574,7 +587,7 @@ pub(crate) fn status_of(look: &Look) -> Status {
     Status { mode, owner, group, links, inode, modified_ns }
 }
 
-/// A kind as `Fact::Other` writes it.
+/// Returns the kind as `Fact::Other` stores it.
 pub(crate) fn kind_code(kind: Kind) -> u8 {
     match kind {
         Kind::File => 0o10,
@@ -636,7 +649,8 @@ mod tests {
         check([("a", 8), (".git", 8), ("b", 8)], [true, true, false]);
     }
 
-    /// How many names are looked for in a directory that was changed so long before, and again afterwards.
+    /// Returns how many names are looked up in a directory that was changed this long ago, and how
+    /// many in a second check.
     fn looked_for(changed_before: std::time::Duration) -> [u64; 2] {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("store")).expect("opens");

@@ -1,12 +1,17 @@
-//! Counters of outcomes and their reasons: one small mapped file, added to without a lock.
+//! Counters of outcomes and their reasons: one small mapped file, to which all processes add
+//! without a lock.
 //!
 //! ```text
-//! words of 64 bits, native order: 0 version · 1 hit · 2 miss · 3 bypass · 4 fallback · 5 bytes in the store, about ·
-//! 6 hits after waiting · 7 hits after fetching ·
-//! 8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded ·
-//! 200…215 what larderd did with remotes · 216…239 fetches by how long they took: 2^n µs and more ·
-//! 240 tools that waited for a token · 241 of them for memory · 242 how long together, ms
+//! 64-bit words in native byte order:
+//!   0 version · 1 hit · 2 miss · 3 bypass · 4 fallback · 5 approximate bytes in the store
+//!   6 hits after waiting · 7 hits after fetching
+//!   8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded
+//!   200…215 what larderd did with remotes
+//!   216…239 fetches by how long they took: word 216+n counts those of 2^n µs and more
+//!   240 tools that waited for a job slot · 241 of these, for memory · 242 their waiting time, ms
 //! ```
+//!
+//! Unaware of: when something is counted, how it is shown.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +25,7 @@ use crate::{Store, StoreError};
 
 const VERSION: u64 = 0x4c52_4443_0000_0002;
 const WORDS: usize = 256;
-/// Of a file of counters of any version.
+/// The maximum size of a file of counters of any version, in bytes.
 const BYTES_MAX: u64 = 1 << 16;
 const HIT: usize = 1;
 const MISS: usize = 2;
@@ -44,59 +49,59 @@ pub struct Counters {
     words: Words,
 }
 
-/// All counters at one moment.
+/// The values of all counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Answered from the store.
+    /// Invocations that were answered from the store.
     pub hit: u64,
-    /// Of the hits, those that another process recorded while they waited for it.
+    /// Hits for which the process waited until another process had recorded the result.
     pub waited: u64,
-    /// Of the hits, those that were fetched from a remote for them.
+    /// Hits that were fetched from a remote first.
     pub remote_hit: u64,
-    /// Tools that waited, since as many ran as may or memory was short.
+    /// Tools that waited because too many others ran or memory was short.
     pub token_waits: u64,
-    /// Of these, those that waited for memory.
+    /// Tools that waited for memory.
     pub memory_waits: u64,
-    /// How long they waited together, in ms.
+    /// The sum of these waiting times, in ms.
     pub token_waited_ms: u64,
-    /// Looked up, not found, run.
+    /// Invocations that were looked up, not found and run.
     pub miss: u64,
-    /// Run untouched.
+    /// Invocations that ran untouched.
     pub bypass: u64,
-    /// Run because of trouble.
+    /// Invocations that ran because of a problem of larder's.
     pub fallback: u64,
-    /// About how many bytes the store has.
+    /// The approximate size of the store, in bytes.
     pub store_bytes: u64,
-    /// Reasons that are not zero.
+    /// Reasons of bypasses whose count is not zero.
     pub bypass_reasons: Vec<(Bypass, u64)>,
-    /// Causes that are not zero.
+    /// Causes of fallbacks whose count is not zero.
     pub fallback_reasons: Vec<(Fallback, u64)>,
-    /// Why misses were not recorded, where not zero.
+    /// Reasons why misses were not recorded whose count is not zero.
     pub unrecorded_reasons: Vec<(Unrecorded, u64)>,
-    /// What larderd did with remotes, in the order of [`Remote::ALL`].
+    /// What `larderd` did with remotes, in the order of [`Remote::ALL`].
     pub remote: [u64; Remote::ALL.len()],
-    /// Fetches that took 2^n µs and more, but less than twice as long.
+    /// Element n counts fetches that took at least 2^n µs and less than twice as long.
     pub fetches: [u64; FETCH_CLASSES],
 }
 
-/// Declares what is counted, with a code and a sentence for each.
+/// Declares an enum of counted events, each with a code and a sentence.
 macro_rules! counted {
     ($($variant:ident, $code:literal, $text:literal;)*) => {
-        /// Something that `larderd` did with remotes. The order is that of the counters: rows are only added at its
-        /// end.
+        /// Something that `larderd` did with remotes. The order is that of the counters on disk, so
+        /// rows are only added at the end.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Remote { $(#[doc = $text] $variant,)* }
 
         impl Remote {
-            /// All of them, in the order of their counters.
+            /// All values, in the order of their counters.
             pub const ALL: [Remote; [$(Remote::$variant),*].len()] = [$(Remote::$variant),*];
 
-            /// For machines: never changes.
+            /// The name for machines. It never changes.
             pub fn code(self) -> &'static str {
                 match self { $(Remote::$variant => $code,)* }
             }
 
-            /// For people.
+            /// The sentence for users.
             pub fn sentence(self) -> &'static str {
                 match self { $(Remote::$variant => $text,)* }
             }
@@ -105,21 +110,21 @@ macro_rules! counted {
 }
 
 counted! {
-    Absent, "absent", "asked for records that no remote had";
-    Failed, "failed", "asked, and nothing came: out of reach, broken off, or not what it should have been";
-    BytesIn, "bytes_in", "bytes that came";
-    BytesOut, "bytes_out", "bytes that were sent";
-    Prefetched, "prefetched", "records that came before they were asked for";
-    Races, "races", "tools that were started while a fetch was under way";
-    RacesWon, "races_won", "of these, those in which the fetch was faster";
+    Absent, "absent", "requests for records that no remote had";
+    Failed, "failed", "requests that failed: no connection, broken off, or an answer with wrong content";
+    BytesIn, "bytes_in", "bytes received";
+    BytesOut, "bytes_out", "bytes sent";
+    Prefetched, "prefetched", "records that were fetched before they were asked for";
+    Races, "races", "tools that were started while a fetch was running";
+    RacesWon, "races_won", "of these, tools that the fetch overtook";
     Sent, "sent", "records that were sent";
-    Dropped, "dropped", "records that were not sent, since more came than could be";
+    Dropped, "dropped", "records that were not sent, because the queue was full";
     SendFailed, "send_failed", "attempts to send that failed";
-    Refused, "refused", "records that came and were not believed";
+    Refused, "refused", "records that were received and not trusted";
 }
 
 impl Counters {
-    /// Map the counters of `store` for counting, making them where they are not there.
+    /// Maps the counters of `store` for counting, and creates them if they do not exist.
     pub fn open(store: &Store) -> Result<Counters, StoreError> {
         let path = store.file("counters");
         let file = match larder_sys::open(path.as_os_str().as_bytes(), Opening::ChangePlain) {
@@ -132,15 +137,17 @@ impl Counters {
         let words = match Words::map(&file, size_bytes(), WORDS, true) {
             Ok(words) => words,
             Err(_) => {
-                // New, or cut short: give it its length. Real blocks, so that a full disk is an error now.
+                // The file is new or was cut short, so it gets its full length. Zeros are written
+                // so that a full disk is an error now and not a signal later.
                 let zeros = vec![0; WORDS * 8 - file.metadata().map_or(0, |m| m.len().min(WORDS as u64 * 8)) as usize];
                 append(&file, &zeros).map_err(StoreError::writing(&path))?;
                 Words::map(&file, size_bytes(), WORDS, true).map_err(StoreError::writing(&path))?
             }
         };
-        // New words are zero already: only one process says so, and none wipes what another has counted meanwhile.
+        // Words of a new file are zero already. Only the process that sets the version clears old
+        // words, so no count of another process is lost.
         let found = words.words()[0].load(Relaxed);
-        // Nobody counts before that is said, so what stands there already is no count.
+        // No process counts before the version is set, so words without a version are not counts.
         let new = found == 0 && words.words()[1..].iter().all(|word| word.load(Relaxed) == 0);
         let claimed = found != VERSION && words.words()[0].compare_exchange(found, VERSION, Relaxed, Relaxed).is_ok();
         if claimed && !new {
@@ -149,7 +156,7 @@ impl Counters {
         Ok(Counters { words })
     }
 
-    /// Read the counters of `store` without making anything.
+    /// Reads the counters of `store` without creating anything.
     pub fn read(store: &Store) -> Totals {
         let words = open_plain(&store.file("counters"))
             .and_then(|(file, look)| Words::map(&file, look.size_bytes, WORDS, false));
@@ -159,13 +166,13 @@ impl Counters {
         }
     }
 
-    /// Whether a store has counters, of this version or another.
+    /// Returns true if a store has counters, of this version or another.
     pub(crate) fn are_there(store: &Store) -> bool {
         let bytes = read_plain(&store.file("counters"), BYTES_MAX).unwrap_or_default();
         bytes.first_chunk().is_some_and(|first| u64::from_ne_bytes(*first) >> 32 == VERSION >> 32)
     }
 
-    /// Count one invocation.
+    /// Counts one invocation.
     pub fn count(&self, outcome: Outcome) {
         let (total, reason) = match outcome {
             Outcome::Hit => (HIT, None),
@@ -179,17 +186,17 @@ impl Counters {
         }
     }
 
-    /// Count a hit, which is counted as such already, as one after waiting.
+    /// Counts a hit as one after waiting. The hit itself is counted separately.
     pub fn count_waited(&self) {
         self.words.words()[WAITED].fetch_add(1, Relaxed);
     }
 
-    /// Count a hit, which is counted as such already, as one that was fetched.
+    /// Counts a hit as one after fetching. The hit itself is counted separately.
     pub fn count_remote_hit(&self) {
         self.words.words()[REMOTE_HIT].fetch_add(1, Relaxed);
     }
 
-    /// Count a tool that waited so long before it was started, in ms.
+    /// Counts a tool that waited for `waited_ms` before it was started.
     pub fn count_token_wait(&self, waited_ms: u64, for_memory: bool) {
         let counts = [(TOKEN_WAITS, 1), (MEMORY_WAITS, u64::from(for_memory)), (TOKEN_WAITED_MS, waited_ms)];
         for (index, count) in counts {
@@ -197,35 +204,35 @@ impl Counters {
         }
     }
 
-    /// Count what was done with remotes.
+    /// Counts something that was done with remotes.
     pub fn count_remote(&self, what: Remote, count: u64) {
         self.words.words()[REMOTE + what as usize].fetch_add(count, Relaxed);
     }
 
-    /// Count a fetch that took so long.
+    /// Counts a fetch that took `took_us`.
     pub fn count_fetch(&self, took_us: u64) {
         let class = (took_us.max(1).ilog2() as usize).min(FETCH_CLASSES - 1);
         self.words.words()[FETCHES + class].fetch_add(1, Relaxed);
     }
 
-    /// Note that the store grew, and return about how large it is now.
+    /// Adds to the size of the store, and returns the approximate new size.
     pub fn grew(&self, bytes: u64) -> u64 {
         self.words.words()[STORE_BYTES].fetch_add(bytes, Relaxed).saturating_add(bytes)
     }
 
-    /// Say how large the store was found to be.
+    /// Sets the size of the store.
     pub fn set_store_bytes(&self, bytes: u64) {
         self.words.words()[STORE_BYTES].store(bytes, Relaxed);
     }
 
-    /// Set everything but the size of the store to zero.
+    /// Sets all counters except the size of the store to zero.
     pub fn zero(&self) {
         for index in (HIT..=FALLBACK).chain(WAITED..WORDS) {
             self.words.words()[index].store(0, Relaxed);
         }
     }
 
-    /// All counters now.
+    /// Returns the values of all counters.
     pub fn totals(&self) -> Totals {
         let word = |index: usize| self.words.words()[index].load(Relaxed);
         fn table<R: Copy>(all: &[R], count: impl Fn(usize) -> u64) -> Vec<(R, u64)> {
@@ -283,6 +290,6 @@ mod tests {
         std::fs::write(store.file("counters"), bytes).expect("writes");
         Counters::open(&store).expect("opens").count(Outcome::Hit);
         let totals = Counters::read(&store);
-        assert_eq!((totals.hit, totals.miss), (1, 0), "what nobody counted");
+        assert_eq!((totals.hit, totals.miss), (1, 0), "words without a version are no counts");
     }
 }

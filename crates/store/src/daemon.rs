@@ -1,6 +1,7 @@
-//! What `larderd` has in the store's directory: its socket, its log, and the lock that makes it the only one.
+//! The files of `larderd` in the store: its socket, its log, and the lock that allows only one
+//! `larderd` per store.
 //!
-//! Unaware of: what is said over the socket.
+//! Unaware of: what is sent over the socket.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,67 +13,69 @@ use larder_sys::{Door, Kind, Look};
 use crate::layout::{make_directory, read_plain};
 use crate::{Store, StoreError};
 
-/// One that could not begin is not tried again so soon.
+/// A wrapper starts `larderd` at most once in this time, in nanoseconds. So a `larderd` that cannot
+/// start is not retried by every wrapper.
 const SUMMON_COARSE_NS: i64 = 3_000_000_000;
-/// One that was started begins to listen within this, or does not.
+/// A `larderd` that starts successfully listens within this time, in nanoseconds.
 const BEGINS_NS: i64 = 500_000_000;
 
-/// How remotes answer, for `larder stats`.
+/// The file in which `larderd` describes how remotes answer, for `larder stats`.
 const LATENCIES: &str = "remotes.json";
-/// A larger one is not read.
+/// A larger file is not read.
 const LATENCIES_BYTES_MAX: u64 = 4 << 20;
 
-/// It is there while a `larderd` takes nothing.
+/// The file in `locks/` that exists while `larderd` accepts no records.
 const HITS_ONLY: &str = "hits-only";
 
-/// Whether somebody tried to start a `larderd`.
+/// When a process last tried to start `larderd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Summoned {
-    /// Nobody of late: who asks is about to.
+    /// Not recently. The caller should start it now, and this attempt is noted.
     Never,
-    /// Just now: it may be about to listen.
+    /// Less than half a second ago, so it may be about to listen.
     JustNow,
-    /// So that it would listen by now, or nothing can be noted.
+    /// Long enough ago that it would listen by now. Also returned if the attempt cannot be noted.
     Lately,
 }
 
-/// A socket that this process put at its place.
+/// A socket that this process put at its path.
 pub struct StoreSocket {
     path: PathBuf,
-    /// Device and inode: whoever puts another there has these not.
+    /// The device and inode of the socket. They differ if another process has put its socket there.
     is: (u64, u64),
 }
 
 impl Store {
-    /// Where `larderd` listens.
+    /// The path of the socket on which `larderd` listens.
     pub fn daemon_socket(&self) -> PathBuf {
         self.file("daemon.sock")
     }
 
-    /// Where `larderd` says what went wrong.
+    /// The path of the log to which `larderd` writes errors.
     pub fn daemon_log(&self) -> PathBuf {
         self.file("daemon.log")
     }
 
-    /// Open that log for adding to it.
+    /// Opens the log of `larderd` for appending.
     pub fn open_daemon_log(&self) -> Result<File, StoreError> {
         let path = self.daemon_log();
         self.open_or_make(&path, OpenOptions::new().append(true).create(true))
     }
 
-    /// Keep what `larderd` says of how its remotes answer, in place of what it said before.
+    /// Stores a description of how remotes answer, and replaces the previous one.
     pub fn keep_latencies(&self, text: &[u8]) -> Result<(), StoreError> {
         let mut temporary = self.temporary()?;
         temporary.write_all(text)?;
         temporary.place(&self.file(LATENCIES))
     }
 
-    /// What it last said of that, if it ever did.
+    /// Returns the description of how remotes answer, if there is one.
     pub fn latencies(&self) -> Option<Vec<u8>> {
         read_plain(&self.file(LATENCIES), LATENCIES_BYTES_MAX).ok()
     }
 
-    /// The lock of the one `larderd` of this store, which lasts until it is closed; `None` where another has it.
+    /// Takes the lock that allows only one `larderd` per store. It is held until the file is
+    /// closed. Returns `None` if another process has it.
     pub fn lock_daemon(&self) -> Result<Option<File>, StoreError> {
         let path = self.file("locks").join("daemon");
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
@@ -80,20 +83,23 @@ impl Store {
         Ok(taken.then_some(file))
     }
 
-    /// Whether a `larderd` of this store runs. Makes nothing, and can be asked where nothing can be written.
+    /// Returns true if a `larderd` of this store runs. Creates nothing, so it also works in a store
+    /// that cannot be written.
     pub fn daemon_runs(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.file("locks").join("daemon"));
         file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
     }
 
-    /// Whether somebody tried to start a `larderd` of late; where nobody did, notes that somebody does.
+    /// Returns when a process last tried to start `larderd`. If that was not recently, notes that
+    /// the caller does so now.
     pub fn may_summon(&self) -> Summoned {
         let path = self.file("locks").join("summoned");
         let age = || -> io::Result<i64> {
             let look = larder_sys::look(path.as_os_str().as_encoded_bytes())?;
             Ok(larder_sys::now_coarse_ns().saturating_sub(look.modified_ns).saturating_abs())
         };
-        // Of several who look at once one alone starts it: who makes the file, or has its lock and finds it as old still.
+        // If several processes ask at the same time, only one gets `Never`: the one that creates
+        // the file, or the one that locks it and finds it still old.
         let is_ours = match age() {
             Ok(..BEGINS_NS) => return Summoned::JustNow,
             Ok(BEGINS_NS..SUMMON_COARSE_NS) => return Summoned::Lately,
@@ -114,8 +120,9 @@ impl Store {
         }
     }
 
-    /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that
-    /// there is no moment without it. Only under the lock.
+    /// Listens at the path of the socket. A socket that a killed `larderd` left is replaced by
+    /// `rename`, so the path always exists. The caller must hold the lock of
+    /// [`Store::lock_daemon`].
     pub fn open_daemon_door(&self) -> Result<(Door, StoreSocket), StoreError> {
         let path = self.daemon_socket();
         let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
@@ -125,11 +132,12 @@ impl Store {
 }
 
 impl StoreSocket {
-    /// Listen at `path`, in place of whoever did before, by way of `beside`, in a directory of the same file system.
+    /// Listens at `path`, in place of the socket that was there. The socket is made at `beside`, on
+    /// the same file system, and renamed.
     ///
     /// # Errors
     ///
-    /// Where neither can be made, or the mode cannot be set.
+    /// Returns an error if the socket cannot be made or renamed, or its mode cannot be set.
     pub fn open(path: &Path, beside: &Path, mode: u32) -> io::Result<(Door, StoreSocket)> {
         let opened = Door::open(beside).and_then(|door| {
             fs::set_permissions(beside, fs::Permissions::from_mode(mode))?;
@@ -140,12 +148,13 @@ impl StoreSocket {
         opened.inspect_err(|_| drop(fs::remove_file(beside)))
     }
 
-    /// Whether it is still there: somebody may have removed the whole store, or begun another.
+    /// Returns true if the socket is still at its path. A user may have removed the store, or
+    /// another process may have replaced the socket.
     pub fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|look| (look.dev(), look.ino()) == self.is)
     }
 
-    /// Take it away, so that nobody connects any more.
+    /// Removes the socket if it is still ours, so that no process connects to it any more.
     pub fn remove(&self) {
         if self.is_there() {
             let _ = fs::remove_file(&self.path);
@@ -154,30 +163,32 @@ impl StoreSocket {
 }
 
 impl Store {
-    /// Whether files can be made in the store; an error says why not. One call, since every miss asks.
+    /// Returns an error if no file can be made in the store. This is one system call, because every
+    /// miss asks.
     pub fn may_be_written(&self) -> Result<(), StoreError> {
         let path = self.file("tmp");
         match larder_sys::may_make_in(path.as_os_str().as_encoded_bytes()) {
-            // It is made when it is first needed.
+            // The directory is made when it is first needed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done.map_err(StoreError::writing(&path)),
         }
     }
 
-    /// Returns whether this process cannot make files in the store, as in a sandbox that mounts it read-only. Only such a
-    /// process believes what others like it handed over. Asked once: one system call.
+    /// Returns true if this process cannot write the store, as in a sandbox that mounts it
+    /// read-only. Only such a process uses records that were handed over. The answer costs one
+    /// system call and is cached.
     pub fn is_only_read(&self) -> bool {
         *self.only_read.get_or_init(|| self.may_be_written().is_err_and(|error| error.refuses_writing()))
     }
 
-    /// Returns the file by which `larderd` sees that another process may write the store: it is open for writing, which
-    /// a read-only mount refuses.
+    /// Returns a file, open for writing, that proves to `larderd` that this process can write the
+    /// store. A process for which the store is mounted read-only cannot open it for writing.
     pub fn proof_of_writing(&self) -> Result<File, StoreError> {
         let path = self.file("locks").join("daemon");
         self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))
     }
 
-    /// Returns whether another process passed the file of [`Store::proof_of_writing`], open for writing.
+    /// Returns true if `passed` is the file of [`Store::proof_of_writing`], open for writing.
     pub fn is_proof_of_writing(&self, passed: &File) -> bool {
         let file = |look: Look| (look.device, look.inode);
         let named = larder_sys::look(self.file("locks").join("daemon").as_os_str().as_encoded_bytes());
@@ -185,7 +196,8 @@ impl Store {
             && named.is_ok_and(|named| larder_sys::file_look(passed).is_ok_and(|look| file(look) == file(named)))
     }
 
-    /// Say whether `larderd` takes what is handed over, so that a wrapper need not watch a tool in vain.
+    /// Notes whether `larderd` accepts records. If it does not, wrappers that cannot write the
+    /// store need not observe tools.
     pub fn note_taking(&self, takes: bool) -> Result<(), StoreError> {
         let path = self.file("locks").join(HITS_ONLY);
         match takes {
@@ -197,12 +209,12 @@ impl Store {
         }
     }
 
-    /// Returns whether the last `larderd` that began takes what is handed over.
+    /// Returns true if the `larderd` that started last accepts records.
     pub fn daemon_takes(&self) -> bool {
         larder_sys::look(self.file("locks").join(HITS_ONLY).as_os_str().as_encoded_bytes()).is_err()
     }
 
-    /// Whether a socket lies there, whoever listens.
+    /// Returns true if there is a socket, even if no process listens on it.
     pub fn has_daemon_socket(&self) -> bool {
         const SOCKET: Kind = Kind::Other(0o14);
         let path = self.daemon_socket();
@@ -232,7 +244,7 @@ mod tests {
                 all.into_iter().filter_map(|one| one.join().ok()).filter(|ours| *ours).count()
             });
             assert_eq!(ours, 1);
-            // The next ones find one of long ago.
+            // The next processes find an attempt of long ago.
             let file = File::options().write(true).open(&path).expect("was made");
             file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("is ours");
         }
@@ -243,28 +255,29 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
         assert!(!store.daemon_runs() && !store.has_daemon_socket());
-        let lock = store.lock_daemon().expect("locks").expect("nobody has it");
+        let lock = store.lock_daemon().expect("locks").expect("no process has it");
         assert!(store.lock_daemon().expect("asks").is_none());
         assert!(store.daemon_runs());
         drop(lock);
         assert!(!store.daemon_runs());
     }
 
-    /// Only a descriptor of the one file, open for writing, shows that a process can write the store.
+    /// Only a descriptor of the lock file that is open for writing proves that a process can write
+    /// the store.
     #[test]
     fn who_can_write_is_seen_by_a_descriptor() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        let _lock = store.lock_daemon().expect("locks").expect("nobody has it");
+        let _lock = store.lock_daemon().expect("locks").expect("no process has it");
         assert!(store.is_proof_of_writing(&store.proof_of_writing().expect("opens")));
         let path = store.file("locks/daemon");
-        assert!(!store.is_proof_of_writing(&File::open(&path).expect("opens")), "only to be read");
+        assert!(!store.is_proof_of_writing(&File::open(&path).expect("opens")), "open for reading only");
         const O_PATH: i32 = 0o10_000_000;
         let by_path = File::options().read(true).write(true).custom_flags(O_PATH).open(&path).expect("opens");
-        assert!(!store.is_proof_of_writing(&by_path), "only its name");
+        assert!(!store.is_proof_of_writing(&by_path), "opened with O_PATH");
         let other = File::create(dir.path().join("other")).expect("makes");
         assert!(!store.is_proof_of_writing(&other), "another file");
-        assert!(store.lock_daemon().expect("asks").is_none(), "the lock is as it was");
+        assert!(store.lock_daemon().expect("asks").is_none(), "the lock is still held");
     }
 
     #[test]

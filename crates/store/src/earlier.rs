@@ -1,7 +1,7 @@
-//! Stores of earlier formats in the same directory, which larder left when it was updated: nothing reads them, and no
-//! limit counts them.
+//! Stores of earlier formats in the same directory, which remain after an update of larder. This
+//! larder does not read them, and its size limit does not count them.
 //!
-//! Unaware of: what their files hold.
+//! Unaware of: the formats of their files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,21 +14,22 @@ use crate::layout::make_directory;
 use crate::{Counters, Store};
 
 impl Store {
-    /// Their directories.
+    /// Returns the directories of the earlier stores.
     pub fn earlier(&self) -> Vec<PathBuf> {
         self.earlier_stores().iter().map(|store| store.base().to_owned()).collect()
     }
 
-    /// Remove those that no earlier larder used for so long, nor has mounted anything of.
+    /// Removes each earlier store that was not used for `unused`, unless its `larderd` runs or one
+    /// of its images is mounted.
     pub fn remove_earlier(&self, unused: Duration) {
         for store in self.earlier_stores() {
             if is_younger(store.base(), unused) || store.daemon_runs() || store.image_broker_runs() {
                 continue;
             }
-            // Nobody begins to use an image as long as this lives.
+            // No process can begin to use an image while `images` lives.
             let Ok(images) = store.used_images(&HashSet::new()) else { continue };
             let aside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
-            // What is left of it where this ends half-way is swept from there.
+            // If this process is killed half-way, an eviction removes the rest from `tmp`.
             if images.used.is_empty()
                 && make_directory(&self.file("tmp")).is_ok()
                 && fs::rename(store.base(), &aside).is_ok()
@@ -38,13 +39,14 @@ impl Store {
         }
     }
 
-    /// A directory may be called so for other reasons: counters of larder's are in each store.
+    /// Returns the earlier stores. Only a directory with larder's counters is one, because other
+    /// directories may be named `v1` too.
     fn earlier_stores(&self) -> Vec<Store> {
         (1..FORMAT_VERSION).filter_map(|version| self.of_format(version)).filter(Counters::are_there).collect()
     }
 }
 
-/// Whether `path`, or anything below it, was modified within this time.
+/// Returns true if `path` or anything below it was modified within `age`.
 fn is_younger(path: &Path, age: Duration) -> bool {
     let mut rest = vec![path.to_owned()];
     while let Some(path) = rest.pop() {
@@ -77,7 +79,7 @@ mod tests {
         fs::write(earlier.file("blobs/ab/cd"), "a blob").expect("writes");
         drop(Counters::open(&earlier).expect("maps"));
         assert_eq!(store.earlier(), [earlier.base()]);
-        let larderd = earlier.lock_daemon().expect("locks").expect("nobody has it");
+        let larderd = earlier.lock_daemon().expect("locks").expect("no process has it");
         for name in ["", "blobs", "blobs/ab", "blobs/ab/cd", "counters", "locks", "locks/daemon"] {
             let file = fs::File::open(earlier.file(name)).expect("opens");
             file.set_modified(SystemTime::now() - 2 * HOUR).expect("sets the time");

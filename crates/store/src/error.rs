@@ -1,4 +1,4 @@
-//! What can go wrong with a store, and which fallback that is.
+//! The errors of a store, and the fallback that each is counted as.
 
 use std::error::Error;
 use std::fmt;
@@ -7,34 +7,34 @@ use std::path::{Path, PathBuf};
 
 use larder_model::{DecodeError, Digest, Fallback};
 
-/// Trouble with the store. None of it fails a build.
+/// An error of the store. None of them makes a build fail.
 #[derive(Debug)]
 pub enum StoreError {
     /// A file operation failed.
     Io {
-        /// Of what.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
-        /// While writing.
+        /// True if the operation was part of writing something.
         writing: bool,
     },
-    /// A file is not what it should be.
+    /// A file of the store cannot be decoded.
     Damaged {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// How.
+        /// What is wrong with its bytes.
         source: DecodeError,
     },
-    /// A blob's bytes are not those of its name.
+    /// The bytes of a blob do not have the digest that names it.
     BlobDamaged(Digest),
-    /// A blob is named by a record and is not there.
+    /// A record needs this blob, and it does not exist.
     BlobMissing(Digest),
     /// The directory is not safe to use.
     Unsafe {
-        /// Which.
+        /// The path of the directory.
         path: PathBuf,
-        /// In what way.
+        /// In which way it is unsafe.
         why: &'static str,
     },
 }
@@ -51,7 +51,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// Each says itself what it came from.
+/// There is no `source`, because each message includes the error that caused it.
 impl Error for StoreError {}
 
 impl StoreError {
@@ -63,19 +63,19 @@ impl StoreError {
         move |source| StoreError::Io { path: path.to_owned(), source, writing: true }
     }
 
-    /// Writing to `path`, which need not be in the store, failed.
+    /// Makes an error for a failed write to `path`, which need not be in the store.
     pub fn writing_to(path: &Path, source: io::Error) -> StoreError {
         StoreError::Io { path: path.to_owned(), source, writing: true }
     }
 
-    /// Nothing may be written here, however often it is tried: a file system that is only read, or no permission.
+    /// Returns true if retrying cannot help: the file system is read-only, or permission is denied.
     pub fn refuses_writing(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         let refuses = |source: &io::Error| matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem);
         matches!(self, StoreError::Io { source, writing: true, .. } if refuses(source))
     }
 
-    /// How it is counted.
+    /// Returns the fallback that this error is counted as.
     pub fn fallback(&self) -> Fallback {
         match self {
             StoreError::Io { source, writing: true, .. } => match source.kind() {
@@ -90,12 +90,12 @@ impl StoreError {
     }
 }
 
-/// What to do about an unsafe directory.
+/// Returns what the user can do about an unsafe directory.
 fn mend(why: &str, path: &Path) -> String {
     match why {
         "others than its owner can write to it" => {
             format!("run `chmod go-w {}`, or set LARDER_DIR to a directory of your own", path.display())
         }
-        _ => "set LARDER_DIR to a directory of your own, or remove this".to_owned(),
+        _ => "set LARDER_DIR to a directory of your own, or remove this path".to_owned(),
     }
 }

@@ -1,9 +1,15 @@
-//! Eviction: the least recently used manifests go, and with them the blobs that nothing else needs.
+//! Eviction: removes the least recently used records, and the blobs that no other record needs.
 //!
-//! Readers take no lock, so a blob may vanish between a manifest's reading and its own: that is a miss. Writers put
-//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. A young blob goes with the
-//! record that it was put for, but not if it was put again since: then another record that needs it is being written. Records of images are as
-//! manifests, but what is mounted or being restored is let be, also by clearing.
+//! Readers take no lock. So a blob can vanish after a manifest was read and before its blobs are,
+//! which is a miss. Writers put blobs in place before the manifest that refers to them, so blobs
+//! younger than `GRACE` are kept. A young blob is removed together with its record, unless it was
+//! put again after the record was written or last used. In that case a process may be writing
+//! another record that needs it.
+//!
+//! Records of images are evicted like manifests. Images that are mounted or being restored are
+//! kept, also by `clear`.
+//!
+//! Unaware of: when an eviction is due.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,41 +24,43 @@ use crate::layout::{Contents, entries, make_directory, read_plain};
 use crate::manifests::{MANIFEST_BYTES_MAX, USE_COARSE};
 use crate::{Counters, Store, StoreError};
 
-/// Once over its limit, a store is brought down to this share of it.
+/// If a store is larger than its limit, it is reduced to this share of the limit.
 pub const EVICT_TO_PERCENT: u64 = 90;
 /// Blobs and temporary files younger than this may belong to a record that is being written.
 const GRACE: Duration = Duration::from_secs(600);
-/// What only `explain` uses, and what was warned of, is forgotten after this time.
+/// Judgements and notes of warnings are removed when they are older than this.
 const NOTE_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// An earlier larder may go on beside this one: its store goes once it was not used for so long.
+/// An older version of larder may still be in use. Its store is removed when it was not used for
+/// this time.
 const EARLIER_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What an eviction did.
+/// The result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Eviction {
-    /// Bytes before.
+    /// The size of the store before, in bytes.
     pub before_bytes: u64,
-    /// Bytes after.
+    /// The size of the store after, in bytes.
     pub after_bytes: u64,
-    /// Manifests removed.
+    /// The number of records that were removed.
     pub manifests: u64,
-    /// Blobs removed.
+    /// The number of blobs that were removed.
     pub blobs: u64,
 }
 
-/// What is kept.
+/// What an eviction keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// At most so much.
+    /// The maximum size of the store, in bytes.
     pub bytes_max: u64,
-    /// Nothing that was not used for so long, and an hour more: uses are noted no more often.
+    /// The maximum time since the last use. An hour is added, because uses are noted at most once
+    /// an hour.
     pub age_max: Option<Duration>,
-    /// Both count for images alone; all else is kept.
+    /// If true, both limits apply to images only, and everything else is kept.
     pub images_only: bool,
 }
 
 impl Keep {
-    /// At most so much.
+    /// Keeps at most `bytes_max` bytes.
     pub fn within(bytes_max: u64) -> Keep {
         Keep { bytes_max, age_max: None, images_only: false }
     }
@@ -61,21 +69,21 @@ impl Keep {
 struct Record {
     path: PathBuf,
     used: SystemTime,
-    /// When its file was last written, or its times set.
+    /// The ctime of its file: when it was last written, or its times were set.
     changed: SystemTime,
     size_bytes: u64,
     blobs: Vec<Digest>,
-    /// Which image it is the record of.
+    /// The image, if it is the record of one.
     image: Option<Digest>,
 }
 
 impl Store {
-    /// Bring the store down to `limit_bytes`.
+    /// Evicts until the store has at most `limit_bytes`.
     pub fn evict(&self, limit_bytes: u64) -> Result<Eviction, StoreError> {
         self.evict_all_but(&Keep::within(limit_bytes))
     }
 
-    /// Remove what is not to be kept, but for what is in use. Only one process does so at a time.
+    /// Removes what is not to be kept, unless it is in use. Only one process does so at a time.
     pub fn evict_all_but(&self, keep: &Keep) -> Result<Eviction, StoreError> {
         if !self.base().exists() {
             return Ok(Eviction::default());
@@ -99,7 +107,8 @@ impl Store {
         };
         let keep_from = keep_from(&records, &blobs, keep.bytes_max).max(records.partition_point(too_old));
         let mut kept_images: HashSet<Digest> = records[keep_from..].iter().filter_map(|record| record.image).collect();
-        // Held until the blobs are gone: who begins to use the others meanwhile waits, and then finds none.
+        // Held until the blobs are removed. A process that begins to use another image waits, and
+        // then finds it gone.
         let images = self.used_images(&kept_images)?;
         let mut kept: Vec<&Record> = records[keep_from..].iter().chain(&others).collect();
         let mut gone: Vec<&Record> = Vec::new();
@@ -140,8 +149,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Remove everything but what images need that somebody uses, and what is noted of mounts; counters stay. Returns
-    /// how many images those are.
+    /// Removes everything except the counters, what images in use need, and notes about mounts.
+    /// Returns the number of these images.
     pub fn clear(&self) -> Result<usize, StoreError> {
         if !self.base().exists() {
             return Ok(0);
@@ -157,7 +166,8 @@ impl Store {
         let live = self.live_images()?.into_iter().filter(|(image, _)| !images.used.contains_key(image));
         let paths = names.map(|name| self.file(name)).chain(blobs).chain(live.map(|(_, path)| path));
         for path in paths {
-            // Moved away first: builds would go on putting files into a directory that is being emptied.
+            // Moved away first, because builds would continue to put files into a directory that is
+            // being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
             match moved.or_else(|_| larder_sys::remove_tree(&path)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -187,7 +197,8 @@ impl Store {
         let handed_over = self.list(Contents::HandedOver)?;
         for (_, path) in self.list(Contents::Manifests)?.into_iter().chain(handed_over) {
             let Ok(meta) = fs::metadata(&path) else { continue };
-            // One that cannot be read now may be another time; one that is no manifest is in the way.
+            // A manifest that cannot be read now may be readable later. What is not a regular file
+            // of ours is removed.
             let bytes = match read_plain(&path, MANIFEST_BYTES_MAX) {
                 Err(error) if error.kind() != std::io::ErrorKind::Other => continue,
                 bytes => bytes.unwrap_or_default(),
@@ -206,7 +217,8 @@ impl Store {
         Ok(records)
     }
 
-    /// Records of images. One whose list of packs cannot be read leads nowhere, and goes.
+    /// Returns the records of images. A record whose list of packs cannot be read is useless and is
+    /// removed.
     fn image_records(&self) -> Result<Vec<Record>, StoreError> {
         let mut records = Vec::new();
         let mut counted = HashSet::new();
@@ -222,7 +234,7 @@ impl Store {
             let blobs = record.blobs().chain(packs).map(|blob| blob.digest).collect();
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let image = record.image();
-            // Of several keys of one image the first counts what is mounted.
+            // If several keys have the same image, files for mounts count with the first.
             let live = if counted.insert(image) { bytes_on_disk(&self.live_dir(&image)) } else { 0 };
             let changed = changed(&meta);
             records.push(Record { path, used, changed, size_bytes: meta.len() + live, blobs, image: Some(image) });
@@ -240,7 +252,7 @@ impl Store {
         Ok(blobs)
     }
 
-    /// Remove what killed writers left, and stamps of earlier runs of the system.
+    /// Removes what killed writers left, old judgements and notes, and stamps of earlier boots.
     fn sweep_temporary(&self) {
         let old = |path: &PathBuf| {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
@@ -269,18 +281,19 @@ impl Store {
     }
 }
 
-/// When a file was last written, or its times set: only the kernel sets this time.
+/// Returns the ctime: when a file was last written, or its times were set. Programs cannot set it.
 fn changed(meta: &fs::Metadata) -> SystemTime {
     let since = Duration::new(meta.ctime().unsigned_abs(), u32::try_from(meta.ctime_nsec()).unwrap_or(0));
     SystemTime::UNIX_EPOCH + since
 }
 
-/// Whether a file is named as `Store::temporary` and `clear` name theirs: what else lies there is not ours to remove.
+/// Returns true if a file has a name as `Store::temporary` and `clear` make them. Other files are
+/// not ours to remove.
 fn is_temporary(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 16 && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Whether a file is named after a run of the system, or a table that was not finished.
+/// Returns true if a file is named after a boot of the system, or is an unfinished table of stamps.
 fn is_stamps(name: &str) -> bool {
     name.len() >= 16 && name.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b'-' | b'.'))
 }
@@ -290,7 +303,8 @@ pub(crate) fn blobs_of(manifest: &Manifest) -> Vec<Digest> {
     opened.flat_map(|(_, result)| result.blobs().map(|b| b.digest).collect::<Vec<_>>()).collect()
 }
 
-/// The first record, in order of use, that is kept. A blob counts with the most recently used record that needs it.
+/// Returns the index of the first record, in the order of last use, that is kept. A blob counts
+/// with the most recently used record that needs it.
 fn keep_from(records: &[Record], blobs: &[(Digest, PathBuf, u64, SystemTime)], limit_bytes: u64) -> usize {
     let sizes: HashMap<Digest, u64> = blobs.iter().map(|b| (b.0, b.2)).collect();
     let mut counted = HashSet::new();
@@ -384,14 +398,14 @@ mod tests {
         assert!(store.has_blob(&blob));
     }
 
-    /// Another process puts the same bytes, and has not written its record yet.
+    /// Another process puts the same bytes and has not written its record yet.
     #[test]
     fn a_blob_that_was_put_again_stays() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
         let object = [7; 5000];
         record(&store, "old", &object, 300);
-        // More than a tick of the file system's clock.
+        // Longer than a tick of the file system's clock.
         std::thread::sleep(Duration::from_millis(30));
         let blob = store.put_blob(&mut &object[..]).expect("writes");
         let done = store.evict(0).expect("evicts");
@@ -407,7 +421,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0u64.. {
-                    // Trouble is the writer's to bear.
+                    // The writer may fail, because its directory is moved away.
                     let _ = store.put_blob(&mut &number.to_ne_bytes()[..]);
                     if done.load(std::sync::atomic::Ordering::Relaxed) {
                         break;

@@ -1,5 +1,8 @@
-//! Verification of the whole store: every manifest decodes and is its name's, every blob's bytes have its digest, every
-//! blob that a manifest names is there.
+//! Verification of the whole store. Every manifest must decode and have the fingerprint that it is
+//! named by. Every blob must have the digest that it is named by. Every blob that a record needs
+//! must exist.
+//!
+//! Unaware of: remotes.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,25 +14,27 @@ use crate::layout::{Contents, open_plain, read_plain};
 use crate::manifests::MANIFEST_BYTES_MAX;
 use crate::{Stamps, Store, StoreError};
 
-/// What `fsck` found.
+/// The result of `fsck`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FsckReport {
-    /// Manifests read.
+    /// The number of manifests that were read.
     pub manifests: u64,
-    /// Entries in them.
+    /// The number of their entries.
     pub entries: u64,
-    /// Records of images read.
+    /// The number of records of images that were read.
     pub images: u64,
-    /// Blobs read.
+    /// The number of blobs that were read.
     pub blobs: u64,
-    /// Bytes in manifests and blobs.
+    /// The size of all manifests and blobs, in bytes.
     pub size_bytes: u64,
-    /// What is wrong, a sentence each; what was damaged has been removed unless it was only looked at.
+    /// A sentence for each problem. With `repair` the damaged file was removed, and the sentence
+    /// says so.
     pub problems: Vec<String>,
 }
 
 impl Store {
-    /// Verify everything. With `repair`, damaged files are removed. `progress` is called with (done, all) files.
+    /// Verifies everything. If `repair` is set, removes damaged files. Calls `progress` with the
+    /// number of files done and of all files.
     pub fn fsck(&self, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<FsckReport, StoreError> {
         self.inspect()?;
         let mut report = FsckReport::default();
@@ -61,7 +66,7 @@ impl Store {
             report.manifests += 1;
             let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
                 Ok(bytes) => bytes,
-                // Evicted or replaced meanwhile.
+                // It was evicted or replaced meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     damaged(&mut report, repair, path, &error.to_string());
@@ -73,7 +78,7 @@ impl Store {
                 Ok(manifest) if manifest.weak == *digest => {
                     report.entries += manifest.entries.len() as u64;
                     let broken = manifest.entries.iter().any(|entry| entry.open().is_err());
-                    // A blob that is newer than the listing is looked at now.
+                    // A blob that was written after the listing is checked now.
                     let newer = |blob: &Digest| self.blob_is_sound(blob);
                     let missing = blobs_of(&manifest).iter().any(|blob| !sound.contains(blob) && !newer(blob));
                     if broken {
@@ -99,8 +104,9 @@ impl Store {
         Ok(report)
     }
 
-    /// An image's record, and that what it needs is there. Packs may be missing: those of a remote's image come when
-    /// they are touched.
+    /// Checks the record of an image, and that the blobs exist without which it cannot be restored.
+    /// Packs may be missing, because the packs of a remote's image are fetched when they are
+    /// needed.
     fn image_is_sound(
         &self,
         digest: &Digest,

@@ -1,6 +1,6 @@
-//! Taking in what somebody else recorded: blobs by the digest that they are said to have, records by what they say.
+//! Accepts records and blobs from other processes or remotes, and verifies them.
 //!
-//! Unaware of: where they come from.
+//! Unaware of: the connection that they come over.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -15,27 +15,27 @@ use crate::layout::{Contents, Temporary};
 use crate::materialise::RIGHTS;
 use crate::{Store, StoreError};
 
-/// From where a record comes that others made.
+/// Where a record comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
-    /// From a process that cannot write the store. It answers only such processes.
+    /// From a process that cannot write the store. It answers such processes only.
     HandedOver,
-    /// From such a process, and the setting `handover` says that it answers everybody.
+    /// From such a process, with the setting `handover` saying that it may answer every process.
     HandedOverTrusted,
-    /// From a remote. Who signed it stands in its entry.
+    /// From a remote. Its entry says who signed it.
     Fetched,
 }
 
-/// Why a record is not taken in.
+/// Why a record is not accepted.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// It cannot be read, or has not one entry.
+    /// It cannot be decoded, or does not have exactly one entry.
     Malformed(NotSingle),
-    /// It needs bytes that did not come with it.
+    /// It needs a blob that did not come with it.
     BlobMissing,
-    /// An output that no record of a command may have.
+    /// It has an output that no record may have.
     Output(&'static str),
-    /// The store has trouble of its own.
+    /// The store could not be written.
     Store(StoreError),
 }
 
@@ -72,9 +72,10 @@ impl From<StoreError> for NotTaken {
 }
 
 impl Store {
-    /// Keep what can be read from `source` if it is `blob`; else nothing is kept.
+    /// Stores what can be read from `source` if its digest and size are those of `blob`. Otherwise
+    /// stores nothing.
     pub fn take_blob(&self, source: &mut impl Read, blob: &Blob) -> Result<(), StoreError> {
-        // A byte more than it should have shows that there are more.
+        // One more byte is read, which shows whether there are more than expected.
         let (temporary, found) = self.write_blob(&mut source.take(blob.size_bytes.saturating_add(1)))?;
         if found != *blob {
             return Err(StoreError::BlobDamaged(blob.digest));
@@ -82,16 +83,17 @@ impl Store {
         temporary.place(&self.path_of(Contents::Blobs, &blob.digest))
     }
 
-    /// Begin to keep `blob`, which comes piece by piece.
+    /// Begins to store `blob`, which comes in pieces.
     pub fn receive_blob(&self, blob: &Blob) -> Result<Receiving<'_>, StoreError> {
         let temporary = self.temporary()?;
         Ok(Receiving { store: self, temporary, digest: DigestWriter::default(), left: blob.size_bytes, blob: *blob })
     }
 
-    /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint, as what it is said
-    /// to be by whoever took it from others: never as our own. Of its blobs, which must be in the store, `blobs` were
-    /// seen to be sound. `subject` names the commands that `explain` finds it by, where they are known. Returns by how
-    /// much the store grew.
+    /// Adds a record to the store's manifest of the same fingerprint. `bytes` is a manifest with
+    /// one entry. The entry gets the origin that `came` says, and never [`Origin::Own`]. The blobs
+    /// that it needs must be in the store and in `blobs`, which lists those that were verified. If
+    /// `subject` is known, `explain` finds the record by it. Returns by how many bytes the store
+    /// grew.
     pub fn take_record(
         &self,
         bytes: &[u8],
@@ -102,7 +104,7 @@ impl Store {
         self.take_single(&Single::open(bytes)?, came, blobs, subject)
     }
 
-    /// Add a record that was read already, as [`Store::take_record`] does.
+    /// Adds a record that was decoded already, as [`Store::take_record`] does.
     pub fn take_single(
         &self,
         single: &Single<'_>,
@@ -128,14 +130,14 @@ impl Store {
             Some(grown) => grown,
             None => self.add_to_manifest(&manifest, table)?,
         };
-        // `explain` reads no record that lies apart.
+        // `explain` does not read records that were handed over.
         let subject = subject.filter(|_| table == Contents::Manifests);
         let _ = subject.map(|subject| self.note_near(subject, &single.manifest().weak));
         Ok(grown)
     }
 }
 
-/// A blob that comes piece by piece; nothing of it is there before all of it is, and is what it should be.
+/// A blob that comes in pieces. It is put in place only when it is complete and verified.
 pub struct Receiving<'a> {
     store: &'a Store,
     temporary: Temporary,
@@ -145,7 +147,7 @@ pub struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    /// The next piece.
+    /// Writes the next piece.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let damaged = StoreError::BlobDamaged(self.blob.digest);
         self.left = self.left.checked_sub(bytes.len() as u64).ok_or(damaged)?;
@@ -153,7 +155,7 @@ impl Receiving<'_> {
         self.temporary.write_all(bytes)
     }
 
-    /// That was all: it is in the store, if it is what it should be.
+    /// Ends the blob. If its digest and size are right, it is put in place.
     pub fn finish(self) -> Result<(), StoreError> {
         if self.left > 0 || self.digest.finish() != self.blob.digest {
             return Err(StoreError::BlobDamaged(self.blob.digest));
@@ -162,8 +164,8 @@ impl Receiving<'_> {
     }
 }
 
-/// What must hold of a result's outputs wherever it is used. Whether they are within the bounds of a command is asked
-/// when one is handed out: it depends on the command.
+/// Returns an error for an output that no command may have. Whether an output is within the bounds
+/// of a command is checked when the record is used, because that depends on the command.
 fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
     for output in &result.outputs {
         let (rooted, below) = match output.path {
@@ -175,10 +177,11 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
             [b'/', ..] => {}
             _ => return Err("has no absolute path"),
         }
-        // A name by chance has a number from 128, and stands behind a slash at least.
+        // The placeholder of a name by chance (number 128 or more) is allowed after the first
+        // slash.
         let is_zero = |at: usize| below[at] == 0 && below.get(at + 1).is_none_or(|number| *number < 128);
         if (0..below.len()).any(is_zero) {
-            return Err("has a zero in its path");
+            return Err("has a NUL byte in its path");
         }
         if matches!(output.kind, OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0) {
             return Err("would be set-user-id or set-group-id");
@@ -234,7 +237,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(store.file("tmp")).expect("lists").count(), 0, "nothing is left");
     }
 
-    /// The first of a fingerprint is kept as it came, and nothing that is there is lost for another.
+    /// The first record of a fingerprint becomes the manifest, and later ones are added to it.
     #[test]
     fn a_record_begins_a_manifest_or_joins_it() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -253,7 +256,7 @@ mod tests {
         let take = |bytes: &[u8]| store.take_record(bytes, Came::Fetched, &[], None).expect("is taken");
         assert_eq!(take(&first), first.len() as u64);
         let origin = Manifest::decode(&there()).expect("own bytes").entries[0].origin;
-        assert_eq!(origin, Origin::Fetched(None), "whatever it says itself");
+        assert_eq!(origin, Origin::Fetched(None), "its own claim does not count");
         assert!(!store.base().join("locks").exists(), "nothing was replaced");
         for bytes in [record(2), first.clone()] {
             take(&bytes);
@@ -261,7 +264,8 @@ mod tests {
         }
     }
 
-    /// What is handed over lies apart, unless the setting says that it answers everybody; it is never our own.
+    /// A record that was handed over is stored apart, unless the setting says that it may answer
+    /// every process. Its origin is never `Own`.
     #[test]
     fn what_is_handed_over_lies_apart() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -284,7 +288,7 @@ mod tests {
         assert_eq!(origin(), Origin::HandedOver);
         store.record(&weak, &walk, entry).expect("records");
         store.take_record(&bytes, Came::HandedOverTrusted, &[], None).expect("is taken");
-        assert_eq!(origin(), Origin::Own, "and it stays our own");
+        assert_eq!(origin(), Origin::Own, "our own record stays");
     }
 
     fn check(outputs: &[Output], expect: Result<(), &str>) {
@@ -307,8 +311,8 @@ mod tests {
         for path in [&b"x.o"[..], b"", b"\0\x80/x", b"\0\0/x", b"\0", b"\0\x01x.o", b"../x"] {
             check(&[file(path, 0o644)], Err("has no absolute path"));
         }
-        check(&[file(b"/x\0y", 0o644)], Err("has a zero in its path"));
-        check(&[file(b"\0\x01/x\0\x01", 0o644)], Err("has a zero in its path"));
+        check(&[file(b"/x\0y", 0o644)], Err("has a NUL byte in its path"));
+        check(&[file(b"\0\x01/x\0\x01", 0o644)], Err("has a NUL byte in its path"));
         check(&[file(b"/x", 0o4755)], Err("would be set-user-id or set-group-id"));
         check(&[link(b"/w/a"), file(b"/w/ab", 0o644)], Ok(()));
         check(&[file(b"/w/a/b", 0o644), link(b"/w/a")], Err("leads through a link of the same run"));

@@ -1,20 +1,26 @@
-//! Images: the record of each key, who uses an image now, and the files that are mounted.
+//! Images: the record of each key, which images are in use, and the files that mounts need.
 //!
 //! ```text
-//! images/records/ab/cd…   u8 0 saved here · 1 fetched, unsigned · 2 fetched, digest: the signer's public key; then the
-//!                         ImageRecord of the key whose digest is abcd…; its modification time is its last use
+//! images/records/ab/cd…   u8 0 saved here · 1 fetched, unsigned · 2 fetched, digest: the signer's
+//!                         public key; then the ImageRecord of the key whose digest is abcd…;
+//!                         its mtime is its last use
 //! images/newest           when the newest image of each key was saved (newest.rs)
-//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata2-N-BOOT, data-N, and lazy-N, what was
-//!                         filled; served-N, both as FUSE servers fill them; squashfs-N…-BOOT; its record
-//! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
-//! images/staging/         archives that are unpacked to be saved
-//! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be, and
-//!                         those that are noted as mounted
+//! images/live/IMAGE/      files for mounts of an image; for its saved path N:
+//!                         metadata2-N-BOOT, whole-N-BOOT, data-N,
+//!                         lazy-N (what was filled), served-N (the same, for FUSE servers),
+//!                         squashfs-N-USER-GROUP-BOOT; and its record
+//! images/mounts/          what is mounted (crates/mount/src/places)
+//! images/broker.sock      the socket of the process that mounts for this user
+//! images/staging/         archives that are being unpacked
+//! locks/image-ab          locked shared by each process that uses an image ab…
+//! locks/broker            locked by the process that mounts for this user
 //! ```
-//! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there. Nothing is synced,
-//! and what the kernel reads of a file system is not verified: so that is believed for one run of the system, BOOT.
+//! Trees, lists and packs are blobs. A record is written after them, and only if all of them exist.
+//! An eviction keeps images whose lock is held, and images that are noted as mounted. Files are not
+//! synced to disk, and the kernel does not verify what it reads of a mounted file system. So such
+//! files are only used until the next boot (BOOT).
 //!
-//! Unaware of: what is in a tree or a pack, who mounts.
+//! Unaware of: the content of trees and packs, how an image is mounted.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -27,55 +33,57 @@ use larder_model::{Blob, DecodeError, Digest, ImageKey, ImageRecord, Origin, Pac
 use crate::layout::{Contents, entries, make_directory, read_plain};
 use crate::{Store, StoreError};
 
-/// A record is a few hundred bytes and its paths.
+/// The maximum size of a record, in bytes. It has a few hundred bytes, and its paths.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
-/// A list of packs, bytes: of 16 TiB.
+/// The maximum size of a list of packs, in bytes, which is enough for 16 TiB.
 pub(crate) const PACKS_BYTES_MAX: u64 = 1 << 30;
 
-/// An image of the store.
+/// An image in the store.
 #[derive(Clone, Debug)]
 pub struct StoredImage {
-    /// What it is.
+    /// The record of the image.
     pub record: ImageRecord,
-    /// How it came here.
+    /// How the record came into the store.
     pub origin: Origin,
-    /// When it was last used.
+    /// When the image was last used.
     pub used: SystemTime,
 }
 
-/// As long as this lives, the image is not evicted.
+/// The use of an image by this process. While it lives, the image is not evicted.
 #[derive(Debug)]
 pub struct Lease(#[expect(dead_code, reason = "it is locked")] File);
 
-/// Images that somebody uses, and what keeps everybody from beginning to use others as long as this lives.
+/// The images that are in use. While it lives, no process can begin to use another image.
 #[derive(Default)]
 pub(crate) struct UsedImages {
-    /// Each with the blobs that it needs.
+    /// For each image, the blobs that it needs.
     pub(crate) used: HashMap<Digest, Vec<Digest>>,
     claims: HashMap<PathBuf, File>,
 }
 
-/// A file that mounts of an image need.
+/// A file or directory that mounts of an image need. A number is that of the saved path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
-    /// What is mounted of the saved path of this number.
+    /// The file system without the content of files.
     Metadata(usize),
-    /// The same together with the bytes of its files.
+    /// The file system with the content of files.
     Whole(usize),
-    /// The bytes of its files, as far as they came.
+    /// The content of files, as far as it was fetched.
     Data(usize),
-    /// A directory: what came, and what was touched.
+    /// A directory that says what was filled and what was accessed.
     Lazy(usize),
-    /// A directory: the same two where a FUSE server fills them, for which no read is held back.
+    /// The same directory for a FUSE server, which does not hold back reads.
     Served(usize),
-    /// All of it as a squashfs file, in which what was the saver's belongs to this user and group.
+    /// The saved path as a squashfs file. Files of the user who saved it belong to this user and
+    /// group.
     Squashfs(usize, (u32, u32)),
-    /// The record: another image may get the key while this one is mounted.
+    /// The record of the image. It is kept because the key may get another image while this one is
+    /// mounted.
     Record,
 }
 
 impl Live {
-    /// What its name begins with, and whether it is of one run of the system.
+    /// Returns the beginning of the name, and whether the file is for one boot only.
     fn name(self) -> (String, bool) {
         match self {
             Live::Metadata(number) => (format!("metadata2-{number}-"), true),
@@ -92,7 +100,7 @@ impl Live {
 const RECORD: &str = "record";
 
 impl Store {
-    /// The image of a key; none where there is none, or its record is damaged.
+    /// Returns the record of a key's image, or `None` if there is none or it is damaged.
     pub fn image(&self, key: &ImageKey) -> Result<Option<ImageRecord>, StoreError> {
         let path = self.path_of(Contents::Images, &key.digest());
         match read_plain(&path, RECORD_BYTES_MAX) {
@@ -102,7 +110,7 @@ impl Store {
         }
     }
 
-    /// All images, the newest first.
+    /// Returns all images, the newest first.
     pub fn images(&self) -> Result<Vec<StoredImage>, StoreError> {
         let mut found = Vec::new();
         for (digest, path) in self.list(Contents::Images)? {
@@ -115,8 +123,9 @@ impl Store {
         Ok(found)
     }
 
-    /// Keep the record of an image that came so, in place of what its key had. All that it needs must be in the store; `complete` is
-    /// false for one of which a remote has the packs, and the list of what is in them.
+    /// Stores the record of an image, in place of the previous one of its key. All blobs that it
+    /// needs must be in the store. If `complete` is false, packs and the list of pieces may be
+    /// missing, because a remote has them.
     pub fn keep_image(&self, record: &ImageRecord, origin: Origin, complete: bool) -> Result<(), StoreError> {
         let mut named: Box<dyn Iterator<Item = Blob> + '_> =
             if complete { Box::new(record.blobs()) } else { Box::new(record.needed()) };
@@ -131,14 +140,14 @@ impl Store {
         temporary.place(&self.path_of(Contents::Images, &record.key.digest()))
     }
 
-    /// How the image of a key came here; none where there is none.
+    /// Returns how the image of a key came into the store, or `None` if there is none.
     pub fn image_origin(&self, key: &ImageKey) -> Option<Origin> {
         let bytes = read_plain(&self.path_of(Contents::Images, &key.digest()), RECORD_BYTES_MAX).ok()?;
         Some(kept(&bytes).ok()?.1)
     }
 
-    /// Forget the images that were fetched and that `trust`, the setting `remote_trust`, does not believe any more. What
-    /// is mounted stays mounted. Returns their keys.
+    /// Removes images that were fetched and that `trust`, the setting `remote_trust`, no longer
+    /// believes. Mounts of them stay. Returns their keys.
     pub fn drop_disbelieved_images(&self, trust: &[String]) -> Result<Vec<ImageKey>, StoreError> {
         let mut dropped = Vec::new();
         for image in self.images()? {
@@ -149,15 +158,15 @@ impl Store {
         Ok(dropped)
     }
 
-    /// Note that an image was used.
+    /// Notes that an image was used.
     pub fn note_image_use(&self, key: &ImageKey) {
         if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(Contents::Images, &key.digest())) {
             let _ = file.set_modified(SystemTime::now());
         }
     }
 
-    /// Forget a key, also when it was saved last; what only it needed goes with the next eviction. False where there was
-    /// none.
+    /// Removes a key, and forgets when its newest image was saved. Blobs that only this image
+    /// needed are removed by the next eviction. Returns false if there was no such key.
     pub fn drop_image(&self, key: &ImageKey) -> Result<bool, StoreError> {
         self.forget_newest_image(key)?;
         self.remove_image(key)
@@ -172,7 +181,8 @@ impl Store {
         }
     }
 
-    /// Use an image: from here on nobody evicts it. What it needs is looked for after this.
+    /// Begins to use an image, so that it is not evicted. The caller must look for the image's
+    /// blobs after this, not before.
     pub fn lease_image(&self, image: &Digest) -> Result<Lease, StoreError> {
         let path = self.lease_path(image);
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
@@ -180,7 +190,8 @@ impl Store {
         Ok(Lease(file))
     }
 
-    /// The lock that keeps everybody from beginning to use an image; none while somebody does.
+    /// Takes the lock that keeps other processes from using an image. Returns `None` if one uses
+    /// it.
     pub(crate) fn claim_image(&self, image: &Digest) -> Option<File> {
         let path = self.lease_path(image);
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).ok()?;
@@ -191,7 +202,8 @@ impl Store {
         self.file("locks").join(format!("image-{}", &image.hex()[..2]))
     }
 
-    /// A file that mounts of an image need, which may not be there yet; its directory is.
+    /// Returns the path of a file for mounts of an image. The file may not exist yet, but its
+    /// directory does.
     pub fn live_file(&self, image: &Digest, which: Live) -> Result<PathBuf, StoreError> {
         let dir = self.live_dir(image);
         make_directory(&dir)?;
@@ -201,7 +213,7 @@ impl Store {
         })
     }
 
-    /// Write such a file, whole or not at all; those of earlier runs of the system go.
+    /// Writes a file for mounts, completely or not at all, and removes those of earlier boots.
     pub fn put_live<E: From<StoreError>>(
         &self,
         image: &Digest,
@@ -216,34 +228,37 @@ impl Store {
         Ok(path)
     }
 
-    /// Remove what earlier runs of the system left of such a file, and earlier versions of larder, whose names had no run.
+    /// Removes the versions of a file for mounts that are from earlier boots or from earlier
+    /// versions of larder, whose names had no boot.
     pub fn forget_earlier(&self, image: &Digest, which: Live) {
         let ((name, true), Ok(now)) = (which.name(), self.live_file(image, which)) else { return };
         let is_earlier = |path: &PathBuf| {
             let other = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             *path != now && (other.starts_with(&name) || other == name.trim_end_matches('-'))
         };
-        // Whoever has one mounted goes on with it.
+        // A process that has one mounted keeps it open.
         entries(&self.live_dir(image)).unwrap_or_default().iter().filter(|path| is_earlier(path)).for_each(|path| {
             let _ = fs::remove_file(path);
         });
     }
 
-    /// Where files for mounts are made, and archives unpacked: what is left there of who was killed can be swept.
+    /// Returns the directories in which files for mounts are made and archives are unpacked. What
+    /// killed processes left there can be removed.
     pub fn image_workplaces(&self) -> Vec<PathBuf> {
         let live = self.live_images().unwrap_or_default().into_values();
         live.chain([self.file("images").join("staging")]).collect()
     }
 
-    /// Where who mounts for us is asked, and where it keeps what is mounted; the directory above both is made.
+    /// Returns the path of the socket of the process that mounts for this user, and of the
+    /// directory where it notes its mounts. Their parent directory is created.
     pub fn image_broker(&self) -> Result<(PathBuf, PathBuf), StoreError> {
         let dir = self.file("images");
         make_directory(&dir)?;
         Ok((dir.join("broker.sock"), dir.join("mounts")))
     }
 
-    /// The record of the image that `file` belongs to, which mounts of it need; none where it is no such file, or the
-    /// record cannot be read.
+    /// Returns the record of the image to which the file for mounts `file` belongs. Returns `None`
+    /// if it is no such file, or the record cannot be read.
     pub fn live_record(&self, file: &Path) -> Option<ImageRecord> {
         let dir = file.parent()?;
         let record = ImageRecord::decode(&read_plain(&dir.join(RECORD), RECORD_BYTES_MAX).ok()?).ok()?;
@@ -251,13 +266,15 @@ impl Store {
         same(dir, &self.live_dir(&record.image())).filter(|same| *same).map(|_| record)
     }
 
-    /// The record of an image that was mounted, whatever its key has now; none where none was, or it cannot be read.
+    /// Returns the record of an image that was mounted, even if its key has another image now.
+    /// Returns `None` if there is none, or it cannot be read.
     pub fn live_image(&self, image: &Digest) -> Option<ImageRecord> {
         self.live_record(&self.live_dir(image).join(RECORD)).filter(|record| record.image() == *image)
     }
 
-    /// The images that somebody uses or that are mounted, with the blobs that these need, but for those of `not`; and what
-    /// keeps everybody from beginning to use the others. Those of which only files for mounts are left are among them.
+    /// Returns the images that are in use or mounted, except for those in `not`. The result also
+    /// keeps other processes from beginning to use the remaining images. Images of which only files
+    /// for mounts are left are included.
     pub(crate) fn used_images(&self, not: &HashSet<Digest>) -> Result<UsedImages, StoreError> {
         let live = self.live_images()?.into_keys().map(|image| (image, self.live_image(&image)));
         let stored = self.images()?.into_iter().map(|stored| (stored.record.image(), Some(stored.record)));
@@ -265,7 +282,7 @@ impl Store {
         all.retain(|image, _| !not.contains(image));
         let mut found = UsedImages::default();
         for image in all.keys() {
-            // Several have one lock.
+            // Several images have the same lock.
             let lock = self.lease_path(image);
             if !found.claims.contains_key(&lock)
                 && let Some(claim) = self.claim_image(image)
@@ -273,7 +290,8 @@ impl Store {
                 found.claims.insert(lock, claim);
             }
         }
-        // Not before: who mounts an image uses it until that is noted.
+        // This is read after taking the locks, because a process that mounts an image holds its
+        // lock until the mount is noted.
         let mounted = self.mounted_images()?;
         for (image, record) in all {
             if found.claims.contains_key(&self.lease_path(&image)) && !mounted.contains(&image) {
@@ -288,7 +306,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The images whose mounts outlive who mounted them: who goes on with those may not be there yet, and uses none.
+    /// Returns the images whose mounts outlive the process that mounted them. The process that
+    /// serves such a mount may not hold a lock yet.
     fn mounted_images(&self) -> Result<HashSet<Digest>, StoreError> {
         let now = boot().ok();
         let image = |dir: PathBuf| {
@@ -301,34 +320,35 @@ impl Store {
         Ok(entries(&self.file("images").join("mounts"))?.into_iter().filter_map(image).collect())
     }
 
-    /// The directories with files for mounts, by image.
+    /// Returns the directories with files for mounts, by image.
     pub(crate) fn live_images(&self) -> Result<HashMap<Digest, PathBuf>, StoreError> {
         let image = |path: &Path| path.file_name()?.to_str()?.parse::<Digest>().ok();
         let all = entries(&self.live_top())?.into_iter();
         Ok(all.filter_map(|path| Some((image(&path)?, path))).collect())
     }
 
-    /// A directory where archives are unpacked before they are saved; it is made.
+    /// Returns a directory in which archives are unpacked before they are saved. It is created.
     pub fn image_staging(&self) -> Result<PathBuf, StoreError> {
         let dir = self.file("images").join("staging");
         make_directory(&dir)?;
         Ok(dir)
     }
 
-    /// The lock that one who mounts for us has as long as it lives; none while another has it.
+    /// Takes the lock of the process that mounts for this user, which is held until the file is
+    /// closed. Returns `None` if another process has it.
     pub fn lock_image_broker(&self) -> Result<Option<File>, StoreError> {
         let path = self.file("locks").join("broker");
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
         Ok(larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?.then_some(file))
     }
 
-    /// Whether somebody has it.
+    /// Returns true if a process has the lock of [`Store::lock_image_broker`].
     pub fn image_broker_runs(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.file("locks").join("broker"));
         file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
     }
 
-    /// What mounts need, a directory an image.
+    /// The directory with the files for mounts: one subdirectory for each image.
     pub(crate) fn live_top(&self) -> PathBuf {
         self.file("images").join("live")
     }
@@ -337,7 +357,7 @@ impl Store {
         self.live_top().join(image.hex())
     }
 
-    /// The packs that an image's record leads to.
+    /// Returns the packs of an image, from its list of packs.
     pub fn packs_of(&self, record: &ImageRecord) -> Result<Vec<Blob>, StoreError> {
         let path = self.path_of(Contents::Blobs, &record.packs.digest);
         let bytes = read_plain(&path, PACKS_BYTES_MAX).map_err(|error| match error.kind() {
@@ -348,7 +368,8 @@ impl Store {
         Ok(PackList::decode(&bytes).map_err(damaged)?.packs.iter().map(|pack| pack.blob).collect())
     }
 
-    /// The bytes of a blob, at most `limit_bytes`, found to be those of its name.
+    /// Returns the bytes of a blob, after checking their digest. Returns an error if there are more
+    /// than `limit_bytes`.
     pub fn blob_bytes(&self, blob: &Blob, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
         let bytes = read_plain(&path, limit_bytes.min(blob.size_bytes)).map_err(|error| match error.kind() {
@@ -365,7 +386,7 @@ impl Store {
         }
     }
 
-    /// Note that a blob is needed again: an eviction leaves alone what is young.
+    /// Updates the mtime of a blob that is needed again, because an eviction keeps young blobs.
     pub fn freshen_blob(&self, digest: &Digest) {
         if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(Contents::Blobs, digest)) {
             let _ = file.set_modified(SystemTime::now());
@@ -373,7 +394,7 @@ impl Store {
     }
 }
 
-/// A record of an image as it lies in the store.
+/// Encodes the record of an image as a file in the store.
 fn to_keep(record: &ImageRecord, origin: Origin) -> Vec<u8> {
     let mut w = Writer::default();
     match origin {
@@ -382,14 +403,14 @@ fn to_keep(record: &ImageRecord, origin: Origin) -> Vec<u8> {
             w.u8(2);
             w.digest(&signer);
         }
-        // No image is handed over.
+        // Images are never handed over.
         Origin::Own | Origin::HandedOver => w.u8(0),
     }
     w.bytes.extend_from_slice(&record.encode());
     w.bytes
 }
 
-/// Read such a file's bytes.
+/// Decodes such a file.
 pub(crate) fn kept(bytes: &[u8]) -> Result<(ImageRecord, Origin), DecodeError> {
     let mut r = Reader::new(bytes);
     let origin = match r.u8()? {
@@ -401,12 +422,12 @@ pub(crate) fn kept(bytes: &[u8]) -> Result<(ImageRecord, Origin), DecodeError> {
     Ok((ImageRecord::decode(&bytes[r.position()..])?, origin))
 }
 
-/// This run of the system.
+/// Returns the ID of this boot.
 fn boot() -> Result<String, StoreError> {
     larder_sys::boot_id().map_err(StoreError::reading(Path::new("/proc/sys/kernel/random/boot_id")))
 }
 
-/// Bytes on the disk of what lies in a directory: holes do not count.
+/// Returns the number of bytes that the files in a directory use on disk. Holes do not count.
 pub(crate) fn bytes_on_disk(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -419,7 +440,7 @@ mod tests {
     use larder_model::{Pack, PieceList, SavedPath};
     use std::io::Write;
 
-    /// An image whose one pack is `pack`.
+    /// Makes an image with one pack, `pack`.
     fn image(store: &Store, key: &str, pack: &[u8]) -> ImageRecord {
         let put = |bytes: &[u8]| store.put_blob(&mut &*bytes).expect("writes");
         let packs = PackList::new(vec![Pack { blob: put(pack), blocks: 1 }]).expect("few");
@@ -516,7 +537,7 @@ mod tests {
         fs::create_dir_all(&upper).expect("makes");
         let there = |blobs: &[Blob]| blobs.iter().filter(|blob| store.has_blob(blob)).count();
         let lease = store.lease_image(&used.image()).expect("leases");
-        // Another image has its key by now.
+        // Its key could have another image by now.
         store.drop_image(&used.key).expect("drops");
         store.evict(0).expect("evicts");
         assert_eq!((there(&of_used), store.live_image(&used.image())), (of_used.len(), Some(used.clone())));
@@ -567,7 +588,7 @@ mod tests {
         let [earlier, older, other, data] = ["metadata2-1-1b9d6bcd", "metadata2-1", "metadata2-11-1b9d6bcd", "data-1"]
             .map(|name| file(now).with_file_name(name));
         [&earlier, &older, &other, &data].iter().for_each(|path| fs::write(path, "earlier").expect("writes"));
-        assert!(!file(now).exists(), "what an earlier run left is not believed");
+        assert!(!file(now).exists(), "a file of an earlier boot is not used");
         put_live(&store, &record, now, b"now");
         assert_eq!(fs::read(file(now)).expect("is there"), b"now");
         assert_eq!([earlier, older, other, data].map(|path| path.exists()), [false, false, true, true]);
@@ -589,7 +610,8 @@ mod tests {
         assert!(matches!(store.blob_bytes(&pack, 9), Err(StoreError::BlobMissing(_))));
     }
 
-    /// A key that is taken out of `remote_trust` is believed for nothing that was fetched before.
+    /// If a key is removed from `remote_trust`, images that it signed are removed, whenever they
+    /// were fetched.
     #[test]
     fn images_of_a_signer_that_is_not_trusted_any_more_go() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,16 +1,19 @@
-//! What is known of how programs are observed: a judgement for each.
+//! Judgements: for each program, whether the preloaded library sees all that it does.
+//!
+//! Unaware of: how a judgement is made and what follows from it.
 
 use larder_model::{Digest, Judgement};
 
 use crate::layout::{Contents, read_plain};
 use crate::{Store, StoreError};
 
-/// A judgement has a few hundred looks.
+/// The maximum size of a file with a judgement, in bytes. A judgement has a few hundred accesses.
 const JUDGEMENT_BYTES_MAX: u64 = 4 << 20;
 
 impl Store {
-    /// Returns the judgement kept under `key`, if there is one that can be read. What was handed over counts only for a
-    /// process that cannot write the store, and only if nothing else is known.
+    /// Returns the judgement stored under `key`, if it can be read. A judgement that was handed
+    /// over is used only if this process cannot write the store, and there is no other one than
+    /// `Again`.
     pub fn judgement(&self, key: &Digest) -> Option<Judgement> {
         let read = |table| {
             let bytes = read_plain(&self.path_of(table, key), JUDGEMENT_BYTES_MAX).ok()?;
@@ -23,14 +26,14 @@ impl Store {
         }
     }
 
-    /// Keep a judgement that was handed over, apart from the others.
+    /// Stores a judgement that was handed over, apart from the others.
     pub fn keep_judgement_handed_over(&self, key: &Digest, judgement: &Judgement) -> Result<(), StoreError> {
         let mut temporary = self.temporary()?;
         temporary.write_all(&judgement.encode())?;
         temporary.place(&self.path_of(Contents::JudgementsHandedOver, key))
     }
 
-    /// Keep `judgement` under `key`.
+    /// Stores `judgement` under `key`.
     pub fn keep_judgement(&self, key: &Digest, judgement: &Judgement) -> Result<(), StoreError> {
         let mut temporary = self.temporary()?;
         temporary.write_all(&judgement.encode())?;

@@ -1,4 +1,7 @@
-//! The directory: opening it, and the path of each thing in it.
+//! The directory of the store: opening it safely, the path of each file in it, and writing files by
+//! renaming.
+//!
+//! Unaware of: what the files contain.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,29 +16,31 @@ use larder_sys::{Kind, Look, Opening};
 
 use crate::StoreError;
 
-/// A store that is there, or can be made, and is safe to use.
+/// A store that exists or can be made, and whose directory is safe to use.
 pub struct Store {
     top: PathBuf,
-    /// `DIR/v10`, no trailing slash.
+    /// The versioned directory `DIR/v10`, without a trailing slash.
     base: PathBuf,
-    /// See [`Store::is_only_read`]; asked once.
+    /// The cached answer of [`Store::is_only_read`].
     pub(crate) only_read: OnceLock<bool>,
 }
 
-/// A kind of file in the store.
+/// A kind of files that are named by a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// Manifests.
     Manifests,
-    /// Manifests of what was handed over by processes that cannot write the store. Only those read them.
+    /// Manifests of records that were handed over by processes that cannot write the store. Only
+    /// those processes read them.
     HandedOver,
     /// Blobs.
     Blobs,
-    /// What is known of programs and their observation.
+    /// Judgements: whether the preloaded library sees all of a program.
     Judgements,
-    /// The same as processes handed it over that cannot write the store. Only those read it.
+    /// Judgements that were handed over by processes that cannot write the store. Only those
+    /// processes read them.
     JudgementsHandedOver,
-    /// Records of images, by the digest of their key.
+    /// Records of images, named by the digest of their key.
     Images,
 }
 
@@ -53,8 +58,8 @@ impl Contents {
 }
 
 impl Store {
-    /// Open the store in `dir` for reading. A directory that does not exist yet is an empty store; one that belongs
-    /// to somebody else, or that others can write to, is refused.
+    /// Opens the store in `dir` for reading. If the directory does not exist yet, the store is
+    /// empty. Returns an error if it belongs to another user or other users can write to it.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let base = dir.join(format!("v{FORMAT_VERSION}"));
         for path in [dir, &base] {
@@ -68,7 +73,7 @@ impl Store {
         Ok(Store { top: dir.to_owned(), base, only_read: OnceLock::new() })
     }
 
-    /// That of another format in the same directory, where there is one that is as safe.
+    /// Returns the store of format `version` in the same directory, if it exists and is as safe.
     pub(crate) fn of_format(&self, version: u8) -> Option<Store> {
         let base = self.top.join(format!("v{version}"));
         let look = larder_sys::look(base.as_os_str().as_bytes()).ok()?;
@@ -76,8 +81,9 @@ impl Store {
         Some(Store { top: self.top.clone(), base, only_read: OnceLock::new() })
     }
 
-    /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be
-    /// somebody else's where others once could write to the store, or links.
+    /// Returns an error if a directory inside the store is a symbolic link, belongs to another user
+    /// or can be written by other users. That is possible if others could once write to the store.
+    /// `open` does not check this.
     pub fn inspect(&self) -> Result<(), StoreError> {
         for name in [
             "manifests",
@@ -102,7 +108,7 @@ impl Store {
         Ok(())
     }
 
-    /// The directory that the user named.
+    /// The directory that the user configured.
     pub fn directory(&self) -> &Path {
         &self.top
     }
@@ -111,7 +117,7 @@ impl Store {
         &self.base
     }
 
-    /// `BASE/KIND/ab/cdef…`
+    /// Returns `BASE/KIND/ab/cdef…`.
     pub(crate) fn path_of(&self, kind: Contents, digest: &Digest) -> PathBuf {
         let hex = digest.hex();
         let mut path = Vec::with_capacity(self.base.as_os_str().len() + 80);
@@ -131,20 +137,22 @@ impl Store {
         self.base.join(name.as_ref())
     }
 
-    /// Create a file of our own under a temporary name.
+    /// Creates a new file under a temporary name.
     pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
         let path = self.base.join("tmp").join(format!("{:016x}", larder_sys::random_u64()));
         let file = self.open_or_make(&path, OpenOptions::new().write(true).read(true).create_new(true))?;
         Ok(Temporary { file, path, placed: false })
     }
 
-    /// A file in the store that has no name any more: for `doctor` to try what can be done there.
+    /// Creates a file that is in the store's file system but has no name. `larder doctor` uses it
+    /// to try what works there.
     pub fn nameless_file(&self) -> Result<File, StoreError> {
         let temporary = self.temporary()?;
         temporary.file.try_clone().map_err(StoreError::writing(&temporary.path))
     }
 
-    /// Open a file for its lock only, making it where it is not there.
+    /// Opens a file of `locks/` and waits for its exclusive lock. The file is created if it does
+    /// not exist.
     pub(crate) fn lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.base.join("locks").join(name);
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
@@ -152,7 +160,8 @@ impl Store {
         Ok(file)
     }
 
-    /// Open a file that is made, and its directory before it where that is missing.
+    /// Opens a file with options that create it. Its directory is created first if it does not
+    /// exist.
     pub(crate) fn open_or_make(&self, path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
         let options = options.mode(0o600).custom_flags(NO_WAIT | NO_FOLLOW);
         let file = match options.open(path) {
@@ -165,7 +174,7 @@ impl Store {
         file.map_err(StoreError::writing(path))
     }
 
-    /// Every file of a kind, with its digest; what does not belong there is passed over.
+    /// Returns every file of a kind with its digest. Files with other names are skipped.
     pub(crate) fn list(&self, kind: Contents) -> Result<Vec<(Digest, PathBuf)>, StoreError> {
         let top = self.kind_dir(kind);
         let mut found = Vec::new();
@@ -180,8 +189,8 @@ impl Store {
     }
 }
 
-/// What a link leads to that somebody put where the store should be. One that another user can change leads wherever
-/// they like, tomorrow elsewhere.
+/// Returns the stat of what a symbolic link in place of the store's directory leads to. Returns an
+/// error if the link belongs to another user, because that user could redirect it at any time.
 fn behind_link(path: &Path, link: &Look) -> Result<Look, StoreError> {
     if ![own_user(), SUPERUSER].contains(&link.owner) {
         return Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link of another user" });
@@ -205,7 +214,8 @@ fn refuse_unsafe(path: &Path, look: &Look) -> Result<(), StoreError> {
     Err(StoreError::Unsafe { path: path.to_owned(), why })
 }
 
-/// Asked once: the user of a wrapper never changes.
+/// Returns the effective user. It is asked for only once, because it never changes in a larder
+/// process.
 pub(crate) fn own_user() -> u32 {
     static USER: OnceLock<u32> = OnceLock::new();
     *USER.get_or_init(larder_sys::effective_user)
@@ -215,8 +225,8 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(StoreError::writing(path))
 }
 
-/// What a directory of the store holds. One that is a link, or somebody else's, is refused: what is found here is
-/// removed, and it must be ours.
+/// Returns the paths of a directory's entries. Returns an error if the directory is a symbolic link
+/// or belongs to another user. Callers remove what they find, so it must be our own.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     if let Ok(look) = larder_sys::look(dir.as_os_str().as_bytes())
         && matches!(look.kind, Kind::Directory | Kind::Link)
@@ -233,8 +243,9 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     list.map(path).collect()
 }
 
-/// Open a file of the store for reading, and look at it. What is no file is an error: a FIFO would be waited for, and a
-/// device may have no end. So is another user's file, which can be here if others once could write to the directory.
+/// Opens a file of the store for reading, and returns its stat. Returns an error if it is not a
+/// regular file, because opening a FIFO could block and a device may have no end. Returns an error
+/// if it belongs to another user, which is possible if others could once write to the directory.
 pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Look)> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::ReadPlain)?;
     let look = larder_sys::file_look(&file)?;
@@ -245,9 +256,10 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Look)> {
     }
 }
 
-/// Do not wait for a FIFO's other end: Linux's `O_NONBLOCK`.
+/// Linux's `O_NONBLOCK`: opening a FIFO does not wait for its other end.
 pub(crate) const NO_WAIT: i32 = 0o4000;
-/// A link is an error: Linux's `O_NOFOLLOW`, which has another number on some machines.
+/// Linux's `O_NOFOLLOW`: opening a symbolic link is an error. Its value differs on some
+/// architectures.
 pub(crate) const NO_FOLLOW: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm", target_arch = "powerpc64"))
 {
     0o100_000
@@ -256,7 +268,7 @@ pub(crate) const NO_FOLLOW: i32 = if cfg!(any(target_arch = "aarch64", target_ar
 };
 const SUPERUSER: u32 = 0;
 
-/// The whole of a file of the store, unless it is larger than `limit_bytes`.
+/// Reads a whole file of the store. Returns an error if it is larger than `limit_bytes`.
 pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let (file, look) = open_plain(path)?;
     if look.size_bytes > limit_bytes {
@@ -270,7 +282,7 @@ fn digest_of_path(path: &Path) -> Option<Digest> {
     format!("{shard}{}", path.file_name()?.to_str()?).parse().ok()
 }
 
-/// A file under a temporary name; removed again unless it is put in its place.
+/// A file under a temporary name. It is removed when dropped, unless it was renamed into place.
 pub(crate) struct Temporary {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
@@ -282,20 +294,22 @@ impl Temporary {
         self.file.write_all(bytes).map_err(StoreError::writing(&self.path))
     }
 
-    /// Give it its name, in place of whatever has it.
+    /// Renames the file to `at`, and replaces whatever is there.
     pub(crate) fn place(mut self, at: &Path) -> Result<(), StoreError> {
         self.named(at, |from, to| fs::rename(from, to))?;
         self.placed = true;
         Ok(())
     }
 
-    /// Give it a name that nothing has. False where something has it, and it is gone.
+    /// Renames the file to `at` unless something is there. Returns false if something is there; the
+    /// temporary file is then removed.
     pub(crate) fn place_new(mut self, at: &Path) -> Result<bool, StoreError> {
         self.placed = self.named(at, larder_sys::rename_new)?;
         Ok(self.placed)
     }
 
-    /// Make the directory where it is missing.
+    /// Calls `rename`. If it fails because the directory of `at` does not exist, makes that and
+    /// calls it again.
     fn named<T>(&self, at: &Path, rename: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<T, StoreError> {
         let done = match rename(&self.path, at) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

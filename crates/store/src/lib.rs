@@ -1,35 +1,47 @@
-//! The store: content-addressed blobs, the action cache, stamps and counters, as plain files in one directory.
+//! The store: content-addressed blobs, the action cache, the stat cache and counters, as plain
+//! files in one directory.
 //!
 //! ```text
 //! DIR/v10/
-//!   manifests/ab/cd…   Manifest of the weak fingerprint abcd… (larder_model::Manifest draws its bytes); its
-//!                      modification time is its last use, an hour coarse
-//!   handed-over/ab/cd… the same of what processes handed over that cannot write the store; only such read it
+//!   manifests/ab/cd…   the manifest of the weak fingerprint abcd… (larder_model::Manifest); its
+//!                      mtime is its last use, updated at most once an hour
+//!   handed-over/ab/cd… manifests of records that were handed over by processes that cannot write
+//!                      the store; only such processes read them
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
-//!   near               the weak fingerprints last recorded for each source file, for `explain` (near.rs draws it)
+//!   near               the weak fingerprint last recorded for each source file, for `explain`
+//!                      (format: near.rs)
 //!   needs              how much memory tools needed (needs.rs)
-//!   judged/ab/cd…     how well a program is observed by the preloaded library (larder_model::Judgement)
-//!   judged-handed-over/ab/cd… the same as processes said that cannot write the store; only such read it
-//!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps/table.rs draws it)
-//!   counters           outcomes and reasons (counters.rs draws it)
-//!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
-//!   locks/turns        a byte of it is locked while an action runs (turns.rs)
-//!   locks/image-ab     shared by whoever uses an image ab…
-//!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock;
-//!                      locks/hits-only says that it takes nothing
-//!   uploads/…          records that are to be sent to remotes (uploads.rs)
-//!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
-//!   images/            records of images, and the files that are mounted (images.rs)
-//!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
+//!   judged/ab/cd…      whether the preloaded library sees all of a program
+//!                      (larder_model::Judgement)
+//!   judged-handed-over/ab/cd… judgements that such processes handed over; only they read them
+//!   stamps/BOOT-ID     the stat cache: what `stat` said of files whose content is known
+//!                      (format: stamps/table.rs)
+//!   counters           outcomes and reasons (format: counters.rs)
+//!   locks/ab           locked while a manifest ab… is replaced
+//!   locks/evict        locked while something is evicted
+//!   locks/turns        one byte of it is locked while an action runs (turns.rs)
+//!   locks/image-ab     locked shared by each process that uses an image ab…
+//!   locks/broker       locked by the process that mounts images for this user
+//!   locks/daemon       locked by larderd while it runs
+//!   locks/hits-only    exists while larderd accepts no records
+//!   locks/summoned     its mtime is when a process last tried to start larderd
+//!   daemon.sock        the socket of larderd
+//!   daemon.log         the errors of larderd
+//!   remotes.json       how each remote answered, for `larder stats`
+//!   uploads/…          records to be sent to remotes (uploads.rs)
+//!   notes/…            warnings that were shown already, by digest, so that each is shown once
+//!   images/            records of images, and files for mounts (images.rs)
+//!   tmp/               files that are being written; an eviction removes what killed writers left
 //! ```
 //!
-//! Files are written under a temporary name and renamed; blobs before the manifest that names them. Readers take no
-//! lock, and every byte read is checked: manifests by the digest at their end, blobs by their name. Any process may
-//! die at any instant. Nothing outside this crate builds a path inside the store.
+//! Files are written under a temporary name and then renamed. Blobs are written before the manifest
+//! that names them. Readers take no lock and check every byte that they read: manifests have
+//! digests inside, blobs are named by theirs. So any process may die at any instant. No code
+//! outside this crate builds a path inside the store.
 //!
 //! Unaware of: tools, observers, remotes.
 #![forbid(unsafe_code)]
-// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
+// The store exists on Linux only. On other systems tools run untouched, and this crate is empty.
 #![cfg(target_os = "linux")]
 
 mod blobs;

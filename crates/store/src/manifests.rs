@@ -1,4 +1,6 @@
-//! The action cache: a manifest for each weak fingerprint.
+//! The action cache: one manifest for each weak fingerprint.
+//!
+//! Unaware of: whether an entry holds.
 
 use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, Read};
@@ -9,38 +11,41 @@ use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
 use crate::layout::{Contents, open_plain};
 use crate::{Store, StoreError};
 
-/// The time of last use is written at most once in this time.
+/// The time of last use is updated at most once in this time.
 pub(crate) const USE_COARSE: Duration = Duration::from_secs(3600);
-/// A larger manifest is not read.
+/// A manifest with more bytes than this is not read.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
-/// So much of a manifest is read first: two or three records of a compile with some 250 inputs.
+/// How many bytes of a manifest are read first: two or three entries of a compile with about 250
+/// inputs.
 const START_BYTES: u64 = 64 << 10;
 
-/// A manifest's bytes, read but not yet decoded.
+/// The bytes of a manifest, not decoded yet.
 pub struct ManifestFile {
-    /// All of them, or the first ones.
+    /// All bytes of the manifest, or its first ones.
     pub bytes: Vec<u8>,
-    /// There are no more.
+    /// True if these are all bytes.
     pub whole: bool,
-    /// That it was used ought to have been noted, and could not be.
+    /// True if the time of last use had to be updated and could not be.
     pub overdue: bool,
 }
 
 impl Store {
-    /// The bytes of the manifest of `weak`, if there is one. With `touch`, notes that it was used.
+    /// Returns the bytes of the manifest of `weak`, if there is one. If `touch` is set, updates the
+    /// time of its last use.
     pub fn read_manifest(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
         self.read_manifest_to(Contents::Manifests, weak, touch, MANIFEST_BYTES_MAX)
     }
 
-    /// Returns the bytes of the manifest of what was handed over for `weak`. It is not to be believed by a process that
-    /// can write the store: see [`Store::may_be_written`].
+    /// Returns the bytes of the manifest of handed-over records for `weak`. A process that can
+    /// write the store must not use it: see [`Store::may_be_written`].
     pub fn read_handed_over(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
         self.read_manifest_to(Contents::HandedOver, weak, touch, MANIFEST_BYTES_MAX)
     }
 
-    /// The same of its start, for [`Manifest::decode_start`]: more of it where `parts` are known already. Of a small
-    /// one, all.
+    /// Returns the start of the manifest of `weak`, for [`Manifest::decode_start`]. With each
+    /// further value of `parts`, from 0 on, the start is four times as long. A small manifest is
+    /// returned whole.
     pub fn read_manifest_start(
         &self,
         weak: &Fingerprint,
@@ -81,21 +86,25 @@ impl Store {
         Ok(Some(ManifestFile { bytes, whole, overdue }))
     }
 
-    /// The weak fingerprints of all manifests.
+    /// Returns the weak fingerprints of all manifests.
     pub fn recorded(&self) -> Result<Vec<Fingerprint>, StoreError> {
         Ok(self.list(Contents::Manifests)?.into_iter().map(|(weak, _)| weak).collect())
     }
 
-    /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.
+    /// Adds `entry` to the manifest of `weak`. Its blobs must be in the store already. Returns by
+    /// how many bytes the store grew.
     pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
         let mut manifest = Manifest::new(*weak, walk);
         manifest.add(entry);
         self.add_to_manifest(&manifest, Contents::Manifests)
     }
 
-    /// Make the manifest of a fingerprint that has none in `table`, without the lock, since nothing is replaced. Whoever
-    /// holds that and read before that there is none replaces it, with what he has just made. Returns by how much the
-    /// store grew; `None` where there is a manifest.
+    /// Writes the first manifest of a fingerprint in `table`. Returns by how many bytes the store
+    /// grew, or `None` if there is a manifest already. No lock is needed, because nothing is
+    /// replaced. The following race loses the new manifest, which costs a hit:
+    /// 1. A process that holds the lock finds no manifest.
+    /// 2. This function puts the new one in place.
+    /// 3. The other process replaces it with its own.
     pub(crate) fn begin_manifest(&self, new: &Manifest, table: Contents) -> Result<Option<u64>, StoreError> {
         let path = self.path_of(table, &new.weak);
         if path.exists() {
@@ -107,12 +116,13 @@ impl Store {
         Ok(temporary.place_new(&path)?.then_some(bytes.len() as u64))
     }
 
-    /// Add the entries of `new` to the manifest of the same fingerprint in `table`. Returns by how much the store grew.
+    /// Adds the entries of `new` to the manifest of the same fingerprint in `table`. Returns by how
+    /// many bytes the store grew.
     pub(crate) fn add_to_manifest(&self, new: &Manifest, table: Contents) -> Result<u64, StoreError> {
         let weak = &new.weak;
         let _lock = self.lock(&weak.hex()[..2])?;
         let old = match self.read_manifest_to(table, weak, false, MANIFEST_BYTES_MAX) {
-            // What is there is no file, or somebody else's: it is replaced.
+            // The path is not a regular file or belongs to another user. It is replaced.
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::Other => None,
             other => other?,
         };
@@ -122,7 +132,7 @@ impl Store {
             && read.weak == *weak
         {
             manifest.entries = read.entries;
-            // What comes from a remote does not say how its fingerprint was made.
+            // A manifest from a remote does not have the fields of the walk.
             if manifest.fields.is_empty() {
                 manifest.fields = read.fields;
             }
@@ -135,7 +145,8 @@ impl Store {
         Ok((bytes.len() as u64).saturating_sub(old.map_or(0, |old| old.bytes.len() as u64)))
     }
 
-    /// Whether `note` was not noted before; notes it. False where nothing can be noted, so that nothing is said twice.
+    /// Returns true if `note` was not noted before, and notes it. Returns false if it cannot be
+    /// noted, so that no warning is shown twice.
     pub fn first_time(&self, note: &Digest) -> bool {
         let path = self.file("notes").join(note.hex());
         if path.exists() {

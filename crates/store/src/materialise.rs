@@ -1,7 +1,9 @@
-//! Putting a result's outputs in place, as the tool would have put them there: over what, through what, with which
-//! mode.
+//! Puts the outputs of a result in place, as the tool would have done it: replacing or truncating
+//! what is there, through symbolic links or not, with the same modes.
 //!
-//! Anything unexpected is an error before it is damage: the caller then runs the tool, which does what it does.
+//! Anything unexpected is an error before something is changed. The caller then runs the tool.
+//!
+//! Unaware of: how a result was found, which command asks.
 
 use std::error::Error;
 use std::fmt;
@@ -19,30 +21,30 @@ use crate::layout::{NO_FOLLOW, NO_WAIT};
 use crate::stage::{Failed, Planned, Source, put_together};
 use crate::{Stamps, Store, StoreError};
 
-/// An output that could not be put in place.
+/// Why outputs were not put in place.
 #[derive(Debug)]
 pub enum MaterialiseError {
-    /// The store does not have its bytes.
+    /// The store does not have the bytes of an output.
     Store(StoreError),
-    /// The file system refused.
+    /// The file system refused an operation.
     Io {
-        /// Where.
+        /// The path of the output.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A part is in place, the rest failed, and the tool must not run on top of that.
+    /// Some outputs are in place, another one failed, and the tool must not run on top of that.
     HalfDone {
-        /// Where.
+        /// The path of the output that failed.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The record names a root that this place does not have.
+    /// The record uses a root that this place does not have.
     Root,
-    /// No record of the command that asks would say so.
+    /// An output that no record of this command may have.
     Refused {
-        /// Where.
+        /// The path of the output.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
@@ -56,7 +58,7 @@ impl fmt::Display for MaterialiseError {
             MaterialiseError::Io { path, source } | MaterialiseError::HalfDone { path, source } => {
                 write!(f, "{}: {source}", path.display())
             }
-            MaterialiseError::Root => f.write_str("a record names an unknown root"),
+            MaterialiseError::Root => f.write_str("the record uses a root that this place does not have"),
             MaterialiseError::Refused { path, why } => write!(f, "{}: {why}", path.display()),
         }
     }
@@ -77,29 +79,33 @@ impl From<StoreError> for MaterialiseError {
     }
 }
 
-/// How far the command reaches that asks for a result. A record is somebody's word only: what is outside is not
-/// touched.
+/// Where the command that asks for a result may write. A record may come from an untrusted source,
+/// so nothing outside of these paths is touched.
 pub trait Bounds {
-    /// Whether an output may be at this absolute path.
+    /// Returns true if an output may be at this absolute path.
     fn may_write(&self, path: &[u8]) -> bool;
 
-    /// Whether the link at this path may be written through, wherever it leads.
+    /// Returns true if a file may be written through the symbolic link at this path, wherever it
+    /// leads.
     fn may_write_through(&self, link: &[u8]) -> bool;
 }
 
-/// So many blobs of one result are open at a time: a process may have 1024 files open on most systems.
+/// How many blobs of one result are open at a time. On most systems a process may have 1024 files
+/// open.
 const OPEN_MAX: usize = 256;
-/// By how much one output is newer than the one before it.
+/// The difference of the mtimes of two successive outputs.
 const AGE_STEP: Duration = Duration::from_micros(1);
 
-/// Set-user-id and set-group-id: whoever may write a record would act as whoever is handed it out.
+/// Set-user-id and set-group-id. With these bits, an attacker who can write a record would gain the
+/// rights of the user that restores it.
 pub(crate) const RIGHTS: u32 = 0o6000;
-/// Set-group-id, which a new directory has where the one that it is in has it.
+/// Set-group-id, which a new directory inherits from its parent directory.
 const SET_GROUP: u32 = 0o2000;
 
 impl Store {
-    /// Put every output of `result` in place. `began`: each file is to be newer than those before it, for who goes by
-    /// that, the first one newer than this moment ([`finished`]).
+    /// Puts every output of `result` in place. If `began` is set, each file gets an mtime that is
+    /// later than `began` and than that of the file before it ([`finished`]). Programs such as
+    /// `make` compare mtimes.
     pub fn materialise(
         &self,
         result: &ActionResult,
@@ -109,7 +115,7 @@ impl Store {
         began: Option<SystemTime>,
     ) -> Result<(), MaterialiseError> {
         let paths = permitted(result, roots, bounds)?;
-        // All blobs are opened, and so found sound, before anything is touched.
+        // All blobs are opened and checked before anything is changed.
         let open = |blob: &Blob| self.open_blob(blob, stamps).map(|opened| opened.file).map_err(io::Error::other);
         let mut blobs = Vec::new();
         for output in &result.outputs {
@@ -148,12 +154,13 @@ impl Store {
         Ok(())
     }
 
-    /// The bytes of a content.
+    /// Returns the bytes of a content.
     pub fn content_bytes(&self, content: &Content, stamps: &Stamps) -> Result<Vec<u8>, StoreError> {
         match content {
             Content::Inline(bytes) => Ok(bytes.to_vec()),
             Content::Blob(blob) => {
-                // Opened first: then it has the size that the record claims.
+                // It is opened before memory is allocated, because then the size in the record is
+                // known to be true.
                 let mut file = self.open_blob(blob, stamps)?.file;
                 let mut bytes = Vec::with_capacity(blob.size_bytes as usize);
                 io::Read::read_to_end(&mut file, &mut bytes).map_err(StoreError::reading(Path::new("(a blob)")))?;
@@ -163,13 +170,14 @@ impl Store {
     }
 }
 
-/// When the output at this place of a result was modified, where that is put in place since `began`. Writing a file
-/// takes longer than there is between two, so none is newer than the present.
+/// Returns the mtime of output number `at` of a result that is put in place after `began`. It is
+/// never in the future, because writing a file takes longer than a microsecond.
 pub fn finished(began: SystemTime, at: usize) -> SystemTime {
     began + AGE_STEP * u32::try_from(at + 1).unwrap_or(u32::MAX)
 }
 
-/// The path of each output, if all of them are within `bounds` and none gives rights away.
+/// Returns the path of each output. Returns an error if one is outside of `bounds` or would be
+/// set-user-id or set-group-id.
 pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> Result<Vec<PathBuf>, MaterialiseError> {
     let mut paths = Vec::with_capacity(result.outputs.len());
     for output in &result.outputs {
@@ -179,7 +187,7 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
         }
         let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
         let why = match output.kind {
-            _ if !bounds.may_write(path.as_os_str().as_bytes()) => "is no place for an output of this command",
+            _ if !bounds.may_write(path.as_os_str().as_bytes()) => "is not a path that this command may write",
             OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0 => "would be set-user-id or set-group-id",
             _ => {
                 paths.push(path);
@@ -188,7 +196,8 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
         };
         return Err(MaterialiseError::Refused { path, why });
     }
-    // A link of the result is not there yet, so no look at the file system shows what would go through it.
+    // Links of the result do not exist yet. So the file system does not show that an output would
+    // go through one of them.
     let is_link = |at: &usize| matches!(result.outputs[*at].kind, OutputKind::Link(_));
     for link in (0..paths.len()).filter(is_link) {
         if let Some(through) = paths.iter().find(|path| **path != paths[link] && path.starts_with(&paths[link])) {
@@ -201,7 +210,7 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
     Ok(paths)
 }
 
-/// When the file that an output has its time from was modified.
+/// Returns the mtime of the file from which an output has its mtime.
 fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseError> {
     let mut bytes = Vec::new();
     if !roots.decode_path(file, &mut bytes) {
@@ -209,7 +218,7 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
     }
     let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
     let look = larder_sys::look_through(path.as_os_str().as_bytes());
-    // The clock of a file system can stand before 1970.
+    // The clock of a file system can be before 1970.
     let nanoseconds = look.and_then(|look| u64::try_from(look.modified_ns).map_err(io::Error::other));
     match nanoseconds {
         Ok(nanoseconds) => Ok(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
@@ -217,20 +226,21 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
     }
 }
 
-/// What is to be done with what is there.
+/// What to do with the file at the path of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing should be there.
+    /// Nothing is there.
     Nothing,
-    /// It is unlinked first.
+    /// Something is there and is unlinked first.
     Unlink,
-    /// It is opened and truncated.
+    /// The file is opened and truncated. A directory is left as it is.
     Truncate,
-    /// The same, through a link.
+    /// A file is opened through a symbolic link and truncated.
     Through,
 }
 
-/// Find out what is there, and whether the tool could do what it did. Nothing is touched.
+/// Finds out what is at the path of an output, and whether the tool could have written there.
+/// Changes nothing.
 fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before> {
     let bytes = path.as_os_str().as_bytes();
     let there = match larder_sys::look(bytes) {
@@ -247,7 +257,8 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
             other => Ok(other),
         },
         OutputKind::Directory(_) if there.kind == Kind::Directory => Ok(Before::Truncate),
-        // A link that is only made where nothing is has that for an observation.
+        // A tool that does not replace a file by a link has observed the absence of a file. So its
+        // record would not have matched here.
         OutputKind::Removed | OutputKind::Link(_) if matches!(there.kind, Kind::File | Kind::Link) => {
             Ok(Before::Unlink)
         }
@@ -255,9 +266,11 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
     }
 }
 
-/// Binutils' rule (`Replace`), seen with 2.40, is that what has no bytes yet is written through, a link to nothing
-/// included; what has some is unlinked when its name is a file's or a link's own. LLVM (`Rename`) asks whether what is
-/// there may be written, links followed, and renames over it.
+/// Returns what the tool would do with an existing file or link.
+///
+/// `Replace` is the rule of binutils (seen with 2.40). An empty file or a dangling link is written
+/// through. If there is content, the file or the link itself is unlinked. `Rename` is the rule of
+/// LLVM: if the file may be written, with links followed, a new file is renamed over it.
 fn before_file(path: &[u8], there: Look, placement: Placement) -> io::Result<Before> {
     let through = if there.kind == Kind::Link { larder_sys::look_through(path) } else { Ok(there) };
     let refused = |kind| Err(io::Error::from(kind));
@@ -287,8 +300,9 @@ fn put(one: &Planned) -> io::Result<()> {
     }
 }
 
-/// Writes an output's bytes, with its mode. If that fails, a file that was made for it is removed again: the tool, which
-/// runs then, may fail without touching it, and `make` would take it for the tool's.
+/// Writes the bytes of an output and sets its mode. If that fails, a file that was created for it
+/// is removed. The tool runs next and may fail before it writes, and `make` would take our
+/// incomplete file for the tool's output.
 pub(crate) fn put_bytes(path: &Path, one: &Planned, before: Before) -> io::Result<()> {
     let OutputKind::File { mode, content, .. } = one.output.kind else { return Ok(()) };
     let file = open(path, before, mode)?;
@@ -318,7 +332,7 @@ fn copy(from: &File, to: &File, size_bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Make a link or a directory.
+/// Makes a symbolic link or a directory.
 pub(crate) fn make(path: &Path, output: &Output) -> io::Result<()> {
     match output.kind {
         OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
@@ -326,7 +340,7 @@ pub(crate) fn make(path: &Path, output: &Output) -> io::Result<()> {
             DirBuilder::new().mode(mode.bits).create(path)?;
             match mode.rule {
                 ModeRule::Masked => Ok(()),
-                // It has this bit of the directory that it is in.
+                // The directory inherits this bit from its parent.
                 ModeRule::Exact => {
                     let own = fs::symlink_metadata(path)?.permissions().mode() & SET_GROUP;
                     fs::set_permissions(path, Permissions::from_mode(mode.bits & !SET_GROUP | own))
@@ -357,7 +371,8 @@ fn open(path: &Path, before: Before, mode: FileMode) -> io::Result<File> {
         Before::Nothing | Before::Unlink => {
             larder_sys::open(path.as_os_str().as_bytes(), larder_sys::Opening::New(mode.bits))
         }
-        // What was no link a moment ago is not followed, nor waited for, if it is one now.
+        // It was no link a moment ago. If it is one now, opening fails, and if it is a FIFO,
+        // opening does not wait.
         Before::Truncate => options.truncate(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path),
         Before::Through => options.create(true).truncate(true).custom_flags(NO_WAIT).open(path),
     }

@@ -1,13 +1,20 @@
-//! The fingerprint that was last recorded for one source file: what `explain` compares a miss with.
+//! The weak fingerprint that was last recorded for each source file. `explain` compares a miss with
+//! that record.
 //!
 //! ```text
-//! near: 131,072 slots of 64 bytes, each where the first eight bytes of the subject's digest say (little endian):
-//!   0…23 first bytes of the subject's digest · 24…55 the weak fingerprint · 56…63 first bytes of those 56's digest
+//! near: 131,072 slots of 64 bytes; the slot of a subject is given by the first eight bytes of its
+//!       digest (little-endian, modulo the number of slots):
+//!   0…23  first bytes of the subject's digest
+//!   24…55 the weak fingerprint
+//!   56…63 first bytes of the digest of these 56 bytes
 //! ```
 //!
-//! One file and not one for each subject: making a file costs more than all else that a record of a small compile
-//! takes. It has holes where nothing was noted. A slot is written by one call, and the last to write it stays; who
-//! finds a slot of another subject, or half of one, finds nothing.
+//! All subjects share one file, because creating a file costs more than the rest of what recording
+//! a small compile takes. The file is sparse. A slot is written by one system call, and the last
+//! writer wins. A reader that finds a slot of another subject, or a half-written one, finds
+//! nothing.
+//!
+//! Unaware of: what a subject stands for (`lookup::subject`).
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -23,7 +30,7 @@ const SUBJECT_BYTES: usize = 24;
 const NOTED_BYTES: usize = 56;
 
 impl Store {
-    /// Remember `weak` as the fingerprint last recorded for the commands that `subject` names.
+    /// Notes `weak` as the fingerprint last recorded for the commands that `subject` stands for.
     pub fn note_near(&self, subject: &Digest, weak: &Fingerprint) -> Result<(), StoreError> {
         let path = self.file("near");
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
@@ -32,7 +39,7 @@ impl Store {
         file.write_all_at(&slot, offset_bytes(subject)).map_err(StoreError::writing(&path))
     }
 
-    /// The fingerprint last recorded for the commands that `subject` names.
+    /// Returns the fingerprint last recorded for the commands that `subject` stands for.
     pub fn near(&self, subject: &Digest) -> Option<Fingerprint> {
         let (file, _) = open_plain(&self.file("near")).ok()?;
         let mut slot = [0; SLOT_BYTES];

@@ -1,13 +1,17 @@
-//! How much memory tools were seen to need: of one command, and of its kind.
+//! How much memory tools needed: the peak of one command, and that of its kind.
 //!
 //! ```text
-//! needs: 65,536 slots of 16 bytes, each where the first eight bytes of a key's digest say (little endian):
-//!   0…7 the last bytes of that digest · 8…11 the most memory of one process, KiB, little endian · 12…15 first bytes of the digest of
-//!   those 12
+//! needs: 65,536 slots of 16 bytes; the slot of a key is given by the first eight bytes of its
+//!        digest (little-endian, modulo the number of slots):
+//!   0…7   the last bytes of the digest
+//!   8…11  the peak memory of one process, KiB, little-endian
+//!   12…15 first bytes of the digest of these 12 bytes
 //! ```
 //!
-//! As `near`, it has holes where nothing was noted, and the last to write a slot stays. Being wrong costs waiting, or
-//! memory.
+//! As in `near`, the file is sparse and the last writer of a slot wins. A wrong value costs waiting
+//! or memory, and nothing else.
+//!
+//! Unaware of: what the numbers are used for.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -22,20 +26,21 @@ const SLOT_BYTES: usize = 16;
 const NAME_BYTES: usize = 8;
 const NOTED_BYTES: usize = 12;
 
-/// A kind forgets what one of it needed by this much with each that needs less.
+/// If a command needs less than the noted peak of its kind, the peak is lowered by this fraction of
+/// the difference.
 const FORGOTTEN: u64 = 16;
-/// What differs by less than this share of it is not worth a write.
+/// A change of less than this fraction is not written.
 const ROUGHLY: u64 = 8;
 
 impl Store {
-    /// The most memory that a process of the command of this key had in its last run, or else about the most that one
-    /// of its kind had, in KiB.
+    /// Returns the peak memory of a process of this command in its last run, in KiB. If that is not
+    /// known, returns approximately the highest peak of its kind.
     pub fn needed_kb(&self, command: &Digest, kind: &Digest) -> Option<u64> {
         let (file, _) = open_plain(&self.file("needs")).ok()?;
         slot(&file, command).or_else(|| slot(&file, kind))
     }
 
-    /// Remember what a run had.
+    /// Notes the peak of a run.
     pub fn note_needed(&self, command: &Digest, kind: &Digest, peak_kb: u64) -> Result<(), StoreError> {
         let path = self.file("needs");
         let mut options = OpenOptions::new();

@@ -1,13 +1,16 @@
-//! When the newest image of each key was saved that was ever seen here, so that nobody brings back an older one.
+//! For each key of an image, when the newest image was saved that this store has seen. So an
+//! attacker cannot make a client restore an older image.
 //!
 //! ```text
-//! images/newest: 16,384 slots of 32 bytes, each where the first eight bytes of a key's digest say (little endian):
-//!   0…15 the last bytes of that digest · 16…23 milliseconds since 1970, little endian · 24…31 first bytes of the digest of
-//!   those 24
+//! images/newest: 16,384 slots of 32 bytes; the slot of a key is given by the first eight bytes of
+//!                its digest (little-endian, modulo the number of slots):
+//!   0…15  the last bytes of the digest
+//!   16…23 milliseconds since 1970, little-endian
+//!   24…31 first bytes of the digest of these 24 bytes
 //! ```
 //!
-//! As `near`, it has holes where nothing was noted, and the last to write a slot stays. It outlives the images, which are
-//! evicted: a signature says who made an image, and not that it is the newest.
+//! As in `near`, the file is sparse and the last writer of a slot wins. It outlives evicted images.
+//! It is needed because a signature proves who made an image, but not that it is the newest.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -23,20 +26,21 @@ const NAME_BYTES: usize = 16;
 const NOTED_BYTES: usize = 24;
 
 impl Store {
-    /// Returns when the newest image of this key was saved that was seen here, in milliseconds since 1970; 0 if none was.
+    /// Returns when the newest image of this key that was seen here was saved, in milliseconds
+    /// since 1970, or 0.
     pub fn newest_image_ms(&self, key: &ImageKey) -> u64 {
         let read = || slot(&open_plain(&self.file("images").join("newest")).ok()?.0, &key.digest());
         read().unwrap_or(0)
     }
 
-    /// Note that an image of this key was seen that was saved then. `now_ms` is the most that is noted: a date in the
-    /// future would keep all later images away.
+    /// Notes that an image of this key was seen that was saved at `saved_ms`. At most `now_ms` is
+    /// noted, because otherwise a date in the future would exclude all later images.
     pub fn note_newest_image(&self, key: &ImageKey, saved_ms: u64, now_ms: u64) -> Result<(), StoreError> {
         let saved_ms = saved_ms.min(now_ms);
         if saved_ms <= self.newest_image_ms(key) { Ok(()) } else { self.set_newest_image(key, saved_ms) }
     }
 
-    /// Forget it: the next image of this key may be older.
+    /// Forgets the time, so that the next image of this key may be older.
     pub(crate) fn forget_newest_image(&self, key: &ImageKey) -> Result<(), StoreError> {
         if self.newest_image_ms(key) == 0 { Ok(()) } else { self.set_newest_image(key, 0) }
     }

@@ -1,8 +1,8 @@
-//! What the bytes of an input hold that could carry the path of this place into a result: the path itself, and words by
-//! which a compiler asks for the name of a file. Each file is read once for this, and its stamp remembers that it holds
-//! neither.
+//! Searches the bytes of inputs for what could bring the path of this place into a result: the path
+//! itself, and words such as `__FILE__` that a compiler replaces by the path of a file. A stamp
+//! keeps the answer, so that each file is read only once for this.
 //!
-//! Unaware of: what follows from it.
+//! Unaware of: what follows from the answer.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -19,62 +19,68 @@ use memchr::memmem;
 
 use crate::Stamps;
 
-/// A larger file is not read for this: it is taken to hold everything.
+/// The largest file that is searched, in bytes. A larger one is assumed to contain everything.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 
-/// What a file is in any place, from its bytes in this one; `None` where it is to be these bytes.
+/// Returns the form that a file has in every place, given its bytes in this place. `None` means
+/// that exactly these bytes are required.
 pub type Anywhere<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
-/// The text of a file uncut, from its path and its bytes; `None` where it is as it is.
+/// Returns the text of a file with broken strings joined, given its path and its bytes. `None`
+/// means that nothing is broken.
 pub type Uncut<'a> = &'a dyn Fn(&[u8], &[u8]) -> Option<Vec<u8>>;
 
-/// What files are in any place whose bytes are others in each, beyond texts that hold a path as it is.
+/// How files are compared between places if their bytes differ for other reasons than a root in
+/// plain text.
 #[derive(Clone, Copy)]
 pub struct Forms<'a> {
-    /// For objects, where they count only for that.
+    /// The form of object files, if only that form counts.
     pub object: Option<Anywhere<'a>>,
-    /// The text in which all paths stand as they are, of files of which that is known: their own may be cut at a column.
+    /// The text in which every path is whole, for known files that break long lines. For example,
+    /// autoconf's `config.status` breaks strings at a column, which can split a path.
     pub uncut: Uncut<'a>,
 }
 
 impl Forms<'_> {
-    /// Where every file is its bytes.
+    /// No file has a special form: all bytes count.
     pub const NONE: Forms<'static> = Forms { object: None, uncut: &|_, _| None };
 }
 
-/// What one input holds.
+/// What one input contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// It is a text that holds a root: the digest of its bytes with roots replaced.
+    /// If it is a text that contains a root: the digest of its bytes with roots replaced.
     pub(crate) rooted: Option<Digest>,
-    /// A root is in it in a way that cannot be replaced.
+    /// It contains a root in a way that cannot be replaced.
     pub(crate) fixed: bool,
-    /// A root stands elsewhere than in a line for the preprocessor: columns behind it depend on its length.
+    /// It contains a root outside of a preprocessor line, so that columns after it depend on the
+    /// root's length.
     pub(crate) loose: bool,
-    /// It is an object that holds a root: the digest of what it is in any place.
+    /// If it is an object file that contains a root: the digest of the form that it has in every
+    /// place.
     pub(crate) object: Option<Digest>,
-    /// It may ask for the name of a file.
+    /// It may use `__FILE__` or something similar.
     pub(crate) names_files: bool,
-    /// A name by chance is in it, which is not replaced.
+    /// It contains a name by chance, which is not replaced.
     pub(crate) names_runs: bool,
 }
 
 impl Held {
-    /// Of a file that is not looked into.
+    /// The answer for a file that is not searched.
     pub(crate) const ANYTHING: Held =
         Held { rooted: None, object: None, fixed: true, loose: true, names_files: true, names_runs: true };
 }
 
-/// Looks into files for one place.
+/// A search of files for the roots of one place.
 pub(crate) struct Scan<'a> {
     roots: &'a Roots,
     stamps: &'a Stamps,
     forms: Forms<'a>,
-    /// Stands for "no root of this place is in it".
+    /// Stands in a stamp for "contains no root of this place".
     rootless: Digest,
-    /// Stands for "it asks for no file's name".
+    /// Stands in a stamp for "does not use the name of a file".
     nameless: Digest,
-    /// Stands for "it does ask for one".
+    /// Stands in a stamp for "uses the name of a file".
     naming: Digest,
 }
 
@@ -92,14 +98,14 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The same, where files of these forms count for what they are in any place.
+    /// Returns this search with special forms of files.
     pub(crate) fn with(self, forms: Forms<'a>) -> Self {
         Scan { forms, ..self }
     }
 
-    /// What a file holds that has this look; `open` opens it.
-    ///
-    /// Names by chance are looked for below roots only: a file that was there before cannot hold one.
+    /// Returns what the file with this `stat` contains. `open` opens it. Names by chance are only
+    /// searched in files below roots, because a file elsewhere is older than the name and cannot
+    /// contain it.
     pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl Fn() -> io::Result<File>) -> io::Result<Held> {
         let may_hold_names = !self.roots.names().is_empty() && !self.roots.is_outside(path);
         if let Some(objects) = self.forms.object.filter(|_| is_object_name(path))
@@ -157,13 +163,13 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The digest of a text that is uncut, roots replaced: never that of a file that holds the same as it is, since no root's
-/// number is zero.
+/// Returns the digest of a joined text with roots replaced. It never equals the digest of a file
+/// with these bytes, because it begins with two zeros, and no root has the number zero.
 pub(crate) fn of_uncut(encoded: &[u8]) -> Digest {
     Digest::of(&[&[PLACEHOLDER, PLACEHOLDER], encoded].concat())
 }
 
-/// What an object holds. Its stamp would say nothing of that.
+/// Returns what an object file contains. No stamp is used, because none says that.
 fn object(file: &mut File, look: &Look, objects: Anywhere<'_>) -> io::Result<Option<Held>> {
     let Some(bytes) = read_text(file)?.filter(|bytes| is_program(bytes)) else { return Ok(None) };
     let object = objects(&bytes).map(|bytes| Digest::of(&bytes));
@@ -179,8 +185,8 @@ fn is_object_name(path: &[u8]) -> bool {
 
 const MAGIC_BYTES: usize = 8;
 
-/// The digest of a file's content, roots replaced: the same in every place of a build. `None` where it is no file that
-/// can be read.
+/// Returns the digest of a file's content with roots replaced, which is the same in every place.
+/// Returns `None` if the path is not a readable regular file.
 pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
     let scan = Scan::new(roots, stamps);
     let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
@@ -194,35 +200,37 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<D
     Some(scan.file(path, &look, open).ok()?.rooted.unwrap_or(digest))
 }
 
-/// Whether a root, which stands as a zero here, is in a line that is not all the preprocessor's. One that is continued
-/// from the line before counts as such.
+/// Returns true if a line with a root (a zero byte here) is not completely a preprocessor line. A
+/// line that continues the line before does not count as a preprocessor line.
 fn stands_loose(encoded: &[u8]) -> bool {
     let is_directive = |line: &[u8]| line.trim_ascii_start().starts_with(b"#") && memmem::find(line, b"*/").is_none();
     encoded.split(|&b| b == b'\n').any(|line| line.contains(&PLACEHOLDER) && !is_directive(line))
 }
 
-/// Objects, archives, programs: what they hold reaches a result as it is, where it does.
+/// Returns true for object files, archives and programs. If their content gets into a result, it
+/// does so unchanged.
 fn is_program(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n") || bytes.starts_with(b"!<thin>\n")
 }
 
-/// All of a file; `None` where it is too large.
+/// Reads all of a file. Returns `None` if it is larger than [`TEXT_BYTES_MAX`].
 pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     larder_sys::read_rest_at_most(file, TEXT_BYTES_MAX)
 }
 
-/// What becomes the name of a file, where it stands for itself.
+/// The macros that expand to the path of a file.
 pub const FILE_WORDS: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
 
-/// What gives the name of a file, or may hold one.
+/// Functions that return the path of a file, and a variable that can contain one.
 pub const FILE_FUNCTIONS: [&[u8]; 4] =
     [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
 
-/// Whether a text holds a word that becomes the name of a file, or a piece of one: it may be pasted together.
+/// Returns true if a text contains a word that becomes the path of a file, or a piece of one.
+/// Pieces count because `##` can join them.
 pub fn names_files(text: &[u8]) -> bool {
-    /// How the first piece of one begins.
+    /// The beginning of the first piece of such a word.
     const STARTS: [&[u8]; 3] = [b"__B", b"__F", b"__builtin_"];
-    // This is asked of single lines too, most of which have none.
+    // This is also called for single lines, most of which have no underscore.
     if !text.contains(&b'_') {
         return false;
     }
@@ -245,7 +253,8 @@ pub fn names_files(text: &[u8]) -> bool {
         || memmem::find_iter(text, b"__").any(|at| is_only_underscores(text, at) && has_another(text, at))
 }
 
-/// Whether the word there is all of such a name but for underscores, and others stand in its line.
+/// Returns true if the word there is `FILE` or `BASE_FILE` with any underscores around it, and its
+/// line also has a word of underscores only.
 fn is_beside_underscores(text: &[u8], at: usize) -> bool {
     let word = word_around(text, at);
     let start = word.iter().position(|b| *b != b'_').unwrap_or(0);
@@ -277,17 +286,19 @@ fn word_around(text: &[u8], at: usize) -> &[u8] {
     &text[start..end]
 }
 
-/// Whether it is part of a word, for a preprocessor.
+/// Returns true if the byte can be part of a word for a preprocessor.
 pub fn is_in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether a preprocessor lets it stand at the end of a line that goes on.
+/// Returns true if gcc allows this byte between a backslash and the end of the line that it
+/// continues.
 pub fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Where lines go on in the next one: from the backslash to behind the end of the line. gcc lets blanks stand between.
+/// Returns where lines are continued in the next line: from the backslash to after the newline. gcc
+/// allows blanks between them.
 pub fn splices(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     memchr::memchr_iter(b'\\', text).filter_map(move |at| {
         let end = at + 1 + text[at + 1..].iter().take_while(|byte| is_blank(**byte)).count();
@@ -295,7 +306,7 @@ pub fn splices(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The text in which no word goes on in the next line.
+/// Returns the text with continued lines joined, if a word is continued in the next line.
 fn without_splices(text: &[u8]) -> Cow<'_, [u8]> {
     let is_next_to_word = |Range { start, end }: Range<usize>| {
         let before = start.checked_sub(1).map(|before| text[before]);

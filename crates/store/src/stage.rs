@@ -1,8 +1,15 @@
-//! Putting a result in place of which the tool must not run again once a part of it is there: it removed something,
-//! made a directory, or changed what it had read.
+//! Puts the outputs of a result in place, as far as possible all or none. This is used if the tool
+//! must not run on a part of them: it removed something, made a directory, or changed what it had
+//! read.
 //!
-//! Everything that can fail is done beside the outputs first; then names change hands. What fails before that leaves
-//! nothing behind.
+//! It works in two steps:
+//! 1. Prepare: contents are written to files beside the outputs, and directories are made. If this
+//!    fails, all of them are removed and nothing has changed.
+//! 2. Commit: the prepared files are renamed to their paths. A file that must keep its inode is
+//!    written, links are made, and files are removed. If this fails, some outputs may be in place,
+//!    which `Failed::half_done` says.
+//!
+//! Unaware of: how a result was found.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,35 +22,37 @@ use larder_model::{Blob, ModeRule, Output, OutputKind};
 
 use crate::materialise::{Before, make, put_bytes};
 
-/// An output, what is to be done with what is there, and its bytes where they are a blob.
+/// An output, what to do with the file that is there, and the output's bytes if they are a blob.
 pub(crate) struct Planned<'a> {
     pub(crate) output: &'a Output<'a>,
     pub(crate) path: PathBuf,
     pub(crate) before: Before,
     pub(crate) blob: Option<Source<'a>>,
-    /// When it is to have been modified, where that is not when it is written.
+    /// The mtime that the output gets, or `None` for the time when it is written.
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// A blob that was found sound.
+/// A blob whose content was checked.
 pub(crate) enum Source<'a> {
-    /// It is open.
+    /// It is open. The number is its size in bytes.
     Open(File, u64),
-    /// There are too many to have all of them open.
+    /// It is opened when it is needed, because there are too many blobs to have all open.
     Closed(&'a dyn Fn(&Blob) -> io::Result<File>, Blob),
 }
 
-/// What the kernel leaves of a mode when a file is written to: no set-user-id, no set-group-id.
+/// The mode bits that the kernel keeps when a file is written: all but set-user-id and
+/// set-group-id.
 const RIGHTS_KEPT: u32 = 0o1777;
 
-/// Where it failed, and why; and whether something is in place already.
+/// Which output failed and why, and whether other outputs are in place already.
 pub(crate) struct Failed {
     pub(crate) path: PathBuf,
     pub(crate) source: io::Error,
     pub(crate) half_done: bool,
 }
 
-/// What stands beside the outputs, taken away again unless it was used.
+/// Files and directories that were prepared. They are removed when this is dropped, unless they
+/// were put in place.
 #[derive(Default)]
 struct Beside {
     directories: Vec<PathBuf>,
@@ -57,7 +66,7 @@ impl Drop for Beside {
     }
 }
 
-/// Put all of `planned` in place, or nothing.
+/// Puts all of `planned` in place, or nothing if preparing fails.
 pub(crate) fn put_together(planned: &[Planned]) -> Result<(), Failed> {
     let mut beside = Beside::default();
     for one in planned {
@@ -103,7 +112,7 @@ fn name_beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".larder-{:016x}", larder_sys::random_u64()))
 }
 
-/// Whether names can be made and removed beside `path`.
+/// Returns an error unless names can be added and removed in the directory of `path`.
 fn may_change(path: &Path) -> io::Result<()> {
     let directory = path.parent().map(|parent| parent.as_os_str().as_bytes()).unwrap_or(b"/");
     if larder_sys::may_write(directory) { Ok(()) } else { Err(io::Error::from(io::ErrorKind::PermissionDenied)) }
@@ -119,11 +128,11 @@ fn commit(one: &Planned, file: Option<&Path>) -> io::Result<()> {
     if matches!(one.before, Before::Truncate | Before::Through) {
         let write_into = || put_bytes(&one.path, one, one.before).and_then(|()| fs::remove_file(file));
         let there = match fs::metadata(&one.path) {
-            // A link to nothing is written through.
+            // A dangling symbolic link is written through.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return write_into(),
             there => there?,
         };
-        // Other names of the file, its owner, or its attributes would not go along.
+        // A rename would lose the other hard links of the file, its owner or its attributes.
         let adds = matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Executable);
         let owner = |it: &fs::Metadata| (it.uid(), it.gid());
         let is_anothers = owner(&there) != owner(&fs::symlink_metadata(file)?);

@@ -1,10 +1,10 @@
-//! Who runs an action: one process at a time has its turn, and others can see that.
+//! Turns: locks by which only one process at a time runs an action (single-flight).
 //!
-//! A turn is the lock of one byte of `locks/turns`, at an offset that the action's key says; the file stays empty.
-//! Nothing is made for an action, and nothing is left by a process that was killed. Two actions of one byte only wait
-//! for each other.
+//! A turn is the lock of one byte of `locks/turns`, at an offset given by the action's key. The
+//! file stays empty. No file is made for an action, and a killed process leaves nothing. If two
+//! different actions have the same byte, one waits for the other without need.
 //!
-//! Unaware of: what makes two actions the same, how long anybody waits.
+//! Unaware of: which actions are the same, how long a process waits.
 
 use std::fs::{File, OpenOptions};
 
@@ -14,31 +14,33 @@ use larder_sys::LOCKED_BYTES_MAX;
 use crate::Store;
 use crate::layout::open_plain;
 
-/// Ours, until it is dropped.
+/// The turn of this process, until it is dropped.
 pub struct Turn {
     _file: File,
 }
 
-/// Another process has it.
+/// Another process that has the turn.
 pub struct Running {
     file: File,
     at: u64,
-    /// Its number; 0 where that is not to be seen from here.
+    /// Its process ID, or 0 if it is not visible from here, for example because of PID namespaces.
     pub pid: u32,
 }
 
-/// What came of asking for a turn.
+/// The answer to a request for a turn.
 pub enum Asked {
-    /// Nobody had it.
+    /// No process had it. It is ours now.
     Ours(Turn),
     /// Another process has it.
     Others(Running),
-    /// There are no locks here: the file cannot be written, its file system has none, or the kernel no more.
+    /// Locks do not work here: the file cannot be written, its file system has no locks, or the
+    /// kernel has no more.
     Nobodys,
 }
 
 impl Store {
-    /// Ask for the turn at the action of this key, without waiting: two system calls where it is ours.
+    /// Requests the turn for the action of this key, without waiting. Takes two system calls if it
+    /// is ours.
     pub fn ask_turn(&self, key: &Digest) -> Asked {
         let path = self.file("locks").join("turns");
         let opened = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
@@ -47,7 +49,7 @@ impl Store {
         match larder_sys::try_lock_byte(&file, at) {
             Ok(true) => Asked::Ours(Turn { _file: file }),
             Ok(false) => {
-                // Where it has ended meanwhile there is nobody to wait for, and the next look says so.
+                // If the other process has ended meanwhile, the next `goes_on` shows it.
                 let pid = larder_sys::byte_locked_by(&file, at).ok().flatten().unwrap_or(0);
                 Asked::Others(Running { file, at, pid })
             }
@@ -55,7 +57,8 @@ impl Store {
         }
     }
 
-    /// Who has the turn at the action of this key. Makes nothing, and can be asked where nothing can be written.
+    /// Returns the process that has the turn for the action of this key. Creates nothing, so it
+    /// also works in a store that cannot be written.
     pub fn running(&self, key: &Digest) -> Option<Running> {
         let (file, _) = open_plain(&self.file("locks").join("turns")).ok()?;
         let at = key.place_among(LOCKED_BYTES_MAX);
@@ -65,7 +68,7 @@ impl Store {
 }
 
 impl Running {
-    /// Whether the same process still has it. False, too, where that cannot be told.
+    /// Returns true if the same process still has the turn, and false if that cannot be found out.
     pub fn goes_on(&self) -> bool {
         larder_sys::byte_locked_by(&self.file, self.at).is_ok_and(|pid| pid == Some(self.pid))
     }
@@ -81,8 +84,8 @@ mod tests {
         let store = Store::open(&dir.path().join("store")).expect("opens");
         let key = Digest([7; 32]);
         assert!(store.running(&key).is_none() && !dir.path().join("store").exists());
-        let Asked::Ours(turn) = store.ask_turn(&key) else { panic!("nobody has it") };
-        // Locks are between processes; the tests of whole programs have two.
+        let Asked::Ours(turn) = store.ask_turn(&key) else { panic!("no process has it") };
+        // A process does not see its own locks. The tests of whole programs use two processes.
         assert!(store.running(&key).is_none());
         drop(turn);
         assert!(matches!(store.ask_turn(&key), Asked::Ours(_)));

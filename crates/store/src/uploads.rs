@@ -1,7 +1,7 @@
-//! What is to be sent to remotes: a queue that survives whoever sends it.
+//! The queue of records to be sent to remotes. It survives the process that sends them.
 //!
-//! An empty file for each record, named by its two fingerprints, its modification time saying since when. What is there
-//! twice is sent once.
+//! Each queued record is an empty file that is named by its two fingerprints. Its mtime is when the
+//! record was queued. A record that is queued twice is sent once.
 //!
 //! Unaware of: remotes, when something is sent.
 
@@ -14,20 +14,20 @@ use larder_model::Fingerprint;
 use crate::layout::entries;
 use crate::{Store, StoreError};
 
-/// Hexadecimal digits of a fingerprint.
+/// The number of hexadecimal digits of a fingerprint.
 const DIGITS: usize = 64;
 
-/// A record that is to be sent: its weak fingerprint, its strong one.
+/// A record to be sent: its weak fingerprint and its strong fingerprint.
 pub type Upload = (Fingerprint, Fingerprint);
 
 impl Store {
-    /// Note that a record is to be sent.
+    /// Queues a record.
     pub fn queue_upload(&self, (weak, strong): &Upload) -> Result<(), StoreError> {
         let path = self.upload(weak, strong);
         self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).map(drop)
     }
 
-    /// What is to be sent, since longest first.
+    /// Returns the queued records, oldest first.
     pub fn queued_uploads(&self) -> Result<Vec<Upload>, StoreError> {
         let mut found: Vec<(SystemTime, Upload)> = Vec::new();
         for path in entries(&self.file("uploads"))? {
@@ -39,7 +39,7 @@ impl Store {
         Ok(found.into_iter().map(|(_, upload)| upload).collect())
     }
 
-    /// It was sent, or never will be.
+    /// Removes a record from the queue: it was sent, or never will be.
     pub fn forget_upload(&self, (weak, strong): &Upload) {
         let _ = fs::remove_file(self.upload(weak, strong));
     }

@@ -1,5 +1,6 @@
-//! Each bit of each byte of each file of a store, in turn: what is damaged is not believed. Without programs, so that
-//! all of it is quick; `crates/testkit/tests/corruption.rs` has whole runs.
+//! Damages each bit of each byte of each file of a store: damaged data must not be used. These
+//! tests run no programs, so that they are fast. `crates/testkit/tests/corruption.rs` tests whole
+//! runs.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -21,7 +22,7 @@ struct Place {
 }
 
 fn place() -> Place {
-    // In memory where that can be: some disks are waited for with each file that is written anew.
+    // In memory if possible, because some disks are slow for each newly written file.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let dir = dir.expect("a directory");
@@ -29,7 +30,7 @@ fn place() -> Place {
     Place { base: dir.path().join(format!("v{FORMAT_VERSION}")), _dir: dir, store }
 }
 
-/// Every damage of one byte, and every cut, of `path`; then it is as it was.
+/// Calls `look` for every damage of one byte and every cut of `path`, and then restores the file.
 fn each_damage(path: &PathBuf, mut look: impl FnMut(&str, usize)) {
     let bytes = fs::read(path).expect("reads");
     for at in 0..bytes.len() {
@@ -75,7 +76,7 @@ fn a_blob() {
     let blob = place.store.put_blob(&mut &bytes[..]).expect("writes");
     let hex = blob.digest.hex();
     let path = place.base.join("blobs").join(&hex[..2]).join(&hex[2..]);
-    // Each damage is one that a reader sees who may write nothing.
+    // A reader that may not write sees each damage, because it does not remove the file.
     let stamps = Stamps::open(&place.store, false);
     each_damage(&path, |how, at| {
         let opened = place.store.open_blob(&blob, &stamps).map(|_| ());
@@ -83,7 +84,7 @@ fn a_blob() {
     });
     assert!(place.store.open_blob(&blob, &stamps).is_ok());
     let other = Blob { size_bytes: blob.size_bytes + 1, ..blob };
-    assert!(place.store.open_blob(&other, &stamps).is_err(), "of another size than the record says");
+    assert!(place.store.open_blob(&other, &stamps).is_err(), "the size differs from the record's");
 }
 
 fn look(inode: u64) -> Look {
@@ -102,7 +103,8 @@ fn look(inode: u64) -> Look {
     }
 }
 
-/// The head, the slots in use and some empty ones; with `LARDER_TEST_FULL=1` the whole table.
+/// The header, the used slots and some empty ones are damaged. With `LARDER_TEST_FULL=1` it is the
+/// whole table.
 #[test]
 fn stamps() {
     const SLOT: usize = 80;
@@ -133,7 +135,7 @@ fn stamps() {
             assert!(!Stamps::open(&place.store, false).names_absent(&look(0), &names), "cut at {at}");
         }
     }
-    assert!(believed > 0, "what is not damaged");
+    assert!(believed > 0, "undamaged slots are still used");
 }
 
 #[test]
@@ -142,7 +144,7 @@ fn counters() {
     Counters::open(&place.store).expect("opens").count(Outcome::Hit);
     let path = place.base.join("counters");
     each_damage(&path, |how, at| {
-        // Counts may be wrong; they are read, and counted on.
+        // Counts may be wrong after damage, but they can be read and incremented.
         let before = Counters::read(&place.store).miss;
         Counters::open(&place.store).expect("opens").count(Outcome::Miss(None));
         let after = Counters::read(&place.store).miss;
@@ -153,7 +155,7 @@ fn counters() {
 #[test]
 fn the_nearest_record() {
     let place = place();
-    // The first slot.
+    // The subject that has the first slot.
     let mut subject = Digest([0xcd; 32]);
     subject.0[..8].fill(0);
     let weak = Digest([0xab; 32]);

@@ -1,6 +1,7 @@
-//! The exact bytes and names of everything that lies in a store but the records, which are `larder-model`'s. How to
-//! renew them: `crates/testkit/src/golden.rs`; the versions are `VERSION` in `stamps/table.rs` and in `counters.rs`, and for
-//! names `FORMAT_VERSION` of `larder-model`.
+//! The exact bytes and names of the files in a store, except for records, which belong to
+//! `larder-model`. `crates/testkit/src/golden.rs` says how to renew them. If a format changes,
+//! raise `VERSION` in `stamps/table.rs` or `counters.rs`. If a name changes, raise `FORMAT_VERSION`
+//! of `larder-model`.
 #![cfg(all(target_os = "linux", target_endian = "little"))]
 
 use std::fs;
@@ -95,10 +96,10 @@ fn directory() -> Look {
 
 const TRUST: Trust = Trust { files: true, directories: true };
 
-/// A header, 4,096 slots, and 48 behind them.
+/// The size of a header, 4,096 slots, and 48 extra slots.
 const TABLE_BYTES: usize = 80 + (4096 + 48) * 80;
 
-/// A table with one stamp, and where it is.
+/// Makes a table with one stamp. Returns it and its path.
 fn stamps(store: &Store) -> (Stamps, PathBuf) {
     let stamps = Stamps::open(store, true);
     stamps.keep_absent(&directory(), 1 << 62, &Digest([9; 32]), || TRUST);
@@ -139,7 +140,7 @@ fn stamps_of_another_version_are_made_anew() {
     let (_dir, store) = store();
     let path = stamps(&store).1;
     let bytes = fs::read(&path).expect("reads");
-    // The version, and the number of slots.
+    // Each byte of the version and of the number of slots.
     for byte in 0..16 {
         let mut other = bytes.clone();
         other[byte] ^= 3;
@@ -152,7 +153,7 @@ fn stamps_of_another_version_are_made_anew() {
     }
 }
 
-/// Every name below `top`, with its mode.
+/// Returns every path below `top`, with its mode.
 fn names(top: &Path, below: &str, found: &mut Vec<String>) {
     let mut entries: Vec<_> = fs::read_dir(top.join(below)).expect("lists").map(|e| e.expect("reads")).collect();
     entries.sort_by_key(fs::DirEntry::file_name);

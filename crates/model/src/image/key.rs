@@ -1,4 +1,5 @@
-//! ImageKey: the name that people give an image, and under which prefixes of it the image is found.
+//! ImageKey: the name that a user gives an image, and the prefixes of the name under which the
+//! image is listed.
 
 use std::error::Error;
 use std::fmt;
@@ -6,11 +7,12 @@ use std::str::FromStr;
 
 use crate::Digest;
 
-/// Bytes of a key: what people know from other caches.
+/// The maximum length of a key, in bytes. Other caches have the same limit.
 pub const IMAGE_KEY_BYTES_MAX: usize = 512;
-/// Under so many prefixes of its key, the shortest, an image is listed: each is one more object on a remote.
+/// An image is listed under this many prefixes of its key at most, the shortest ones. Each list is
+/// one more object on a remote.
 const PREFIXES_MAX: usize = 8;
-/// After these a prefix ends under which images are listed.
+/// The characters that end a prefix under which images are listed.
 const ENDS: &[char] = &['-', '_', '.', '/', ':', '@', '+', ' '];
 const KEY_DOMAIN: &[u8] = b"larder image key 1\0";
 const PREFIX_DOMAIN: &[u8] = b"larder image prefix 1\0";
@@ -19,14 +21,14 @@ const PREFIX_DOMAIN: &[u8] = b"larder image prefix 1\0";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageKey(String);
 
-/// A text that cannot be a key.
+/// Why a text cannot be a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAKey {
-    /// It is empty.
+    /// The text is empty.
     Empty,
-    /// It has so many bytes.
+    /// The text has this many bytes, more than [`IMAGE_KEY_BYTES_MAX`].
     Long(usize),
-    /// It holds a control character.
+    /// The text contains this control character.
     Control(char),
 }
 
@@ -35,9 +37,9 @@ impl fmt::Display for NotAKey {
         match self {
             NotAKey::Empty => f.write_str("a key cannot be empty"),
             NotAKey::Long(bytes) => {
-                write!(f, "the key has {bytes} bytes, at most {IMAGE_KEY_BYTES_MAX} are taken: hash what is long in it")
+                write!(f, "the key has {bytes} bytes, more than {IMAGE_KEY_BYTES_MAX}: hash its long parts")
             }
-            NotAKey::Control(found) => write!(f, "the key holds {found:?}: it must be text on one line"),
+            NotAKey::Control(found) => write!(f, "the key contains {found:?}: it must be text on one line"),
         }
     }
 }
@@ -60,18 +62,19 @@ impl FromStr for ImageKey {
 }
 
 impl ImageKey {
-    /// As it was given.
+    /// The key as the user wrote it.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Under what its record is kept.
+    /// The digest under which the record of the image is stored.
     pub fn digest(&self) -> Digest {
         Digest::of(&[KEY_DOMAIN, self.0.as_bytes()].concat())
     }
 
-    /// The lists that the record is in, one for each prefix that ends after one of `-_./:@+` or a space, the shortest
-    /// eight.
+    /// The lists that contain the image: one for each prefix of the key that ends after one of
+    /// `-_./:@+` or a space. Only the shortest eight prefixes have a list. For example,
+    /// `deps-linux-1` is in the lists of `deps-` and `deps-linux-`.
     pub fn lists(&self) -> Vec<Digest> {
         self.0.match_indices(ENDS).take(PREFIXES_MAX).map(|(at, end)| list_of(&self.0[..at + end.len()])).collect()
     }
@@ -83,8 +86,8 @@ impl fmt::Display for ImageKey {
     }
 }
 
-/// The list in which every image is whose key begins with `fallback`, among others; none where it has none of the
-/// characters after which a listed prefix ends.
+/// Returns the list that contains every image whose key begins with `fallback`, among others.
+/// Returns `None` if `fallback` contains none of the characters that end a listed prefix.
 pub fn listed_prefix(fallback: &str) -> Option<Digest> {
     let (at, end) = fallback.match_indices(ENDS).take(PREFIXES_MAX).last()?;
     Some(list_of(&fallback[..at + end.len()]))

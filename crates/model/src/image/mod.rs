@@ -1,5 +1,6 @@
-//! Images: a directory, or several, kept under a key. `key.rs` says what such a key is, `record.rs` what lies under it,
-//! `packs.rs` where the bytes of its files are, `trace.rs` which of them earlier jobs touched.
+//! Images: directories that are saved together under a key. `key` has the key, `record` what is
+//! stored under it, `packs` where the bytes of the files are, and `trace` which packs earlier jobs
+//! touched.
 
 mod key;
 mod packs;
@@ -11,6 +12,6 @@ pub use packs::{BLOCK_BYTES, PACK_BLOCKS_MAX, PIECE_BYTES, Pack, PackList, Piece
 pub use record::{ImageRecord, SAVED_PATHS_MAX, SavedPath, is_saved_name};
 pub use trace::AccessTrace;
 
-/// The version of these formats, and of the trees that they name: their first byte. Another one is an image that is not
-/// there.
+/// The version of the formats of images and of the trees that they refer to, which is their first
+/// byte. An image of another version is treated as absent.
 pub const IMAGE_VERSION: u8 = 1;

@@ -1,36 +1,41 @@
-//! Where the bytes of an image's files are: in packs, each some blocks long, one after the other as a device would hold
-//! them.
+//! Packs: where the bytes of an image's files are. A pack is a sequence of blocks that are
+//! compressed together. The packs, one after the other, are the content of a block device.
 //!
 //! ```text
 //! packs  = u8 version, number of packs, pack*
-//! pack   = digest of its compressed bytes, number of these, number of blocks
+//! pack   = digest of its compressed bytes, number of compressed bytes, number of blocks
 //! pieces = u8 version, number of packs, (number of pieces, piece*)*       in the order of packs
 //! piece  = digest of its bytes, number of blocks
 //! ```
-//! A piece is a file's content, or a mebibyte of a larger file's, and begins a block; the rest of its last block is
-//! zeros. The second list is needed only to save again without sending what is there.
+//! A piece is the content of a file, or one mebibyte of a larger file. It begins at a block, and
+//! the rest of its last block is zeros. The list of pieces is only needed to save another image
+//! without sending pieces that are already stored.
+//!
+//! Unaware of: which files the pieces belong to, where the bytes are stored.
 
 use std::ops::Range;
 
 use crate::{Blob, DecodeError, Digest, IMAGE_VERSION, Reader, Writer};
 
-/// Bytes of a block: what EROFS and every machine's page cache can map.
+/// The size of a block, in bytes: what EROFS and the page cache of every supported machine can map.
 pub const BLOCK_BYTES: u64 = 4096;
-/// A piece, bytes at most: a larger file is cut.
+/// The maximum size of a piece, in bytes. A larger file is cut into pieces.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Blocks of a pack: it is closed once it holds a piece's worth, so the last piece can pass that by one.
+/// The maximum number of blocks of a pack. A pack is closed once it has as many blocks as a full
+/// piece. So its last piece can exceed that by at most one piece.
 pub const PACK_BLOCKS_MAX: u64 = 2 * PIECE_BYTES / BLOCK_BYTES;
-/// Compressed, a pack is at most this many bytes: what cannot be compressed grows a little.
+/// The maximum size of a compressed pack, in bytes. Bytes that cannot be compressed grow a little.
 const PACK_BYTES_MAX: u64 = PACK_BLOCKS_MAX * BLOCK_BYTES + (64 << 10);
-/// Blocks of all packs: EROFS counts them in 32 bits, and the last number means a hole.
+/// The maximum number of blocks of all packs. EROFS numbers blocks with 32 bits, and the highest
+/// number means a hole.
 const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 
-/// Some pieces, compressed together.
+/// Some pieces that are compressed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pack {
     /// The compressed bytes.
     pub blob: Blob,
-    /// Blocks that they unpack to.
+    /// The number of blocks that they decompress to.
     pub blocks: u32,
 }
 
@@ -39,12 +44,12 @@ pub struct Pack {
 pub struct PackList {
     /// The packs.
     pub packs: Vec<Pack>,
-    /// Where each begins, and where the last ends: blocks.
+    /// The first block of each pack, and the end of the last pack.
     starts: Vec<u32>,
 }
 
 impl PackList {
-    /// These packs; an error where they are more than 16 TiB together.
+    /// Makes a list of these packs. Returns an error if they are more than 16 TiB together.
     pub fn new(packs: Vec<Pack>) -> Result<Self, DecodeError> {
         let mut starts = Vec::with_capacity(packs.len() + 1);
         let mut at = 0u64;
@@ -59,28 +64,29 @@ impl PackList {
         Ok(PackList { packs, starts })
     }
 
-    /// Blocks of all together.
+    /// The number of blocks of all packs together.
     pub fn blocks(&self) -> u32 {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Where a pack begins, blocks.
+    /// The first block of a pack.
     pub fn start(&self, number: usize) -> u32 {
         self.starts[number]
     }
 
-    /// The bytes of the device that are a pack's; none where there is no such pack.
+    /// Returns the bytes of the device that a pack holds, or `None` if there is no such pack.
     pub fn bytes_of(&self, number: usize) -> Option<Range<u64>> {
         let (start, end) = (self.starts.get(number)?, self.starts.get(number + 1)?);
         Some(u64::from(*start) * BLOCK_BYTES..u64::from(*end) * BLOCK_BYTES)
     }
 
-    /// The pack that holds a block.
+    /// Returns the number of the pack that holds a block.
     pub fn of_block(&self, block: u32) -> Option<usize> {
         (block < self.blocks()).then(|| self.starts.partition_point(|&start| start <= block) - 1)
     }
 
-    /// The same for a block that mostly is in the pack that was found last, which is at `last`.
+    /// Returns the number of the pack that holds a block. It is fast if that is pack `last`, the
+    /// one that was found before, and it stores the found number in `last`.
     pub fn of_next_block(&self, block: u32, last: &mut usize) -> Option<usize> {
         match self.starts.get(*last..*last + 2) {
             Some(&[start, end]) if (start..end).contains(&block) => Some(*last),
@@ -92,7 +98,8 @@ impl PackList {
         }
     }
 
-    /// The packs that hold any of these bytes of the device; what is beyond its end is in none.
+    /// Returns the packs that hold any of these bytes of the device. Bytes beyond its end are in no
+    /// pack.
     pub fn of_range(&self, offset: u64, length: u64) -> Range<usize> {
         let last = (offset.saturating_add(length).saturating_sub(1) / BLOCK_BYTES).min(u64::from(u32::MAX)) as u32;
         let Some(first) = u32::try_from(offset / BLOCK_BYTES).ok().and_then(|block| self.of_block(block)) else {
@@ -104,7 +111,7 @@ impl PackList {
         }
     }
 
-    /// The file's bytes.
+    /// Returns the encoded list.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(IMAGE_VERSION);
@@ -117,7 +124,7 @@ impl PackList {
         w.bytes
     }
 
-    /// Read a file's bytes.
+    /// Decodes a list.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = opened(bytes)?;
         let packs: Vec<Pack> = (0..r.count()?).map(|_| read_pack(&mut r)).collect::<Result<_, _>>()?;
@@ -133,15 +140,15 @@ fn read_pack(r: &mut Reader<'_>) -> Result<Pack, DecodeError> {
     Ok(Pack { blob: Blob { digest, size_bytes }, blocks })
 }
 
-/// What is in each pack.
+/// The pieces in each pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PieceList {
-    /// For each pack its pieces, in their order: the digest of the bytes, and the blocks that they take.
+    /// For each pack, its pieces in order: the digest of the bytes, and the number of blocks.
     pub packs: Vec<Vec<(Digest, u32)>>,
 }
 
 impl PieceList {
-    /// The file's bytes.
+    /// Returns the encoded list.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(IMAGE_VERSION);
@@ -156,7 +163,7 @@ impl PieceList {
         w.bytes
     }
 
-    /// Read a file's bytes.
+    /// Decodes a list.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = opened(bytes)?;
         let mut packs = Vec::new();
@@ -169,7 +176,8 @@ impl PieceList {
         Ok(PieceList { packs })
     }
 
-    /// Whether it is the list of these packs: as many, and of each as many blocks.
+    /// Returns true if this can be the list of `packs`: it has as many packs, and each has as many
+    /// blocks.
     pub fn fits(&self, packs: &PackList) -> bool {
         let blocks = |pieces: &Vec<(Digest, u32)>| pieces.iter().map(|piece| u64::from(piece.1)).sum::<u64>();
         self.packs.len() == packs.packs.len()

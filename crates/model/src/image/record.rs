@@ -1,55 +1,58 @@
-//! ImageRecord: what lies under a key.
+//! ImageRecord: what is stored under a key.
 //!
 //! ```text
-//! record = u8 version, bytes key, number ms since 1970, number of paths, saved*, blob packs, blob pieces, number of files,
-//!          number of their bytes, u8 (0: no trace, 1: blob trace), digest of all before
+//! record = u8 version, bytes key, number ms since 1970, number of paths, saved*, blob packs,
+//!          blob pieces, number of files, number of their bytes, u8 (0: no trace, 1: blob trace),
+//!          digest of all before
 //! saved  = bytes path, blob tree
 //! blob   = digest, number of bytes
 //! ```
-//! A record is a few hundred bytes: it is sent to every list that its image is found by. The trace says what earlier
-//! jobs touched, in their order; it is no part of the image.
+//! A record has a few hundred bytes. It is sent to every list in which its image can be found. The
+//! trace says which packs earlier jobs touched, in order. It is not part of the image.
 
 use crate::{Blob, DecodeError, Digest, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, Reader, Writer};
 
-/// Paths of one image.
+/// The maximum number of paths in one image.
 pub const SAVED_PATHS_MAX: usize = 64;
-/// A path, bytes: Linux' own limit.
+/// The maximum length of a path, in bytes. It is the limit of Linux.
 const PATH_BYTES_MAX: u64 = 4096;
-/// A tree, a list or a trace, bytes compressed: beyond any directory that people keep.
+/// The maximum compressed size of a tree, a list or a trace, in bytes. It is larger than any real
+/// directory needs.
 const PART_BYTES_MAX: u64 = 1 << 32;
 
-/// A path that was saved, and what was there.
+/// A path that was saved, and the tree that was there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedPath {
-    /// As it was named: relative to the working directory, `~/…`, or absolute.
+    /// The path as the user wrote it: relative to the working directory, `~/…`, or absolute.
     pub path: Vec<u8>,
-    /// Its names with all that is known of them.
+    /// The blob of its tree: the names of all files with their metadata.
     pub tree: Blob,
 }
 
 /// An image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRecord {
-    /// Its name.
+    /// The key of the image.
     pub key: ImageKey,
-    /// When it was saved: milliseconds since 1970.
+    /// When the image was saved, in milliseconds since 1970.
     pub created_ms: u64,
-    /// What was saved.
+    /// The saved paths with their trees.
     pub saved: Vec<SavedPath>,
-    /// Where the bytes of its files are ([`crate::PackList`]).
+    /// The blob of the list of packs ([`crate::PackList`]).
     pub packs: Blob,
-    /// What is in the packs ([`crate::PieceList`]).
+    /// The blob of the list of pieces ([`crate::PieceList`]).
     pub pieces: Blob,
-    /// Files in it.
+    /// The number of files.
     pub files: u64,
-    /// Their sizes together, bytes.
+    /// The sum of the sizes of the files, in bytes.
     pub size_bytes: u64,
-    /// What was touched by earlier jobs, in their order.
+    /// The blob of the trace: which packs earlier jobs touched, in order.
     pub trace: Option<Blob>,
 }
 
 impl ImageRecord {
-    /// What the image is, whatever it is called and whenever it was saved.
+    /// The digest of the image's content. It does not depend on the key or on when the image was
+    /// saved.
     pub fn image(&self) -> Digest {
         let mut w = Writer::default();
         for saved in &self.saved {
@@ -60,18 +63,19 @@ impl ImageRecord {
         Digest::of(&w.bytes)
     }
 
-    /// The blobs that it names; the packs are named by one of them.
+    /// The blobs that this record refers to. The packs themselves are not among them: `packs`
+    /// refers to those.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> + '_ {
         let trees = self.saved.iter().map(|saved| saved.tree);
         trees.chain([self.packs, self.pieces]).chain(self.trace)
     }
 
-    /// Those of them without which nothing can be restored or mounted.
+    /// The blobs without which nothing can be restored or mounted.
     pub fn needed(&self) -> impl Iterator<Item = Blob> + '_ {
         self.saved.iter().map(|saved| saved.tree).chain([self.packs])
     }
 
-    /// The file's bytes.
+    /// Returns the encoded record.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(IMAGE_VERSION);
@@ -93,7 +97,8 @@ impl ImageRecord {
         w.seal()
     }
 
-    /// Read a file's bytes.
+    /// Decodes a record. Returns an error for a path that [`is_saved_name`] refuses, and if one
+    /// saved path is in another.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&IMAGE_VERSION) => {}
@@ -115,7 +120,8 @@ impl ImageRecord {
         for _ in 0..count {
             let at = r.position();
             let path = r.bytes(PATH_BYTES_MAX)?;
-            // Two paths of which one lies in the other could not be put in place one after the other.
+            // The paths are put in place one after the other, which is impossible if one is in
+            // another.
             let meets = |other: &SavedPath| is_above(&other.path, path) || is_above(path, &other.path);
             if !is_saved_name(path) || saved.iter().any(meets) {
                 return Err(DecodeError::Limit { limit: 0, at });
@@ -130,8 +136,9 @@ impl ImageRecord {
     }
 }
 
-/// Returns true if a path is as saving names one: `.`, or names between single slashes behind nothing, `/`, `~/`, or any
-/// number of `../`. So `a/../../b`, `~/../x` and `/..` are refused, and `../shared` is not.
+/// Returns true if `path` has the form in which paths are saved: `.`, `/`, or components between
+/// single slashes. The components may follow `/`, `~/` or any number of `../`. For example,
+/// `../shared` is allowed, but `a/../../b`, `~/../x` and `/..` are not.
 pub fn is_saved_name(path: &[u8]) -> bool {
     let (is_absolute, names) = match path.strip_prefix(b"/") {
         Some(names) => (true, names),
@@ -154,7 +161,7 @@ pub fn is_saved_name(path: &[u8]) -> bool {
     })
 }
 
-/// Returns true if `path` is `above`, or lies in it.
+/// Returns true if `path` is `above` or is in it.
 fn is_above(above: &[u8], path: &[u8]) -> bool {
     let rest = path.strip_prefix(above);
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || above == b"/")

@@ -1,9 +1,11 @@
-//! AccessTrace: which packs earlier jobs touched, in the order of first touches. What is fetched ahead follows it.
+//! AccessTrace: which packs earlier jobs touched, in the order of the first touches. A mount
+//! prefetches packs in this order.
 //!
 //! ```text
-//! trace = u8 version, u8 (0: of this image, 1: carried over from an earlier one), number of packs, number*
+//! trace = u8 version, u8 (0: of this image, 1: carried over from an earlier one), number of packs,
+//!         number*
 //! ```
-//! It only says what comes first: a wrong one costs time, and nothing else.
+//! The trace only decides the order of prefetching. A wrong trace costs time and nothing else.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,35 +13,36 @@ use std::ops::Range;
 use super::packs::{PackList, opened};
 use crate::{DecodeError, Writer};
 
-/// See above.
+/// The packs that earlier jobs touched, in the order of the first touches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessTrace {
-    /// Numbers of packs, none of them twice.
+    /// The numbers of the packs, without repetitions.
     pub packs: Vec<u32>,
-    /// Whether jobs touched these in an earlier image, whose packs this one still has.
+    /// True if jobs touched these packs in an earlier image, and this image still has them.
     pub is_carried: bool,
 }
 
 impl AccessTrace {
-    /// Of ranges of bytes of the device, in the order in which they were touched.
+    /// Makes a trace of ranges of bytes of the device, in the order in which they were touched.
     pub fn of(ranges: &[Range<u64>], packs: &PackList) -> AccessTrace {
         let touched = ranges.iter().flat_map(|range| packs.of_range(range.start, range.end - range.start));
         AccessTrace::default().and(touched.map(|pack| pack as u32))
     }
 
-    /// The same, and behind it those of these packs that are not in it.
+    /// Returns this trace with `packs` appended, except for those that it already has.
     pub fn and(mut self, packs: impl Iterator<Item = u32>) -> AccessTrace {
         let mut seen: HashSet<u32> = self.packs.iter().copied().collect();
         self.packs.extend(packs.filter(|pack| seen.insert(*pack)));
         self
     }
 
-    /// As ranges of bytes of the device, in the same order. Packs that are not there are none.
+    /// Returns the packs as ranges of bytes of the device, in the same order. Packs that are not in
+    /// `packs` are left out.
     pub fn ranges(&self, packs: &PackList) -> Vec<Range<u64>> {
         self.packs.iter().filter_map(|&pack| packs.bytes_of(pack as usize)).collect()
     }
 
-    /// The file's bytes.
+    /// Returns the encoded trace.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(crate::IMAGE_VERSION);
@@ -49,7 +52,7 @@ impl AccessTrace {
         w.bytes
     }
 
-    /// Read a file's bytes.
+    /// Decodes a trace.
     pub fn decode(bytes: &[u8]) -> Result<AccessTrace, DecodeError> {
         let mut r = opened(bytes)?;
         let is_carried = r.flag()?;

@@ -1,11 +1,21 @@
-//! Stamps: what `stat` said of a file whose content was read, or of a directory in which names were found missing, as
-//! proof that this is still so. `table` keeps them.
+//! Stamps: the stat cache. A stamp says which content a file with this `stat` has, or which names a
+//! directory with this `stat` does not have. Then the file or directory need not be read again.
 //!
-//! A directory's has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's that
-//! says what its bytes do not hold. Whoever knows how many come asks for room before.
+//! A stamp consists of the `stat` (file system, inode, size, mtime, ctime) and a digest. For a file
+//! the digest is that of its content. Stamps of two other kinds have `u64::MAX` for the size. For a
+//! directory, the digest is that of names that it does not have. For a file, it can also stand for
+//! a statement about its content, for example "contains no root".
 //!
-//! A stamp is kept only where the file system's change time is the kernel's clock, and only when it was taken at least
-//! `STAMP_AGE_MIN_NS` after that time: a change within the same tick could otherwise go unseen.
+//! A stamp could be wrong by the following race:
+//! 1. A file is changed, and the kernel sets its ctime to the current clock tick.
+//! 2. larder calls `stat` and hashes the file within the same tick.
+//! 3. The file is changed again within the same tick. Its size and times stay the same.
+//! 4. A later lookup finds the stamp and returns the digest from step 2.
+//!
+//! So a stamp is only kept if it was taken at least `STAMP_AGE_MIN_NS` after the ctime. The file
+//! system must also take the ctime from the kernel's clock. The table of stamps is in `table`.
+//!
+//! Unaware of: why a file is read.
 
 mod table;
 
@@ -21,14 +31,18 @@ use larder_sys::{Look, Trust};
 use self::table::{Near, SLOT_WORDS, SLOTS_MAX, Slot, Table, check};
 use crate::{Store, StoreError};
 
-/// How long after the last change a stamp must be taken to be believed: two ticks of the slowest kernel clock (100 Hz).
+/// How long after the last change of a file its stamp must be taken, in nanoseconds: two ticks of
+/// the slowest kernel clock (100 Hz).
 pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
 
+/// Stands in place of a size in stamps of directories, and of statements about files.
 const DIRECTORY: u64 = u64::MAX;
-/// Larger ones hash 20 MB by a twentieth faster, and what is smaller slower: `cargo xtask bench copy --buffers`.
+/// The size of the buffer, in bytes. A larger one hashes 20 MB faster by a twentieth, and smaller
+/// files slower (`cargo xtask bench copy --buffers`).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The stamps of this run of the system, for several threads: each has its own handle, all of them one table.
+/// The stamps since the last boot, for several threads. Each thread has its own handle to the same
+/// table.
 pub struct SharedStamps {
     path: Option<PathBuf>,
     table: Option<Arc<Table>>,
@@ -36,41 +50,42 @@ pub struct SharedStamps {
 }
 
 impl SharedStamps {
-    /// The stamps in `store`, with room for those of so many files: a table that grows by doubling would have forgotten
-    /// most of them before the last is kept.
+    /// Opens the stamps in `store` with room for those of `files` files. A table that grows only by
+    /// doubling would have dropped most stamps before the last one is kept.
     pub fn open(store: &Store, files: usize) -> SharedStamps {
         let stamps = Stamps::open(store, true);
-        // Twice as many: fuller, a stamp finds no place near its home.
+        // Twice as many slots, because in a fuller table some stamps find no free slot in their
+        // window.
         let wanted = files.saturating_mul(2).next_power_of_two().min(SLOTS_MAX);
         let Stamps { path, table, writable, .. } = match stamps.grow_to(store, wanted) {
             Ok(true) => Stamps::open(store, true),
-            // Without, more is read the next time.
+            // If this fails, more files are read the next time.
             Ok(false) | Err(_) => stamps,
         };
         SharedStamps { path, table, writable }
     }
 
-    /// A handle for one thread.
+    /// Returns a handle for one thread.
     pub fn stamps(&self) -> Stamps {
         let (path, table, writable) = (self.path.clone(), self.table.clone(), self.writable);
         Stamps { path, table, writable, ..Stamps::none() }
     }
 }
 
-/// The stamps of this run of the system.
+/// The stamps since the last boot.
 pub struct Stamps {
     path: Option<PathBuf>,
     table: Option<Arc<Table>>,
     near: Near,
     writable: bool,
     trust: RefCell<Vec<(u64, Trust)>>,
-    /// For reading, one file after the other.
+    /// The buffer for reading files, one after the other.
     buffer: RefCell<Vec<u8>>,
 }
 
 impl Stamps {
-    /// The stamps in `store`; none where they cannot be opened, which only costs time. With `writable` they are made
-    /// where they are not there.
+    /// Opens the stamps in `store`. If that fails there are none, which only costs time. If
+    /// `writable` is set, the table is created if it does not exist.
     pub fn open(store: &Store, writable: bool) -> Stamps {
         let path = larder_sys::boot_id().ok().map(|id| store.file("stamps").join(id));
         let mut table = path.as_ref().and_then(|path| Table::open(path, writable).ok());
@@ -82,37 +97,39 @@ impl Stamps {
         Stamps { writable, table: table.map(Arc::new), path, ..Stamps::none() }
     }
 
-    /// No stamps: everything is read.
+    /// Returns an empty set of stamps, so that every file is read.
     pub fn none() -> Stamps {
         let near = Near::default();
         Stamps { path: None, table: None, near, writable: false, trust: RefCell::default(), buffer: RefCell::default() }
     }
 
-    /// Whether something may be written to the store.
+    /// Returns true if this process may write to the store.
     pub(crate) fn writable(&self) -> bool {
         self.writable
     }
 
-    /// The content that a file with this look is known to have.
+    /// Returns the content of the file with this `stat`, if it is known.
     pub fn content(&self, look: &Look) -> Option<Digest> {
         let wanted = stamp(look, look.size_bytes);
         self.find(&wanted, 0, |_| true).map(|slot| digest_of(&slot))
     }
 
-    /// Whether a directory with this look is known to have none of the names with this digest.
+    /// Returns true if it is known that the directory with this `stat` has none of the names with
+    /// the digest `names`.
     pub fn names_absent(&self, look: &Look, names: &Digest) -> bool {
         let wanted = stamp(look, DIRECTORY);
         let names = words_of(names);
         self.find(&wanted, names[0], |slot| same(&slot[5..9], &names)).is_some()
     }
 
-    /// Hash an open file from its start, and keep its stamp if it can be believed. A file that changes meanwhile is an
-    /// error.
+    /// Hashes an open file from its start, and keeps its stamp if it is old enough. Returns an
+    /// error if the file changes meanwhile.
     pub fn hash(&self, file: &mut File) -> io::Result<Digest> {
         self.hash_of(file).map(|(digest, _)| digest)
     }
 
-    /// As `hash`, and what the file system says of the file, before as after.
+    /// Hashes an open file as [`Stamps::hash`] does. Also returns its `stat`, which was the same
+    /// before and after reading.
     pub fn hash_of(&self, file: &mut File) -> io::Result<(Digest, Look)> {
         let now_ns = larder_sys::now_coarse_ns();
         let before = larder_sys::file_look(&*file)?;
@@ -126,9 +143,10 @@ impl Stamps {
         Ok((digest, before))
     }
 
-    /// Hash a file that had this look when it was opened, for comparing its content with one that is known. A change
-    /// meanwhile does no harm: the bytes are not the known ones, or they are; and its stamp, which is old, is that of
-    /// no file any more.
+    /// Hashes an open file for comparison with a known content. `look` is its `stat` after opening.
+    /// A change while the file is read does no harm. Either the digest does not match, or the bytes
+    /// that were read are the known content. And the stamp that is kept has the times from before
+    /// the change, so no later lookup finds it.
     pub(crate) fn hash_for_comparison(&self, file: &mut File, look: &Look) -> io::Result<Digest> {
         let now_ns = larder_sys::now_coarse_ns();
         let mut buffer = self.buffer.borrow_mut();
@@ -140,8 +158,9 @@ impl Stamps {
         Ok(digest)
     }
 
-    /// Keep that a directory, which had this look at `now_ns` and still after the names were looked for, has none of
-    /// them. `trust` is asked of its file system where that is not known yet.
+    /// Stores a stamp that says that a directory has none of the names with the digest `names`.
+    /// `look` is its `stat` at `now_ns`, and it must be the same after the names were looked up.
+    /// `trust` is called if its file system is not known yet.
     pub fn keep_absent(&self, look: &Look, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
         if self.writable && old_enough(look, now_ns) && self.remembered(look.volume, trust).directories {
             let slot = slot_of(stamp(look, DIRECTORY), names);
@@ -149,12 +168,13 @@ impl Stamps {
         }
     }
 
-    /// Whether of a file with this look it is known what this digest stands for.
+    /// Returns true if a stamp makes the statement `what` about the file with this `stat`.
     pub(crate) fn says(&self, look: &Look, what: &Digest) -> bool {
         self.names_absent(look, what)
     }
 
-    /// Keep that of the open file, which had this look at `now_ns` and still after it was read.
+    /// Stores a stamp with the statement `what` about an open file. `look` is its `stat` at
+    /// `now_ns`, and it must be the same after the file was read.
     pub(crate) fn keep_saying(&self, look: &Look, now_ns: i64, what: &Digest, file: &File) {
         if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
             let slot = slot_of(stamp(look, DIRECTORY), what);
@@ -162,17 +182,18 @@ impl Stamps {
         }
     }
 
-    /// Whether an unchanged directory of this file system has the same names. `ask` is asked once a file system.
+    /// Returns true if a directory of this file system with an unchanged `stat` has the same names.
+    /// `ask` is called at most once per file system.
     pub fn trusts_directories(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
         self.remembered(look.volume, ask).directories
     }
 
-    /// Whether this file system is a local one of a kind that is known.
+    /// Returns true if this is a local file system of a known kind.
     pub(crate) fn trusts_files(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
         self.remembered(look.volume, ask).files
     }
 
-    /// Whether a change always shows in the change time of a file that was looked at before it.
+    /// Returns true if a change after a `stat` always changes the ctime (multigrain timestamps).
     pub fn times_are_exact(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
         self.remembered(look.volume, ask).files && larder_sys::times_are_multigrain()
     }
@@ -199,20 +220,21 @@ impl Stamps {
 
     fn keep(&self, slot: Slot, salt: u64) {
         let Some(table) = &self.table else { return };
-        // What a file was before it changed is true no more, whatever its size was.
+        // Stamps of earlier states of this file are replaced, whatever its size was.
         table.keep(&self.near, &slot, salt, |found| {
             let of_files = found[2] != DIRECTORY && slot[2] != DIRECTORY;
             found[..2] == slot[..2] && (of_files || found[2] == slot[2] && found[5..9] == slot[5..9])
         });
     }
 
-    /// Double the table if it was found crowded. Another process may do the same; one of the two tables stays.
+    /// Doubles the table if a stamp found no free slot. If another process does so at the same
+    /// time, one of the two tables is dropped.
     pub fn settle(&self, store: &Store) -> Result<(), StoreError> {
         let Some(table) = self.table.as_ref().filter(|table| table.is_crowded()) else { return Ok(()) };
         self.grow_to(store, table.count() * 2).map(drop)
     }
 
-    /// Have a table of so many slots in place of a smaller one; whether it was made.
+    /// Replaces a smaller table by one with `count` slots. Returns true if it was made.
     fn grow_to(&self, store: &Store, count: usize) -> Result<bool, StoreError> {
         let (Some(path), Some(table)) = (&self.path, &self.table) else { return Ok(false) };
         if !self.writable || count > SLOTS_MAX || count <= table.count() {
@@ -233,13 +255,15 @@ fn old_enough(look: &Look, now_ns: i64) -> bool {
 }
 
 fn hash_all(file: &mut File, size_bytes: u64) -> io::Result<Digest> {
-    // The kernel's own files have no size, and some give all that they hold at once or only its beginning.
+    // Files in `/proc` and `/sys` have size 0. Some return all or only the beginning of their
+    // content in one read.
     const KERNELS_FILE_BYTES: usize = 4096;
     let buffer_bytes = BUFFER_BYTES.min(size_bytes as usize + 1).max(KERNELS_FILE_BYTES);
     hash_with(file, &mut vec![0; buffer_bytes], None)
 }
 
-/// With an expected size, its last bytes are not followed by another look for more, where they did not fill the buffer.
+/// Hashes a file. If `expected_bytes` have been read and the last read did not fill the buffer, no
+/// further read is made.
 fn hash_with(file: &mut File, buffer: &mut [u8], expected_bytes: Option<u64>) -> io::Result<Digest> {
     let mut digest = DigestWriter::default();
     let mut read_bytes = 0;
@@ -279,7 +303,7 @@ fn words_of(digest: &Digest) -> [u64; 4] {
     words
 }
 
-/// Word by word: `==` calls `memcmp`, which in musl goes byte by byte.
+/// Compares word by word, because `==` calls `memcmp`, which in musl compares byte by byte.
 fn same(a: &[u64], b: &[u64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }
@@ -364,9 +388,9 @@ mod tests {
         });
         let again = Stamps::open(&store, false);
         let known = (0..20_000).filter(|&inode| again.names_absent(&look(inode, 5), &names)).count();
-        assert!(known > 19_900, "{known}: nearly all find a place");
+        assert!(known > 19_900, "{known}: nearly all find a slot");
         let smaller = SharedStamps::open(&store, 10).stamps();
-        assert!(smaller.names_absent(&look(7, 5), &names), "what is larger stays");
+        assert!(smaller.names_absent(&look(7, 5), &names), "a larger table stays");
     }
 
     #[test]

@@ -1,17 +1,22 @@
-//! The table that stamps are kept in: one file for each run of the system, shared by all processes without a lock.
+//! The table of stamps: one file for each boot of the system, shared by all processes without a
+//! lock.
 //!
 //! ```text
-//! words of 64 bits, native order: 0 version · 1 number of slots, a power of two · 2…9 zero · then the slots, and NEAR
-//! more behind them
-//! slot = volume, inode, size, modified ns, changed ns, digest (4 words), check
+//! 64-bit words in native byte order:
+//!   0 version · 1 number of slots, a power of two · 2…9 zero · then the slots and NEAR more slots
+//! slot = volume, inode, size, mtime ns, ctime ns, digest (4 words), check
 //! ```
-//! The check is a mix of the other nine words, written last: a slot that two processes wrote at once, or that was
-//! damaged, is no slot. An empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home;
-//! when that is full of others' the table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
+//! The check word is a hash of the other nine words and is written last. A slot with another check
+//! word is ignored. It was written by two processes at once, or it was damaged. An empty slot is
+//! all zeros.
 //!
-//! Files that were made one after the other have their homes side by side, and of a large table what is near one of
-//! them is read at once: nearly each slot would take a page fault, which costs several times as much. A large table is
-//! mapped by who writes to it, a small one by everybody.
+//! A slot is searched in a window of `WINDOW` slots from its home. If the window is full, the home
+//! slot is overwritten, and the table is marked so that it is doubled later, up to `SLOTS_MAX`.
+//!
+//! Files that were created one after the other have their homes side by side. From a large table
+//! such a group is read by one system call. If it were mapped, nearly each slot would cost a page
+//! fault, which takes several times as long. So a large table is mapped only for writing, and a
+//! small one always.
 //!
 //! Unaware of: what a stamp says, and when it is believed.
 
@@ -35,40 +40,44 @@ const SLOT_BYTES: usize = SLOT_WORDS * 8;
 pub(super) const SLOTS_FIRST: usize = 1 << 12;
 pub(super) const SLOTS_MAX: usize = 1 << 20;
 const WINDOW: usize = 44;
-/// So many inodes in a row have their homes side by side.
+/// This many consecutive inodes have their homes side by side.
 const TOGETHER: u64 = 4;
-/// So many slots are read at once: all in which such inodes can have theirs, less than a page.
+/// The number of slots that are read at once: all in which the stamps of such a group can be. They
+/// take less than a page.
 const NEAR: usize = TOGETHER as usize + WINDOW;
-/// A table up to this size is mapped also for reading.
+/// A table of up to this size, in bytes, is also mapped for reading.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
-/// So many of these are remembered: a directory's files are asked for by name, and were not made in that order.
+/// How many groups a thread keeps. The files of a directory are looked up by name, and were not
+/// created in that order.
 const NEAR_KEPT: usize = 8;
-/// What an empty table is made of: no memory is asked for, since where there is none the tool must still run.
+/// The content of an empty table. It is static, because allocating memory could fail, and then the
+/// tool must still run.
 static ZEROS: [u8; 8 << 10] = [0; 8 << 10];
 
 pub(super) type Slot = [u64; SLOT_WORDS];
 
-/// A table that is open, for as many threads as there are.
+/// An open table, for any number of threads.
 pub(super) struct Table {
     file: File,
-    /// Without those behind them.
+    /// The number of slots, without the `NEAR` extra ones at the end.
     count: usize,
     writable: bool,
-    /// Mapped, once that is needed.
+    /// The mapping, made when it is first needed.
     words: OnceLock<Option<Words>>,
     crowded: AtomicBool,
 }
 
-/// What one thread has read of a table.
+/// The groups of slots that one thread has read from a table.
 #[derive(Default)]
 pub(super) struct Near {
     bytes: RefCell<Vec<u8>>,
-    /// The first slot of each part, and one more; zero is none.
+    /// For each group, one more than its first slot, or 0 if there is none.
     first: RefCell<[usize; NEAR_KEPT]>,
 }
 
 impl Table {
-    /// The table at `path`; with `writable` it is made where there is none.
+    /// Opens the table at `path`. If `writable` is set, a table that does not exist or is not valid
+    /// is created.
     pub(super) fn open(path: &Path, writable: bool) -> io::Result<Table> {
         let opening = if writable { Opening::ChangePlain } else { Opening::ReadPlain };
         match larder_sys::open(path.as_os_str().as_bytes(), opening).and_then(|file| Table::of(file, writable)) {
@@ -91,7 +100,8 @@ impl Table {
         }
     }
 
-    /// Fill a new file with an empty table: with real blocks, so that a full disk is an error now and no signal later.
+    /// Fills a new file with an empty table. Zeros are written so that a full disk is an error now
+    /// and not a signal later.
     pub(super) fn create(mut file: File, count: usize) -> io::Result<Table> {
         let mut bytes = [0; HEADER_WORDS * 8];
         for (bytes, word) in bytes.chunks_exact_mut(8).zip([VERSION, count as u64]) {
@@ -109,7 +119,7 @@ impl Table {
 
     fn of(file: File, writable: bool) -> io::Result<Table> {
         let look = larder_sys::file_look(&file)?;
-        // Another user's stamps could say anything.
+        // Stamps that another user wrote could say anything.
         if look.owner != own_user() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
@@ -123,17 +133,19 @@ impl Table {
         Ok(Table { file, count: count as usize, writable, words: OnceLock::new(), crowded: AtomicBool::new(false) })
     }
 
-    /// How many slots it has.
+    /// Returns the number of slots.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether something found no room in it.
+    /// Returns true if a stamp found no free slot.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// The slot of this inode, with this salt, that is `wanted`.
+    /// Returns the slot of this file for which `wanted` returns true. `salt` is 0 for the content
+    /// of a file. For other stamps it is the first word of the digest, because one directory may
+    /// have several stamps.
     pub(super) fn find(
         &self,
         near: &Near,
@@ -158,7 +170,7 @@ impl Table {
         size_bytes(self.count) <= SMALL_BYTES_MAX
     }
 
-    /// Put a slot in place of one that is the `same`, else of a free one.
+    /// Writes a slot in place of one for which `same` returns true, or else of a free one.
     pub(super) fn keep(&self, near: &Near, slot: &Slot, salt: u64, same: impl Fn(&Slot) -> bool) {
         let Some(slots) = self.slots() else { return };
         let stamp = slot[..5].try_into().unwrap_or_default();
@@ -174,8 +186,8 @@ impl Table {
         near.forget();
     }
 
-    /// Put all that is in `other` into this one, as far as there is room; `salt` is asked of each. `false` where one of
-    /// them cannot be mapped.
+    /// Writes all slots of `other` to this table, as far as there is room. `salt` gives the salt of
+    /// a slot. Returns false if one of the tables cannot be mapped.
     pub(super) fn fill_from(&self, other: &Table, salt: impl Fn(&Slot) -> u64) -> bool {
         let (Some(_), Some(all)) = (self.slots(), other.slots()) else { return false };
         let near = Near::default();
@@ -189,7 +201,7 @@ impl Table {
     fn slots(&self) -> Option<&[AtomicU64]> {
         let map = || {
             let size_bytes = size_bytes(self.count);
-            // It may have been cut meanwhile.
+            // The file may have been cut meanwhile.
             let is_whole = larder_sys::file_look(&self.file).ok()?.size_bytes == size_bytes;
             let map = || Words::map(&self.file, size_bytes, size_bytes as usize / 8, self.writable).ok();
             if is_whole { map() } else { None }
@@ -197,8 +209,8 @@ impl Table {
         self.words.get_or_init(map).as_ref()?.words().get(HEADER_WORDS..)
     }
 
-    /// Files have their home by identity alone, so that a new stamp takes the place of the old one. The first slot of
-    /// those that are read together with it, and its own.
+    /// Returns the first slot of the group of a file, and its home. The home of a file depends on
+    /// its identity and not on its times, so that a new stamp replaces the old one.
     fn home(&self, stamp: &[u64; 5], salt: u64) -> (usize, usize) {
         let together = mix(stamp[0] ^ mix((stamp[1] / TOGETHER) ^ mix(salt)));
         let first = together as usize & (self.count - 1);
@@ -207,7 +219,8 @@ impl Table {
 }
 
 impl Near {
-    /// Where in `bytes` the slots from `first` on are; they are read where they are not there.
+    /// Returns the offset in `bytes` of the slots from `first` on. They are read if they are not
+    /// there.
     fn take(&self, file: &File, first: usize, bytes: &mut Vec<u8>) -> Option<usize> {
         let mut firsts = self.first.borrow_mut();
         let place = (mix(first as u64) % NEAR_KEPT as u64) as usize;
@@ -237,15 +250,16 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at * 8..at * 8 + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
 }
 
-/// SplitMix64's finaliser: every input bit reaches every output bit.
+/// The finaliser of SplitMix64: every input bit affects every output bit.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }
 
-/// Never zero. Pairs are multiplied and their products folded (the idea is wyhash's): no pair waits for another one,
-/// since this is done for each file of a hit.
+/// Returns the check word of a slot, which is never zero. Pairs of words are multiplied and their
+/// products folded, as in wyhash. No pair depends on another one, so that the processor can work on
+/// them in parallel. This is computed for each file of a hit.
 pub(super) fn check(slot: &Slot) -> u64 {
     const ODD: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
     let fold = |pair: usize| {

@@ -1,45 +1,45 @@
-//! What was witnessed, and how it is encoded.
+//! The facts that were verified at the end of a run, and their encoding as an `ObservationSet`.
 
 use std::collections::BTreeMap;
 
 use larder_model::{Age, Digest, DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Status, Twins};
 use larder_sys::Look;
 
-/// A set of observations that owns its bytes.
+/// The verified observations of a run. Unlike `ObservationSet`, it owns its bytes.
 #[derive(Debug, Default)]
 pub struct Witnessed {
     pub(super) directories: BTreeMap<Vec<u8>, Directory>,
     pub(super) environment: Vec<(Vec<u8>, Option<Digest>)>,
     pub(super) twins: Vec<([Vec<u8>; 2], bool, bool)>,
-    /// Paths whose times were compared, with those.
+    /// Paths whose mtimes were compared, with their mtimes.
     pub(super) ages: BTreeMap<Vec<u8>, i64>,
     pub(super) carried: Carried,
 }
 
-/// What inputs hold that could carry the path of this place into a result: of each kind but one the first input that
-/// holds it.
+/// What the inputs contain that could bring the path of this place into a result. Of each kind only
+/// the first input is kept, except for `rooted`.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
-    /// Texts that were generated here, all of them: a path in each, which is another one elsewhere.
+    /// All texts that contain the path of this place in a way that can be replaced.
     pub rooted: Vec<Vec<u8>>,
-    /// Of these, a text in which it stands elsewhere than in a line for the preprocessor.
+    /// The first of these in which it is outside of a preprocessor line.
     pub loose: Option<Vec<u8>>,
-    /// A path that stays the same elsewhere.
+    /// The first input that contains the path in a way that cannot be replaced.
     pub fixed: Option<Vec<u8>>,
-    /// A word that becomes the name of a file.
+    /// The first input that may use `__FILE__` or something similar.
     pub names_files: Option<Vec<u8>>,
-    /// Objects counted for what they are in any place.
+    /// True if object files count by the form that they have in every place.
     pub objects: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Directory {
-    /// Which directory it is.
+    /// The device and inode of the directory.
     pub(super) identity: (u64, u64),
     pub(super) real: Option<Vec<u8>>,
     pub(super) links_matter: bool,
     pub(super) wanted: bool,
-    /// What the file system said of it, where it has not changed since before the run and would show it.
+    /// Its `stat`, if it has not changed since before the run and a change would have been visible.
     pub(super) unchanged: Option<Look>,
     pub(super) facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
     pub(super) absent: Vec<Vec<u8>>,
@@ -61,12 +61,12 @@ pub(super) enum OwnedFact {
 }
 
 impl Witnessed {
-    /// What inputs hold that could carry the path of this place into a result.
+    /// What the inputs contain that could bring the path of this place into a result.
     pub fn carried(&self) -> &Carried {
         &self.carried
     }
 
-    /// As it is encoded.
+    /// Returns the observations in the form that is encoded.
     pub fn set(&self) -> ObservationSet<'_> {
         let mut set = ObservationSet::default();
         let mut looked_at: Vec<(u64, u64)> = Vec::new();
@@ -104,14 +104,15 @@ impl Witnessed {
     }
 }
 
-/// One more than the place of the first directory that is this one, among those seen so far, to which it is added.
+/// Adds a directory to `seen`. Returns one more than the index of the first element of `seen` that
+/// is the same directory.
 pub(crate) fn class_of(seen: &mut Vec<(u64, u64)>, identity: (u64, u64)) -> u64 {
     seen.push(identity);
     seen.iter().position(|other| *other == identity).map_or(0, |first| first as u64 + 1)
 }
 
 impl OwnedFact {
-    /// One fact of each way is kept of a name.
+    /// The kind of the fact. For one name, at most one fact of each kind is kept.
     pub(super) fn way(&self) -> u8 {
         match self {
             OwnedFact::Content { .. } | OwnedFact::Directory | OwnedFact::Other(_) => 0,

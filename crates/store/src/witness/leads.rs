@@ -1,6 +1,7 @@
-//! Names that led to what the command had made itself under others: by links, that were there before.
+//! Paths that led to a file which the command itself had made under another path, through symbolic
+//! links that existed before.
 //!
-//! Unaware of: what the command then did with it.
+//! Unaware of: what the command did with the file.
 
 use larder_model::{Looked, Unrecorded};
 use larder_sys::Kind;
@@ -10,8 +11,9 @@ use super::{Done, Walk, refuse, split};
 use crate::check::{join, look};
 
 impl Walk<'_> {
-    /// Each link on the way is a fact. What stands at the end must be of this run, and under a name that it made: another
-    /// name of the same file would lead elsewhere in the next.
+    /// Records each symbolic link on the way as a fact. The file at the end must have been made in
+    /// this run, under the name at which it was found. Another hard link of the same file could
+    /// lead elsewhere in the next run.
     pub(super) fn leads(&mut self, path: &[u8], directory: &[u8], name: &[u8], depth: usize) -> Done {
         let entry = self.entry(directory);
         (entry.links_matter, entry.wanted) = (true, true);

@@ -1,7 +1,10 @@
-//! Turning what a tool was seen to look at into facts, at the end of its run.
+//! Turns the accesses of a tool into facts, at the end of its run.
 //!
-//! Every path is looked at once more: what is found must be what the tool saw, and no file may be as new as the run,
-//! else the result is not recorded. Contents are hashed unless a stamp tells them.
+//! Every path is looked up again. What is found must be what the tool saw, and no file may be as
+//! new as the run. Otherwise the result is not recorded. Contents are hashed unless a stamp has
+//! their digest.
+//!
+//! Unaware of: which observer it was, what happens with the facts.
 
 mod facts;
 mod leads;
@@ -19,46 +22,46 @@ use crate::Stamps;
 use crate::check::{Listing, failure, join, kind_code, listing_digest, look, status_of};
 use crate::scan::{Forms, Held, Scan};
 
-/// Links followed from one path before it is given up.
+/// How many symbolic links are followed from one path.
 const LINKS_MAX: usize = 40;
 
-/// A file that was read: which it is, and when it was modified.
+/// A file that was read, with its identity and its mtime.
 struct Source {
     path: Vec<u8>,
     file: (u64, u64),
     modified_ns: i64,
 }
 
-/// Why something could not be witnessed, and at which path.
+/// Why a run cannot be recorded, and which path shows it.
 #[derive(Debug)]
 pub struct Refusal {
-    /// As counted.
+    /// The reason, as it is counted.
     pub why: Unrecorded,
-    /// Where.
+    /// The path.
     pub path: Vec<u8>,
 }
 
-/// What a witness needs to know.
+/// The inputs of the verification.
 pub struct Witness<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
-    /// What files count for that are other bytes in each place.
+    /// Special forms in which files are compared between places.
     pub forms: Forms<'a>,
-    /// What is known of files.
+    /// The stat cache.
     pub stamps: &'a Stamps,
-    /// When the run began, by the clock that stamps files: nanoseconds since 1970.
+    /// When the run began, in nanoseconds since 1970, by the clock of file times.
     pub started_ns: i64,
-    /// What `stat` said of a file was seen when the tool opened it, not afterwards.
+    /// True if the `stat` of a file was taken when the tool opened it, and not later.
     pub identities_are_the_tools: bool,
-    /// The key of the digests of variables' values: that of the action.
+    /// The key for digests of the values of variables. It is that of the action.
     pub value_key: ValueKey,
 }
 
 struct Opened {
     dir: Dir,
-    /// No link led to it.
+    /// No symbolic link is in its path.
     plain: bool,
-    /// It has not changed since before the run, so what was missing still is.
+    /// It has not changed since before the run, so a name that was absent then still is.
     unchanged: bool,
 }
 
@@ -66,17 +69,18 @@ struct Opened {
 struct Walk<'a> {
     witness: &'a Witness<'a>,
     open: Map<Vec<u8>, Opened>,
-    /// Directories that could not be opened, and the error's number.
+    /// Directories that could not be opened, and the errno.
     missing: Map<Vec<u8>, i32>,
-    /// Of these, those whose name is not there: many files are looked for in each.
+    /// Paths whose last component is absent. They are kept because tools look for many files in the
+    /// same missing directory.
     absent: Set<Vec<u8>>,
-    /// Files read, by content.
+    /// The files that were read, by content.
     sources: Map<Digest, Vec<Source>>,
     scan: Scan<'a>,
     set: Witnessed,
-    /// Names that came or went, and whether they were there before.
+    /// Names that the run added or removed, and whether each was there before.
     names: &'a [(Vec<u8>, bool)],
-    /// Their last components.
+    /// The last components of these names.
     made_names: Set<&'a [u8]>,
 }
 
@@ -87,7 +91,7 @@ fn refuse<T>(why: Unrecorded, path: &[u8]) -> Result<T, Refusal> {
 }
 
 impl Witness<'_> {
-    /// The facts behind everything in `seen`.
+    /// Returns the facts for everything in `seen`.
     pub fn witness(&self, seen: &Seen) -> Result<Witnessed, Refusal> {
         let mut walk = Walk {
             witness: self,
@@ -117,11 +121,11 @@ impl Witness<'_> {
             directory.absent.dedup();
             if let (Some(look), false) = (&directory.unchanged, directory.absent.is_empty()) {
                 let names: Vec<&[u8]> = directory.absent.iter().map(Vec::as_slice).collect();
-                // Such a name is another one elsewhere.
+                // Such a name differs in each place.
                 if names.iter().any(|name| name.contains(&PLACEHOLDER)) {
                     continue;
                 }
-                // Its file system was asked when it was opened.
+                // The trust was asked for when the directory was opened.
                 self.stamps.keep_absent(look, now_ns, &names_digest(&names), || Trust::NONE);
             }
         }
@@ -158,7 +162,7 @@ impl Walk<'_> {
                 }
                 Prior::File { digest, mode } => {
                     let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
-                    // It is not as it was, and was not looked into.
+                    // Its earlier content cannot be searched any more.
                     self.note_carried(path, &Held::ANYTHING);
                     self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false, rooted: None });
                     match mode {
@@ -229,7 +233,7 @@ impl Walk<'_> {
                 self.fact(directory, name, OwnedFact::Directory);
                 let itself = join(directory, name);
                 if plain && self.open(&itself).is_ok() {
-                    // That it is no link.
+                    // Opening the directory without following links shows that it is none.
                     self.entry(&itself).links_matter = true;
                     self.entry(&itself).wanted = true;
                 }
@@ -288,7 +292,8 @@ impl Walk<'_> {
                 }
                 let held = self.scan.file(path, found, open);
                 if !looked.content {
-                    // It carries nothing into a result; but it may have been generated, in each place another.
+                    // The tool did not read it, so it brings no path into the result. But its
+                    // content may differ in each place.
                     let rooted = held.ok().and_then(|held| held.rooted);
                     return Ok(OwnedFact::Content { digest, executable, plain, rooted });
                 }
@@ -296,14 +301,15 @@ impl Walk<'_> {
                 self.note_carried(path, &held);
                 Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted.or(held.object) })
             }
-            // It was only looked at, and cannot be read by us either: its kind must do.
+            // The tool did not read it and we cannot, so only its kind counts.
             Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
             _ => refuse(Unrecorded::InputChanged, path),
         }
     }
 
-    /// Whether a file is still what the tool opened. One as new as the run may have been changed within the same tick
-    /// of the clock that stamps it, unless that clock is exact and the tool's own look at it is known.
+    /// Returns true if a file is still what the tool opened. A file that is as new as the run could
+    /// have been changed within the same clock tick. It is only accepted if the file system's times
+    /// are exact and the tool's own `stat` of it is known.
     fn is_as_the_tool_saw_it(&self, directory: &[u8], looked: &Looked, found: &Look) -> bool {
         let same = looked.identity.is_none_or(|seen| {
             seen.inode == found.inode
@@ -334,7 +340,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What is as new as the run could be older or newer than what the command made.
+    /// Notes the mtime of a path. A file that is as new as the run is refused, because it could be
+    /// older or newer than what the command makes.
     fn note_age(&mut self, path: &[u8], modified_ns: i64) -> Done {
         if modified_ns >= self.witness.started_ns {
             return refuse(Unrecorded::ComparesTimes, path);
@@ -358,7 +365,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Files of equal content, each with the first of them.
+    /// Notes pairs of files with equal content: each file with the first one of that content.
     fn find_twins(&mut self) {
         for sources in self.sources.values().filter(|sources| sources.len() > 1) {
             for other in &sources[1..] {
@@ -371,7 +378,7 @@ impl Walk<'_> {
         self.set.twins.sort();
     }
 
-    /// The names that a directory had before the run.
+    /// Records the names that a directory had before the run.
     fn listing(&mut self, path: &[u8], counts: Listing) -> Done {
         if self.open(path).is_err() {
             return refuse(Unrecorded::InputChanged, path);
@@ -390,9 +397,10 @@ impl Walk<'_> {
             let at = names.iter().position(|(there, _)| there == name);
             match (at, existed) {
                 (Some(at), false) => drop(names.remove(at)),
-                // Where it stood in the order is not known.
+                // Its position in the order is not known.
                 (None, true) if counts == Listing::Order => return refuse(Unrecorded::UpdatesFile, changed),
-                // What was a link is another kind the next time, and no more.
+                // It is assumed to have been a file. If it was something else, the fact does not
+                // hold later, which only costs a hit.
                 (None, true) => names.push((name.to_vec(), kind_code(Kind::File))),
                 _ => {}
             }
@@ -407,7 +415,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A link: its target is a fact where the tool looked at the link itself, and what it leads to always is.
+    /// Verifies a symbolic link. Its target is a fact if the tool accessed the link itself. What
+    /// the link leads to is always verified.
     fn link(&mut self, path: &[u8], directory: &[u8], name: &[u8], looked: &Looked, depth: usize) -> Done {
         let Ok(target) = self.opened(directory).read_link(name) else {
             return refuse(Unrecorded::InputChanged, path);
@@ -437,7 +446,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A path whose directory cannot be opened: an absence belongs to the deepest directory that is there.
+    /// Verifies a path whose directory cannot be opened. An absence is recorded for the deepest
+    /// directory that exists.
     fn below_missing(
         &mut self,
         path: &[u8],
@@ -446,8 +456,8 @@ impl Walk<'_> {
         error: &io::Error,
         depth: usize,
     ) -> Done {
-        // That `access` for execution was refused counts as a look at the kind of what is there. If a directory above may
-        // not be searched, it was refused for that.
+        // A failed `access` for execution counts as an access to an existing file. If a directory
+        // above may not be searched, that was the reason of the failure.
         let is_barred = error.kind() == io::ErrorKind::PermissionDenied;
         if looked.content || looked.kind && !looked.absent && !is_barred {
             return refuse(Unrecorded::InputChanged, path);
@@ -467,7 +477,8 @@ impl Walk<'_> {
             let absent = Looked { absent: true, link: true, ..Looked::default() };
             let (directory, name) = split(missing);
             if name.is_empty() || directory.len() != existing.len() {
-                // `..` or `.` in a directory that is there: they exist, so something changed meanwhile.
+                // `..` or `.` in a directory that exists are never absent, so something has changed
+                // meanwhile.
                 return refuse(Unrecorded::InputChanged, path);
             }
             if self.is_missing(missing, directory, name) {
@@ -481,20 +492,21 @@ impl Walk<'_> {
         }
         let existing = existing.to_vec();
         if is_barred && looked.kind {
-            // It was so during the whole run.
+            // The directory must not have changed since the run began.
             let changed_ns = self.opened(&existing).itself().map_or(i64::MAX, |look| look.changed_ns);
             if changed_ns >= self.witness.started_ns {
                 return refuse(Unrecorded::InputChanged, path);
             }
         }
-        // Not a directory, no permission, too many links: said as the error that looking at the whole path gives.
+        // Not a directory, no permission, or too many links. This is recorded as the error of a
+        // `stat` of the whole path.
         let name =
             path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
         let errno = error.raw_os_error().unwrap_or(0) as u32;
         self.failed(path, &existing, &name.unwrap_or_default(), 0, errno)
     }
 
-    /// Whether `name` is not in `directory`; both of them together are `path`.
+    /// Returns true if `name` is not in `directory`. `path` is both together.
     fn is_missing(&mut self, path: &[u8], directory: &[u8], name: &[u8]) -> bool {
         if self.absent.contains(path) {
             return true;
@@ -524,7 +536,8 @@ impl Walk<'_> {
     fn open_new(&mut self, path: &[u8]) -> io::Result<()> {
         let (above, name) = split(path);
         let parent = self.open.get(above).filter(|above| above.plain && !name.is_empty());
-        // From there it is nearer, and that the name is missing needs no second look.
+        // Opening relative to the parent directory is cheaper, and it also shows that the name is
+        // absent.
         let opened = match parent {
             Some(above) => above.dir.open_in(name),
             None => Dir::open(path, true),
@@ -558,7 +571,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A directory that `open` opened.
+    /// Returns a directory that was opened by `open`.
     fn opened(&self, path: &[u8]) -> &Dir {
         match self.open.get(path) {
             Some(opened) => &opened.dir,
@@ -574,7 +587,7 @@ impl Walk<'_> {
 
     fn fact(&mut self, directory: &[u8], name: &[u8], fact: OwnedFact) {
         if matches!(fact, OwnedFact::Directory) {
-            // Said by being opened as a directory, without a fact of its own.
+            // That it can be opened as a directory is recorded with the directory itself.
             let path = join(directory, name);
             if self.open(&path).is_ok() {
                 self.entry(&path).wanted = true;
@@ -589,7 +602,7 @@ impl Walk<'_> {
         let (first, last) = (name.split(|&b| b == b'/').next(), name.rsplit(|&b| b == b'/').next());
         let is_made = last.is_some_and(|last| self.made_names.contains(last));
         if is_made {
-            // By a link on the way, it would be what the command makes.
+            // With a symbolic link on the way, the path could lead to what the command makes.
             self.entry(directory).links_matter = true;
         }
         let name = self.encoded(first.filter(|_| is_made).unwrap_or(name));
@@ -603,10 +616,11 @@ impl Walk<'_> {
     }
 }
 
-/// "Too many levels of symbolic links": what opening with links refused says of a link. Linux's number.
+/// Linux's errno for "too many levels of symbolic links". Opening a path fails with it if symbolic
+/// links are refused and the path contains one.
 const ELOOP: i32 = 40;
 
-/// The path without its last component, whatever that is.
+/// Returns the path without its last component, which may also be `.` or `..`.
 fn above(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
@@ -614,8 +628,8 @@ fn above(path: &[u8]) -> &[u8] {
     &path[..end.max(1)]
 }
 
-/// Directory and name, as the kernel takes them: nothing is normalised. The name is empty where the path can only be
-/// a directory: `/`, or an end in a slash, `.` or `..`.
+/// Splits a path into directory and name as the kernel does, without normalising it. The name is
+/// empty if the path can only be a directory: `/`, or a path that ends in a slash, `.` or `..`.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let Some(slash) = path.iter().rposition(|&b| b == b'/') else { return (b".", path) };
     let name = &path[slash + 1..];
