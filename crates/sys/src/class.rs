@@ -1,5 +1,6 @@
-//! The service class of a program: how much of the machine it gets beside other programs. Each
-//! platform maps a class to its own scheduling settings.
+//! The service class of a program: how much of the machine it gets beside other programs.
+//!
+//! Unaware of: how a platform schedules a class.
 
 /// A service class. Each class asks for less than the one before it. No class raises a program
 /// above what it inherits.

@@ -1,4 +1,6 @@
 //! The result of a `stat` or `lstat` of a path, which the code calls a *look*.
+//!
+//! Unaware of: what is done with it.
 
 /// The type of the file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

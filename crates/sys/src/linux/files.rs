@@ -426,8 +426,8 @@ fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Loo
     let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     let st = with_c_path(name, |name| fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask))?;
     let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
-    // Without unique numbers (before Linux 6.8) the lower bits are zero. A `volume` of exactly 1 <<
-    // 63 is never trusted.
+    // Without unique numbers (before Linux 6.8), the lower bits are zero. A `volume` of exactly
+    // 2^63 is never trusted.
     let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
     Ok(Look {
         kind: kind_of(st.stx_mode.into()),
@@ -492,7 +492,8 @@ pub fn read_sized(mut file: &File, size_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size.saturating_add(1)).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let read = rustix::io::retry_on_intr(|| rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes)))?;
-    // A short read means the end of the file.
+    // The call asked for one byte more. So reading exactly `size` bytes means that the file ends
+    // there.
     if read != size {
         io::Read::read_to_end(&mut file, &mut bytes)?;
     }

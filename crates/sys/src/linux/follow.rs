@@ -54,12 +54,12 @@ const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// `PTRACE_GET_SYSCALL_INFO`, Linux 5.3.
 const GET_SYSCALL_INFO: i32 = 0x420e;
 const ENTRY: u64 = 1;
-/// How often `wait_for_left` checks a thread. A thread that sleeps in the kernel for longer than
-/// that, which is 10 ms, is detached when it wakes.
+/// How often `wait_for_left` checks a thread, which takes 10 ms. A thread that still sleeps in the
+/// kernel then is detached when it wakes.
 const LOOKS_MAX: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// How often the trial checks its child, which is for ten seconds. The child stops within
+/// How often the trial checks its child: for ten seconds at most. The child stops within
 /// microseconds.
 const TRIAL_LOOKS_MAX: u32 = 50_000;
 const TRIAL_LOOK_EVERY: Duration = Duration::from_micros(200);
@@ -339,8 +339,8 @@ impl Followed {
         (process == Some(thread)).then_some(Did::Ended { killed })
     }
 
-    /// Detaches new threads whose creator was killed in the middle of a fork. Its stop never comes,
-    /// so no other code would let them go on.
+    /// Detaches new threads whose creator was killed in the middle of a fork. The creator's stop
+    /// never comes, so no other code would let them go on.
     fn free_orphans(&mut self) {
         let known = |maker: &i32| self.of_thread.contains_key(maker) || self.left.contains(maker);
         let (left, orphans): (HashSet<i32>, HashSet<i32>) =
@@ -382,7 +382,7 @@ fn is_making(event: i32) -> bool {
 }
 
 /// Lets a thread run until its next system call begins or ends. This fails if the thread was killed
-/// meanwhile, whose end is then reported.
+/// meanwhile. Its end is then reported.
 fn resume(thread: i32, signal: i32) {
     let _ = control(libc::PTRACE_SYSCALL as _, thread, 0, signal as usize);
 }

@@ -16,8 +16,8 @@ use super::process::{Stat, numbers_in, stat_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeMemory {
     /// The memory that new programs can have without swapping, in KiB, as the kernel reports it.
-    /// It is at most what the limit of this process's cgroup leaves, unless [`free_memory`] took its
-    /// shortcut.
+    /// It is at most what the limit of this process's cgroup leaves, unless [`free_memory`] took
+    /// its shortcut.
     pub available_kb: u64,
     /// The share of the last ten seconds in which some program waited for memory, in hundredths of
     /// a per cent. It is 0 if the kernel does not report it.

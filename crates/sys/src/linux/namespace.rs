@@ -108,7 +108,7 @@ pub fn mounts_of(process: impl AsFd) -> io::Result<(OwnedFd, String)> {
 }
 
 /// Returns true if a namespace belongs to another user namespace than ours. Then a process without
-/// rights over the machine may have made it.
+/// rights over the machine may have created it.
 pub fn is_of_other_users(namespace: BorrowedFd) -> io::Result<bool> {
     const GET_USER_NAMESPACE: u64 = 0xb701;
     // SAFETY: no pointer is passed; the result is a descriptor.

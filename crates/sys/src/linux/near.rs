@@ -3,8 +3,8 @@
 //! Each stop of a traced thread costs an interrupt on two CPUs, but only a context switch on one
 //! CPU. On a virtual machine that is 60 µs compared with 3 µs.
 //!
-//! A thread is pinned only while it is traced, and only as long as no other process can observe the
-//! pinning.
+//! A thread is pinned only while it is traced, and only as long as no other thread or process can
+//! observe the pinning.
 //!
 //! Unaware of: why a thread is traced, and how it is known that the pinning could be observed.
 

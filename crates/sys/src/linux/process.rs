@@ -267,7 +267,8 @@ pub(super) struct Stat {
     pub(super) pages: u64,
 }
 
-/// Programs that start the tools of a build and of which a whole build has one.
+/// The names of build tools. A build tool starts the compilers of a build, and runs once for the
+/// whole build.
 const BUILD_TOOLS: &[&[u8]] =
     &[b"make", b"gmake", b"remake", b"ninja", b"ninja-build", b"samu", b"cargo", b"scons", b"buck2d"];
 /// The initial pid namespace (`PROC_PID_INIT_INO` of the kernel).
@@ -315,8 +316,8 @@ pub fn wanted_processor_ns(thread: u32) -> Option<u64> {
 /// Returns a thread of the process that competes most for the CPU, and how long that thread has run
 /// or waited, in nanoseconds.
 ///
-/// Not considered are larder's processes, the processes `ours`, and all descendants of `ours` and of
-/// wrappers. A process that runs now comes first, then the one that ran for most of its life. Of
+/// Not considered are larder's processes, the processes `ours`, and all descendants of `ours` and
+/// of wrappers. A process that runs now comes first, then the one that ran for most of its life. Of
 /// that process, the thread that ran or waited longest is returned.
 pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
     const ANCESTORS_MAX: usize = 64;

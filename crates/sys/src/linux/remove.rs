@@ -353,8 +353,7 @@ mod tests {
     #[test]
     fn an_error_does_not_stop_the_rest() {
         if crate::effective_user() == 0 {
-            // Only the superuser can mount, and a mount is needed because every other entry can be
-            // removed.
+            // Only the superuser can create an entry that cannot be removed: a mount.
             let place = Place::new();
             let top = place.path("top");
             nest(&top, 40);

@@ -66,7 +66,7 @@ pub fn spawn(
     start(path, argv, environment, descriptors, *mask.original(), manner, Ties::default())
 }
 
-/// Starts a program on the same terminal that is killed when the calling thread ends. It gets the
+/// Starts a program on the same terminal. It is killed when the calling thread ends. It gets the
 /// signal mask from before `mask` was prepared.
 pub fn spawn_job(
     path: &[u8],

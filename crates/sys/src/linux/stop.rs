@@ -11,8 +11,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// The pause between two checks for processes that are left.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// How often is checked. A process that is still there after 5 seconds is stuck in the kernel and
-/// is not waited for any longer.
+/// The number of checks, which take 5 seconds. A process that is still there then is stuck in the
+/// kernel, and is not waited for any longer.
 const LOOKS_MAX: u32 = 5000;
 
 /// A process or thread as its `stat` file in `/proc` describes it.

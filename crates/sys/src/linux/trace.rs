@@ -272,8 +272,8 @@ impl Tracer {
         Some(Step::Ended { pid, end: super::process::end_of(status), usage: usage_of(usage), threads })
     }
 
-    /// Lets new threads go on whose creator was killed in the middle of a fork. Its stop never
-    /// comes, so no other code would let them go on.
+    /// Lets new threads go on if their creator was killed in the middle of a fork. The creator's
+    /// stop never comes, so no other code would let them go on.
     fn free_orphans(&mut self) {
         let has_parent = |child: &i32| makers(*child).iter().any(|maker| self.of_thread.contains_key(maker));
         let (left, orphans): (HashSet<i32>, HashSet<i32>) = self.early.iter().partition(|child| has_parent(child));
@@ -406,7 +406,7 @@ pub(super) fn is_stopping(signal: i32) -> bool {
     matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
 }
 
-/// Lets a thread go on. This fails if the thread was killed meanwhile, whose end is then reported.
+/// Lets a thread go on. This fails if the thread was killed meanwhile. Its end is then reported.
 fn go_on(pid: i32, signal: i32) {
     let _ = control(libc::PTRACE_CONT as _, pid, 0, signal as usize);
 }
