@@ -242,7 +242,7 @@ mod tests {
             drop((parcel, blobs));
             match both.next() {
                 Ok(Request::HandOver { parcel_bytes: 6, blobs, .. }) => assert_eq!(blobs.len(), count),
-                Ok(_) => panic!("{count}: something else"),
+                Ok(_) => panic!("{count}: another request"),
                 Err(error) => panic!("{count}: {error}"),
             }
         }
@@ -322,22 +322,22 @@ mod tests {
             {
                 session
             }
-            _ => panic!("something else"),
+            _ => panic!("another request"),
         };
         assert!(matches!(fetching.next(Duration::from_millis(5)), Ok(None)), "nothing yet");
         let expect = crate::Expect { median_us: 5, p90_us: 9, samples: 2, overdue: false };
         let file = sealed_memory_file("manifest", b"manifest").expect("makes");
         say(&channel, &Frame::Expect(expect), None).expect("says");
         say(&channel, &Frame::Found { manifest_bytes: 8 }, Some(file.as_fd())).expect("says");
-        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Expect(expect)));
-        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Found(b"manifest".to_vec())));
+        assert_eq!(fetching.next(PATIENCE).expect("gets a message"), Some(crate::Told::Expect(expect)));
+        assert_eq!(fetching.next(PATIENCE).expect("gets a message"), Some(crate::Told::Found(b"manifest".to_vec())));
         fetching.want(&strong, &weak).expect("asks");
         fetching.say_running().expect("says");
-        let wants = session.next(&channel, PATIENCE).expect("is told");
+        let wants = session.next(&channel, PATIENCE).expect("gets a message");
         assert!(matches!(wants, Some(Step::Want { strong: asked, .. }) if asked == strong));
         assert!(matches!(session.next(&channel, PATIENCE), Ok(Some(Step::Running))));
         say(&channel, &Frame::Fetched { bytes: 7 }, None).expect("says");
-        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Fetched(7)));
+        assert_eq!(fetching.next(PATIENCE).expect("gets a message"), Some(crate::Told::Fetched(7)));
         fetching.recorded(&weak, &strong, b"/w").expect("says");
         drop(fetching);
         let recorded = Recorded { weak, strong, directory: b"/w".to_vec() };

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_is_to_be_zero_is_zero() {
         let arena = Arena::new();
-        let layout = |size| Layout::from_size_align(size, 8).expect("is one");
+        let layout = |size| Layout::from_size_align(size, 8).expect("a valid layout");
         let zeroed = |size| {
             // SAFETY: the layout has a size, and no other test uses the block.
             let pointer = unsafe { arena.alloc_zeroed(layout(size)) };
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn another_thread_has_nothing_of_the_block() {
         let arena = Arena::new();
-        let layout = Layout::from_size_align(100, 8).expect("is one");
+        let layout = Layout::from_size_align(100, 8).expect("a valid layout");
         assert!(std::thread::scope(|scope| scope.spawn(|| arena.is_owner()).join().expect("ends")));
         assert!(!arena.is_owner());
         // SAFETY: each allocation is given back once, with its size.

@@ -222,7 +222,7 @@ fn receive_listener(from: &OwnedFd) -> io::Result<OwnedFd> {
         }
         match count {
             4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
-            _ => Err(io::Error::other("the child ended before it began")),
+            _ => Err(io::Error::other("the child ended without sending a listener")),
         }
     }
 }

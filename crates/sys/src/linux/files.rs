@@ -785,7 +785,7 @@ mod tests {
                 made += 1;
                 Err(io::Error::from_raw_os_error(libc::EPERM))
             };
-            assert_eq!(refused.or(call, || Ok(7)).expect("is given by the other"), 7);
+            assert_eq!(refused.or(call, || Ok(7)).expect("the older way gives the result"), 7);
         }
         assert_eq!(made, 1);
         // If the older way is refused as well, the call does not count as refused.

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn this_machine_has_something() {
         assert!(processors() >= 1);
-        let free = free_memory(u64::MAX).expect("is said");
+        let free = free_memory(u64::MAX).expect("the system reports it");
         assert!(free.available_kb > 0 && free.pressure <= 10_000);
         let mut child = std::process::Command::new("sleep").arg("9").spawn().expect("starts");
         // Before the child has executed its program, it may have no memory of its own.

@@ -55,7 +55,7 @@ impl Words {
         // SAFETY: this is a new mapping at an address that the kernel chooses. It is not used after
         // `drop` unmaps it.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED | at_once, file, 0)? };
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("the file was mapped at address 0"))?;
         match guard(start.as_ptr() as usize, bytes) {
             Some(guard) => Ok(Words { start, count, guard }),
             None => {

@@ -374,14 +374,14 @@ mod tests {
         let proc = seen.iter().rev().find(|mount| mount.place == Path::new("/proc")).expect("is mounted");
         let root = open_place(Path::new("/proc")).expect("opens");
         assert_eq!(proc.device, rustix::fs::fstat(&root).expect("is there").st_dev);
-        assert!(is_mount_root(&root).expect("is known"));
+        assert!(is_mount_root(&root).expect("can be determined"));
         let below = open_place(Path::new("/proc/self/")).expect("opens");
-        assert!(!is_mount_root(&below).expect("is known"));
-        match mount_number(&root).expect("has one") {
+        assert!(!is_mount_root(&below).expect("can be determined"));
+        match mount_number(&root).expect("has a number") {
             MountNumber::Reused(number) => assert_eq!(number, proc.number),
             MountNumber::Unique(number) => {
-                assert_eq!(mount_place(number).expect("is known"), Some(proc.place.clone()));
-                assert_eq!(mount_place(u64::MAX).expect("is known"), None);
+                assert_eq!(mount_place(number).expect("can be determined"), Some(proc.place.clone()));
+                assert_eq!(mount_place(u64::MAX).expect("can be determined"), None);
             }
         }
     }

@@ -345,8 +345,8 @@ mod tests {
         assert!(fs::symlink_metadata(&top).is_err() && outside.join("file").exists());
         fs::write(&top, b"").expect("writes");
         remove_tree(&top).expect("removes");
-        remove_tree(&top).expect("nothing is there");
-        remove_tree(&top.join("no/such")).expect("nothing is there");
+        remove_tree(&top).expect("succeeds if nothing is there");
+        remove_tree(&top.join("no/such")).expect("succeeds if nothing is there");
         assert!(!top.exists());
     }
 

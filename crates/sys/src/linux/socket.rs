@@ -297,7 +297,7 @@ mod tests {
         let ours = Channel::connect(&path, Duration::from_secs(1)).expect("connects");
         door.wait(Duration::from_secs(1), crate::pipe().expect("makes").0.as_fd()).expect("waits");
         let theirs = door.accept().expect("accepts").expect("is there");
-        let peer = theirs.peer().expect("is known");
+        let peer = theirs.peer().expect("has a peer");
         assert_eq!((peer.user, peer.pid), (crate::effective_user(), crate::process_id() as i32));
 
         let mut file = crate::sealed_memory_file("x", b"content").expect("makes");
@@ -315,7 +315,7 @@ mod tests {
             }
         }
         assert_eq!((bytes.as_slice(), passed.len()), (&b"firstsecond"[..], MESSAGE_DESCRIPTORS_MAX + 1));
-        let (mut theirs, look) = passed_file(passed.pop().expect("has one")).expect("looks");
+        let (mut theirs, look) = passed_file(passed.pop().expect("a descriptor came")).expect("looks");
         assert_eq!(look.size_bytes, 7);
         theirs.rewind().expect("seeks");
         let mut content = String::new();
