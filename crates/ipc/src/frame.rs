@@ -33,7 +33,7 @@
 //! A connection carries one request:
 //!
 //! 1. Frames 18 and 19 may come before the request, in this order. Without 18 the work is done in
-//!    `larderd`'s own class. A wrapper that has remotes configured sends 19 with 1, 7 and 14.
+//!    `larderd`'s own class. A wrapper that has remotes configured sends 19 with 1, 6, 7 and 14.
 //! 2. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and closes the connection without
 //!    waiting.
 //! 3. `larderd` answers 3 and 5 with 4, 16 with 17, and 15 with 17 and then 20.
