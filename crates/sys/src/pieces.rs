@@ -5,9 +5,9 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// The buffer size, in bytes. On Linux, 64 kB was best for files of 1 MB, and more for larger
-/// files, where the page faults of the buffer no longer matter (docs/performance.md, "Putting an
-/// output in place"). It was not measured on other systems.
+/// The buffer size, in bytes. On Linux, 64 kB was best for files of 1 MB. For larger files, a
+/// larger buffer was better, because its page faults no longer matter then (docs/performance.md,
+/// "Putting an output in place"). It was not measured on other systems.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// Copies the bytes of `from` between `start` and `end` to the same offset in `to`. Returns how

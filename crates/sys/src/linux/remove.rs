@@ -107,8 +107,8 @@ impl Removal {
     /// Removes everything in a directory.
     ///
     /// The levels are a stack. The last level is emptied and then removed from the one before it.
-    /// If the stack is full, a directory is instead moved into the first level under a new name,
-    /// and the first level is listed once more at the end.
+    /// If the stack is full, a directory is instead moved into the first level under a new name.
+    /// The first level is then listed once more at the end.
     fn empty(&mut self, top: OwnedFd) {
         let mut levels = match Level::new(top, CString::default()) {
             Ok(level) => vec![level],
