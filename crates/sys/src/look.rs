@@ -25,8 +25,8 @@ pub struct Look {
     /// A number that identifies the mounted file system while this system runs. It is the number of
     /// the block device.
     ///
-    /// Without a block device, it is the mount's unique number with the highest bit set. It is the
-    /// same for a loop device, because its device number is reused.
+    /// If there is no block device, or only a loop device, it is the mount's unique number with the
+    /// highest bit set. Device numbers of loop devices are reused.
     pub volume: u64,
     /// The device number as `major << 32 | minor`.
     pub device: u64,
