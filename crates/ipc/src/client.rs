@@ -1,4 +1,5 @@
-//! The wrapper's side, and that of the words which start and stop `larderd`.
+//! The client side of the protocol: the wrapper, and the subcommands that start, stop and query
+//! `larderd`.
 
 use std::fs::File;
 use std::io;
@@ -14,15 +15,17 @@ use crate::frame::{Caller, DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes,
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError};
 
-/// A wrapper waits no longer than this for a connection, and for each of the few frames that it sends: when nobody has
-/// room for that, the hand-over is given up.
+/// How long a wrapper waits for a connection, and for each frame that it sends. If the socket's
+/// buffer has no room for a frame within this time, the hand-over is given up.
 const HAND_OVER_PATIENCE: Duration = Duration::from_millis(100);
-/// A larger manifest is not taken: the store would not read it.
+/// The largest manifest that is accepted from `larderd`, in bytes. The store would not read a
+/// larger one.
 const FOUND_BYTES_MAX: u64 = 256 << 20;
-/// Somebody who types a word waits longer.
+/// How long a subcommand waits for an answer. It is longer than the wrapper's limit, because no
+/// build waits for a subcommand.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connect to whoever of our user listens at `path`.
+/// Connects to the socket at `path`. Fails with `Stranger` if another user's process listens there.
 fn connect(path: &Path, patience: Duration) -> Result<Channel, IpcError> {
     let channel = Channel::connect(path, patience)?;
     match channel.peer()?.user {
@@ -31,7 +34,8 @@ fn connect(path: &Path, patience: Duration) -> Result<Channel, IpcError> {
     }
 }
 
-/// Say what is wanted, after the class that it is to be done in and the terms, where there are such.
+/// Sends the request `first` with its descriptors. The class and the terms go before it, if the
+/// caller has any.
 fn begin(channel: &Channel, caller: Caller, first: &Frame, descriptors: &[BorrowedFd]) -> Result<(), IpcError> {
     let class = (caller.class != Class::Inherit).then_some(Frame::Class(caller.class));
     let before = [class, caller.terms.map(Frame::Terms)];
@@ -40,13 +44,15 @@ fn begin(channel: &Channel, caller: Caller, first: &Frame, descriptors: &[Borrow
     Ok(channel.send(&bytes, descriptors)?)
 }
 
-/// Whether somebody of our user listens at `path`: an error says why not.
+/// Checks whether a process of our user listens at `path`. The error says why not.
 pub fn listens(path: &Path) -> Result<(), IpcError> {
     connect(path, HAND_OVER_PATIENCE).map(drop)
 }
 
-/// Hand a parcel over, `parcel_bytes` long, and the files of its blobs. There is no answer: what becomes of it is not
-/// waited for. It is recorded for `caller`, as are all these requests.
+/// Hands over a parcel that is `parcel_bytes` long, and the files of its blobs.
+///
+/// There is no answer, and the caller does not wait until anything is recorded. As with all
+/// requests, `caller` says in which class and on which terms `larderd` does the work.
 pub fn hand_over(
     path: &Path,
     caller: Caller,
@@ -68,12 +74,13 @@ pub fn hand_over(
     Ok(())
 }
 
-/// Say that the record of `weak` was used.
+/// Tells `larderd` that the record of `weak` was used.
 pub fn note_use(path: &Path, caller: Caller, weak: &Fingerprint) -> Result<(), IpcError> {
     begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Used(*weak), &[])
 }
 
-/// Say that something new is in the store.
+/// Tells `larderd` that a new record is in the store. `directory` is the wrapper's working
+/// directory.
 pub fn note_recorded(
     path: &Path,
     caller: Caller,
@@ -85,12 +92,13 @@ pub fn note_recorded(
     begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Recorded { weak, strong, directory }, &[])
 }
 
-/// Ask how `larderd` is.
+/// Returns the state of `larderd`.
 pub fn ask(path: &Path) -> Result<State, IpcError> {
     state(path, &Frame::Ask, &[])
 }
 
-/// Have `larderd` stop. `proof` is the store's file that only a process which can write the store opens for writing.
+/// Tells `larderd` to stop. `proof` is a file of the store, open for writing. It proves that the
+/// caller can write to the store.
 pub fn stop(path: &Path, proof: &File) -> Result<State, IpcError> {
     state(path, &Frame::Stop, &[proof.as_fd()])
 }
@@ -102,7 +110,7 @@ fn state(path: &Path, question: &Frame, descriptors: &[BorrowedFd]) -> Result<St
     }
 }
 
-/// How it is with the remotes.
+/// Returns the state of the remotes: what `larderd` has sent to them and has still to send.
 pub fn ask_remotes(path: &Path) -> Result<Remotes, IpcError> {
     match ask_for(path, &Frame::AskRemotes, &[], ANSWER_PATIENCE, 1)?.pop() {
         Some(Frame::Remotes(remotes)) => Ok(remotes),
@@ -110,7 +118,8 @@ pub fn ask_remotes(path: &Path) -> Result<Remotes, IpcError> {
     }
 }
 
-/// Wait until all is sent, or nothing can be sent, or for so long.
+/// Waits until every queued record is sent, until sending is impossible, or until `patience` is
+/// over.
 pub fn flush_remotes(path: &Path, patience: Duration) -> Result<(Remotes, Unshared), IpcError> {
     let answers = ask_for(path, &Frame::Flush(patience.as_secs()), &[], patience + ANSWER_PATIENCE, 2)?;
     match <[Frame; 2]>::try_from(answers) {
@@ -119,7 +128,7 @@ pub fn flush_remotes(path: &Path, patience: Duration) -> Result<(Remotes, Unshar
     }
 }
 
-/// So many answers to a question.
+/// Sends a question and returns its answers, which are `count` frames.
 fn ask_for(
     path: &Path,
     question: &Frame,
@@ -146,39 +155,40 @@ fn ask_for(
     }
 }
 
-/// A question after records that `larderd` may fetch from a remote. Whoever drops it wants nothing any more.
+/// A connection on which a wrapper asked for records that `larderd` may fetch from a remote.
+/// Dropping it tells `larderd` that nothing is wanted any more.
 pub struct Fetching {
     channel: Channel,
     incoming: Incoming,
 }
 
-/// What `larderd` says to it.
+/// An answer of `larderd` on such a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// How long such a fetch takes.
+    /// How long such a fetch usually takes.
     Expect(Expect),
-    /// The bytes of a manifest, of which nothing is known.
+    /// The bytes of a manifest with the records that were found. They have not been verified.
     Found(Vec<u8>),
-    /// Nothing comes.
+    /// Nothing is fetched, for this reason.
     Nothing(Nothing),
-    /// What was wanted is in the store; so many bytes were fetched for it.
+    /// The wanted record is in the store now. The number is the bytes that were fetched for it.
     Fetched(u64),
 }
 
 impl Fetching {
-    /// Ask for the records of `weak`.
+    /// Asks for the records of `weak`. `directory` is the wrapper's working directory.
     pub fn begin(path: &Path, caller: Caller, weak: &Fingerprint, directory: &[u8]) -> Result<Fetching, IpcError> {
         let channel = connect(path, HAND_OVER_PATIENCE)?;
         begin(&channel, caller, &Frame::Fetch { weak: *weak, directory: bounded(directory) }, &[])?;
         Ok(Fetching { channel, incoming: Incoming::default() })
     }
 
-    /// To be waited on for reading.
+    /// Returns the socket's descriptor, which is readable when an answer may have come.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.channel.descriptor()
     }
 
-    /// What it says next; `None` where it says nothing within `patience`.
+    /// Returns the next answer. Returns `None` if none comes within `patience`.
     pub fn next(&mut self, patience: Duration) -> Result<Option<Told>, IpcError> {
         let until = Instant::now() + patience;
         let frame = loop {
@@ -187,7 +197,7 @@ impl Fetching {
             }
             if !self.channel.has_more_within(until.saturating_duration_since(Instant::now()))? {
                 if Instant::now() < until {
-                    // A signal came.
+                    // A signal interrupted the wait.
                     continue;
                 }
                 return Ok(None);
@@ -208,7 +218,7 @@ impl Fetching {
         }))
     }
 
-    /// The file that was passed.
+    /// Reads the file that was passed, which must be a regular file of `size_bytes`.
     fn file(&mut self, size_bytes: u64) -> Result<Vec<u8>, IpcError> {
         let passed = self.incoming.passed.pop().ok_or(IpcError::Unexpected)?;
         let (file, look) = larder_sys::passed_file(passed)?;
@@ -220,17 +230,19 @@ impl Fetching {
         Ok(bytes)
     }
 
-    /// Have this one of the found records put into the store, with all that it needs.
+    /// Asks `larderd` to put the found record `strong` into the store, with all of its blobs.
+    /// `subject` is the digest under which `larder explain` finds the record.
     pub fn want(&self, strong: &Fingerprint, subject: &Digest) -> Result<(), IpcError> {
         self.say(&Frame::Want { strong: *strong, subject: *subject })
     }
 
-    /// Say that the tool was started.
+    /// Tells `larderd` that the tool was started.
     pub fn say_running(&self) -> Result<(), IpcError> {
         self.say(&Frame::Running)
     }
 
-    /// Say that something new is in the store.
+    /// Tells `larderd` that a new record is in the store. `directory` is the wrapper's working
+    /// directory.
     pub fn recorded(&self, weak: &Fingerprint, strong: &Fingerprint, directory: &[u8]) -> Result<(), IpcError> {
         self.say(&Frame::Recorded { weak: *weak, strong: *strong, directory: bounded(directory) })
     }
@@ -245,7 +257,8 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// A directory that is not said is one of which nothing is known.
+/// Returns the directory, or nothing if it is longer than `DIRECTORY_BYTES_MAX`. `larderd` takes an
+/// empty directory to be unknown.
 fn bounded(directory: &[u8]) -> Vec<u8> {
     if directory.len() <= DIRECTORY_BYTES_MAX { directory.to_vec() } else { Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between the two.
+//! The errors of the protocol.
 
 use std::error::Error;
 use std::fmt;
@@ -6,24 +6,27 @@ use std::io;
 
 use larder_model::DecodeError;
 
-/// Trouble with the other side. None of it fails a build, nor ends `larderd`.
+/// An error in the exchange with the other side. None of these fails a build or stops `larderd`.
 #[derive(Debug)]
 pub enum IpcError {
-    /// Nobody listens, or nobody answered in time.
+    /// A system call failed. For example, no process listens on the socket, or no answer came in
+    /// time.
     Io(io::Error),
-    /// What came is no message of ours.
+    /// The received bytes are not a valid message.
     Malformed(DecodeError),
-    /// At the other end is somebody else.
+    /// The process at the other end runs as another user, with this user id.
     Stranger(u32),
-    /// More descriptors came than were announced, or more were announced than are taken.
+    /// A limit is exceeded: a message passes or announces too many descriptors, or a parcel is too
+    /// long.
     TooMany,
-    /// The other side left in the middle of a message.
+    /// The connection was closed before the expected message was complete.
     Ended,
-    /// The message has no place here.
+    /// The message is valid, but not allowed at this point of the protocol.
     Unexpected,
-    /// The time for a whole message is over.
+    /// The time limit for a whole message has passed.
     Late,
-    /// `larderd` takes nothing that is handed over.
+    /// `larderd` accepts no hand-overs, because it was started with `--hits-only` or `handover =
+    /// "off"`.
     TakesNothing,
 }
 
@@ -32,11 +35,11 @@ impl fmt::Display for IpcError {
         match self {
             IpcError::Io(error) => error.fmt(f),
             IpcError::Malformed(error) => error.fmt(f),
-            IpcError::Stranger(user) => write!(f, "user {user} is at the other end"),
-            IpcError::TooMany => f.write_str("too many descriptors"),
-            IpcError::Ended => f.write_str("it left in the middle of a message"),
-            IpcError::Unexpected => f.write_str("a message that has no place here"),
-            IpcError::Late => f.write_str("it took too long"),
+            IpcError::Stranger(user) => write!(f, "another user (user id {user}) is at the other end of the socket"),
+            IpcError::TooMany => f.write_str("too many files or bytes for one message"),
+            IpcError::Ended => f.write_str("the connection was closed before a whole message came"),
+            IpcError::Unexpected => f.write_str("an unexpected message came"),
+            IpcError::Late => f.write_str("no whole message came in time"),
             IpcError::TakesNothing => f.write_str("it gives hits only (`--hits-only`, or `handover = \"off\"`)"),
         }
     }

@@ -1,169 +1,191 @@
-//! The messages on the socket, and their bytes.
+//! The messages on the socket, called frames, and their encoding.
 //!
 //! ```text
-//! frame = u16 number of bytes that follow, u8 format version, u8 kind, …
-//!   1 hand-over   number bytes of the parcel, number of blobs     with descriptors: the parcel's, then each blob's
-//!   2 more        nothing                                         with the next descriptors: 253 go with one frame
+//! frame = u16 number of bytes that follow (little endian), u8 format version, u8 kind, …
+//!   1 hand-over   number bytes of the parcel, number of blobs
+//!                 with descriptors: the parcel's, then each blob's
+//!   2 more        nothing; with the next descriptors: at most 253 go with one frame
 //!   3 ask         nothing
-//!   4 state       number pid, number seconds up, number seconds until it leaves when idle, number recorded, number refused
-//!   5 stop        nothing                                         with a descriptor: the proof of writing (below)
+//!   4 state       number pid, number seconds since the start, number seconds idle until it exits,
+//!                 number recorded, number refused
+//!   5 stop        nothing; with a descriptor: the proof of writing (below)
 //!   6 used        digest weak fingerprint
 //!   7 fetch       digest weak fingerprint, bytes working directory
-//!   8 expect      number median of such fetches in µs, number nine tenths in µs, number of fetches that say so, u8 do not wait
-//!   9 found       number bytes of the manifest                    with a descriptor: the manifest's
-//!  10 nothing     u8 why: 0 no remote has it · 1 no remote can be reached · 2 there is no remote · 3 it failed ·
-//!                 4 it began with other remotes, or trusts others
+//!   8 expect      number median of such fetches in µs, number 90th percentile in µs,
+//!                 number of fetches measured, u8 1 if waiting is not worth it
+//!   9 found       number bytes of the manifest; with a descriptor: the manifest's
+//!  10 nothing     u8 why: 0 no remote has it · 1 no remote can be reached · 2 there is no remote
+//!                 · 3 it failed · 4 larderd was started with other remotes or trusts other keys
 //!  11 want        digest strong fingerprint, digest subject
 //!  12 fetched     number bytes that were fetched
 //!  13 running     nothing
 //!  14 recorded    digest weak fingerprint, digest strong fingerprint, bytes working directory
 //!  15 flush       number of seconds that it may take
 //!  16 remotes?    nothing
-//!  17 remotes     number of records to be sent, number sent, number dropped, number that failed, digest of the settings
+//!  17 remotes     number of records to be sent, number sent, number dropped, number that failed,
+//!                 digest of the settings
 //!  18 class       u8 class that the work for this request is done in: 1 utility · 2 background
-//!  19 terms       digest of the remotes, digest of who is trusted (0 where nobody has to sign), u8 may be sent
-//!  20 unshared    number of records that are lost, and why nothing can be sent; behind the answer to 15
+//!  19 terms       digest of the remotes, digest of the trusted keys (0 if no signature is needed),
+//!                 u8 1 if records may be sent
+//!  20 unshared    number of records that are lost, bytes why nothing can be sent
 //! ```
-//! 18 and 19 come before a request, in this order, if at all: without 18 the work is done as all of `larderd`'s; 19 is
-//! said with 1, 7 and 14 where the wrapper knows of remotes. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
-//! with 17. It obeys 5 only with a descriptor, open for writing, of a file in the store: a process that may only read the
-//! store does not stop it. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
-//! the tool runs, and 14, and leaves when it wants nothing any more. One that does not know these ends the connection.
+//!
+//! A connection carries one request:
+//!
+//! 1. Frames 18 and 19 may come before the request, in this order. Without 18 the work is done in
+//!    `larderd`'s own class. A wrapper that has remotes configured sends 19 with 1, 6, 7 and 14.
+//! 2. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and closes the connection without
+//!    waiting.
+//! 3. `larderd` answers 3 and 5 with 4, 16 with 17, and 15 with 17 and then 20.
+//! 4. `larderd` obeys 5 only with a descriptor, open for writing, of a certain file in the store.
+//!    So a process that may only read the store cannot stop it.
+//! 5. `larderd` answers 7 with 8, and then with 9 or 10. It answers 11 with 8, and then with 12 or
+//!    10. Meanwhile the wrapper may send 13 (the tool runs) and 14. It closes the connection when
+//!    it wants nothing any more.
+//!
+//! A `larderd` that does not know one of these frames closes the connection.
+//!
+//! Unaware of: what the numbers and digests are used for.
 
 use larder_model::{DecodeError, Digest, FORMAT_VERSION, Fingerprint, Reader, Writer};
 use larder_sys::Class;
 
-/// A frame's length, which stands before it.
+/// The size of the length field before each frame, in bytes.
 pub const HEADER_BYTES: usize = 2;
-/// No frame is longer, without its header.
+/// The largest length of a frame without its length field, in bytes.
 pub const FRAME_BYTES_MAX: usize = DIRECTORY_BYTES_MAX + 128;
-/// A longer working directory is not said (`PATH_MAX`).
+/// The longest working directory that is sent, in bytes (`PATH_MAX`).
 pub const DIRECTORY_BYTES_MAX: usize = 4096;
-/// Why nothing can be sent, bytes.
+/// The longest text in `Unshared::trouble`, in bytes.
 pub const TROUBLE_BYTES_MAX: usize = 1024;
 
-/// No keys have this digest.
+/// The digest that encodes "no signature is needed". No set of keys has it.
 const NOBODY: Digest = Digest([0; 32]);
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A parcel comes, and blobs with it.
+    /// A request to record a parcel and its blobs, whose files come with it.
     HandOver {
-        /// Bytes of the parcel.
+        /// The size of the parcel, in bytes.
         parcel_bytes: u64,
-        /// Number of blobs.
+        /// The number of blobs.
         blobs: u64,
     },
-    /// More descriptors come.
+    /// A continuation that only carries further descriptors.
     More,
-    /// How are you?
+    /// A request for the state of `larderd`.
     Ask,
-    /// Thus.
+    /// The answer to `Ask` and `Stop`.
     State(State),
-    /// Leave; comes with the store's `proof_of_writing`.
+    /// A request to exit. It comes with the store's `proof_of_writing`.
     Stop,
-    /// A record was used: the one of this weak fingerprint.
+    /// A notice that the record of this weak fingerprint was used.
     Used(Fingerprint),
-    /// Has a remote records of this weak fingerprint?
+    /// A request to look for records of this weak fingerprint on the remotes.
     Fetch {
         /// The weak fingerprint.
         weak: Fingerprint,
-        /// Where the wrapper works.
+        /// The wrapper's working directory.
         directory: Vec<u8>,
     },
-    /// How long it takes as a rule.
+    /// An answer to `Fetch` and `Want`: how long such a fetch usually takes.
     Expect(Expect),
-    /// Records were found, and come in a file.
+    /// An answer to `Fetch`: records were found. Their manifest comes in a file.
     Found {
-        /// Its bytes.
+        /// The size of the manifest, in bytes.
         manifest_bytes: u64,
     },
-    /// Nothing comes.
+    /// An answer to `Fetch` and `Want`: nothing is fetched.
     Nothing(Nothing),
-    /// The record of this strong fingerprint, and all that it needs.
+    /// A request to put one of the found records into the store, with all of its blobs.
     Want {
-        /// Which of those that were found.
+        /// The strong fingerprint of the record, which is one of those that were found.
         strong: Fingerprint,
-        /// The commands that `explain` finds it by.
+        /// The digest under which `larder explain` finds the record.
         subject: Digest,
     },
-    /// It is in the store now.
+    /// An answer to `Want`: the record is in the store now.
     Fetched {
-        /// So many bytes were fetched for it.
+        /// The number of bytes that were fetched for it.
         bytes: u64,
     },
-    /// The tool was started meanwhile.
+    /// A notice during a fetch: the tool was started.
     Running,
-    /// Something new was recorded.
+    /// A notice that a new record is in the store.
     Recorded {
-        /// Where it is.
+        /// The weak fingerprint, which names the manifest.
         weak: Fingerprint,
-        /// Which it is.
+        /// The strong fingerprint, which names the entry in the manifest.
         strong: Fingerprint,
-        /// Where the wrapper works.
+        /// The wrapper's working directory.
         directory: Vec<u8>,
     },
-    /// Send what is to be sent, and answer then, or after so many seconds.
+    /// A request to send all queued records, and to answer when that is done or after this many
+    /// seconds.
     Flush(u64),
-    /// How are the remotes?
+    /// A request for the state of the remotes.
     AskRemotes,
-    /// Thus.
+    /// The answer to `AskRemotes`, and the first answer to `Flush`.
     Remotes(Remotes),
-    /// What a flush did not share: follows `Remotes`.
+    /// The second answer to `Flush`: what was not sent.
     Unshared(Unshared),
-    /// What the next frame asks for is done in this class, which is not to inherit.
+    /// A prefix: the work for the next request is done in this class. It is never `Class::Inherit`.
     Class(Class),
-    /// On which terms it is asked for.
+    /// A prefix: the terms of the next request.
     Terms(Terms),
 }
 
-/// On which terms a wrapper uses remotes: those of its own settings. Whoever started `larderd` may have others.
+/// The terms on which a wrapper uses remotes, from its own settings. The settings that `larderd`
+/// was started with may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Of the remotes' URLs.
+    /// The digest of the remotes' URLs.
     pub remotes: Digest,
-    /// Of the keys that a record must be signed with; `None` where it need not be.
+    /// The digest of the keys that may sign a record. `None` if a record needs no signature.
     pub trust: Option<Digest>,
-    /// What is recorded may be sent.
+    /// True if new records may be sent to the remotes.
     pub sends: bool,
 }
 
 impl Terms {
-    /// Whether what remotes of `theirs` give may be used by who has these terms.
+    /// Returns true if a client with these terms may use what the remotes of `theirs` provide.
+    ///
+    /// The remotes must be equal. If these terms require signatures, the trusted keys must be equal
+    /// too.
     pub fn allow(&self, theirs: &Terms) -> bool {
         self.remotes == theirs.remotes && (self.trust.is_none() || self.trust == theirs.trust)
     }
 }
 
-/// For whom something is done.
+/// The class and the terms that a request is served with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The class that it is done in.
+    /// The class that the work is done in.
     pub class: Class,
-    /// Where it knows of remotes.
+    /// The terms. `None` if the wrapper has no remotes configured, or if it sent none.
     pub terms: Option<Terms>,
 }
 
 impl Caller {
-    /// One of whom nothing was said.
+    /// A caller that sent neither a class nor terms.
     pub const ANYBODY: Caller = Caller { class: Class::Inherit, terms: None };
 }
 
-/// How long fetches take.
+/// How long fetches usually take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
-    /// Half of them take at most so many microseconds.
+    /// The median duration, in microseconds.
     pub median_us: u64,
-    /// Nine of ten take at most so many.
+    /// The 90th percentile of the duration, in microseconds.
     pub p90_us: u64,
-    /// So many fetches say so.
+    /// The number of fetches that these figures come from.
     pub samples: u64,
-    /// Others are overdue: it is not worth waiting.
+    /// True if waiting is not worth it, because other fetches are overdue.
     pub overdue: bool,
 }
 
-/// Why nothing is fetched.
+/// The reason why nothing is fetched. The discriminant is the code on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// No remote has it.
@@ -172,9 +194,9 @@ pub enum Nothing {
     OutOfReach,
     /// There is no remote.
     NoRemote,
-    /// What came was not what it should have been, or broke off.
+    /// The transfer broke off, or the fetched data was not valid.
     Failed,
-    /// `larderd` began with other settings.
+    /// `larderd` was started with other remotes or trusts other keys.
     OtherTerms,
 }
 
@@ -182,60 +204,60 @@ impl Nothing {
     const ALL: [Nothing; 5] =
         [Nothing::NotThere, Nothing::OutOfReach, Nothing::NoRemote, Nothing::Failed, Nothing::OtherTerms];
 
-    /// For people.
+    /// Returns the reason as text for people.
     pub fn sentence(self) -> &'static str {
         match self {
             Nothing::NotThere => "no remote has it",
             Nothing::OutOfReach => "no remote can be reached",
             Nothing::NoRemote => "larderd has no remote",
             Nothing::Failed => "the fetch failed",
-            Nothing::OtherTerms => "larderd began with other remotes, or trusts others: `larder daemon stop` ends it",
+            Nothing::OtherTerms => "larderd runs with other remotes or trusted keys: stop it with `larder daemon stop`",
         }
     }
 }
 
-/// How it is with the remotes.
+/// The state of the remotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remotes {
-    /// Records that are still to be sent.
+    /// The number of records that are still to be sent.
     pub queued: u64,
-    /// Records that were sent since it began.
+    /// The number of records that were sent since `larderd` started.
     pub sent: u64,
-    /// Records that were dropped, since more came than could be sent.
+    /// The number of records that were dropped, because more came than could be sent.
     pub dropped: u64,
-    /// Attempts that failed.
+    /// The number of attempts that failed.
     pub failed: u64,
-    /// Of the remotes' settings that it began with.
+    /// The digest of the remotes' settings that `larderd` was started with.
     pub settings: Digest,
 }
 
-/// What a flush did not share.
+/// What a flush did not send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unshared {
-    /// Records that are not shared and are not tried again, since this was asked last: a remote takes no such object, or
-    /// more records came than could be sent.
+    /// The number of records that were given up since this was last asked. A record is given up if
+    /// a remote refuses such objects for good, or if more records came than could be sent.
     pub lost: u64,
-    /// Why nothing can be sent, if waiting does not mend it; else empty.
+    /// The reason why nothing can be sent, if waiting does not help. Empty if there is none.
     pub trouble: Vec<u8>,
 }
 
-/// How `larderd` is.
+/// The state of `larderd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Its process.
+    /// The process id.
     pub pid: u64,
-    /// Seconds since it began.
+    /// Seconds since it was started.
     pub up_s: u64,
-    /// After so many seconds without a connection it leaves.
+    /// The seconds without a connection after which it exits.
     pub idle_s: u64,
-    /// Hand-overs that were recorded.
+    /// The number of hand-overs that were recorded.
     pub recorded: u64,
-    /// Connections of which nothing came.
+    /// The number of requests that were refused.
     pub refused: u64,
 }
 
 impl Frame {
-    /// The bytes, header included.
+    /// Returns the encoded frame with its length field.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(FORMAT_VERSION);
@@ -323,7 +345,8 @@ impl Frame {
         [&length.to_le_bytes()[..], &w.bytes].concat()
     }
 
-    /// How many bytes follow this header; an error where no frame is so long.
+    /// Returns how many bytes follow this length field. Fails if the length exceeds
+    /// `FRAME_BYTES_MAX`.
     pub fn length(header: [u8; HEADER_BYTES]) -> Result<usize, DecodeError> {
         let length = usize::from(u16::from_le_bytes(header));
         if length > FRAME_BYTES_MAX {
@@ -332,7 +355,7 @@ impl Frame {
         Ok(length)
     }
 
-    /// Read the bytes after the header.
+    /// Decodes the bytes after the length field.
     pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
         let mut r = Reader::new(bytes);
         match r.u8()? {

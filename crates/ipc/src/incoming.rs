@@ -1,4 +1,4 @@
-//! What comes over a socket, put together to frames.
+//! A receive buffer that assembles the bytes from a socket into frames.
 
 use std::os::fd::OwnedFd;
 
@@ -7,7 +7,7 @@ use larder_sys::{Channel, MESSAGE_DESCRIPTORS_MAX};
 use crate::IpcError;
 use crate::frame::{FRAME_BYTES_MAX, Frame, HEADER_BYTES};
 
-/// What came and was not yet taken.
+/// The bytes and descriptors that were received and not yet taken.
 #[derive(Default)]
 pub(crate) struct Incoming {
     pub(crate) bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// The next frame, if all of it is there.
+    /// Removes and returns the next frame. Returns `None` if it has not been received completely.
     pub(crate) fn take(&mut self) -> Result<Option<Frame>, IpcError> {
         let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let length = Frame::length(*header)?;
@@ -27,8 +27,12 @@ impl Incoming {
         Ok(Some(frame))
     }
 
-    /// Receive what is there; false at the end. `announced` descriptors are expected, or as many as come with one
-    /// message before its frame says how many there are.
+    /// Receives whatever is available. Returns false if the connection has ended between two
+    /// frames.
+    ///
+    /// Fails with `TooMany` if more descriptors are held than `announced`. Before the frame that
+    /// announces them is known, as many as fit into one message (`MESSAGE_DESCRIPTORS_MAX`) are
+    /// accepted.
     pub(crate) fn receive(&mut self, channel: &Channel, announced: usize) -> Result<bool, IpcError> {
         let mut buffer = [0; HEADER_BYTES + FRAME_BYTES_MAX];
         match channel.receive(&mut buffer, &mut self.passed)? {

@@ -1,15 +1,17 @@
-//! What wrapper and `larderd` say to each other over the socket in the store's directory.
+//! The protocol between the wrapper (`larder`) and the daemon (`larderd`), over a Unix socket in
+//! the store's directory.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `frame.rs` | the short messages on the socket, and their bytes |
-//! | `parcel.rs` | what a wrapper hands over, and its bytes |
-//! | `incoming.rs` | what comes, put together to messages |
-//! | `client.rs` | handing over without waiting; asking and stopping; asking for a fetch |
-//! | `server.rs` | the other side: one request from one connection, what follows a fetch; nothing believed |
+//! | `frame.rs` | the messages on the socket, and their encoding |
+//! | `parcel.rs` | the encoding of a hand-over: the outcome and the record of a run |
+//! | `incoming.rs` | a receive buffer that assembles the received bytes into messages |
+//! | `client.rs` | the client: handing over without waiting, asking, stopping, asking for a fetch |
+//! | `server.rs` | the server: reads the request of a connection, and what follows a fetch |
 //!
-//! A frame is a few bytes. Everything large is in files that are passed as descriptors: the parcel first, then a file
-//! for each blob that it names. So nobody waits until somebody has read.
+//! A frame is a few bytes long. Everything large is in files that are passed as descriptors. For
+//! example, a hand-over passes the parcel's file first, and then one file for each blob that the
+//! parcel names. So a sender never waits until the receiver has read the data.
 //!
 //! Unaware of: where the socket is, how anything is stored, what is recorded.
 #![forbid(unsafe_code)]

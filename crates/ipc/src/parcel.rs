@@ -1,49 +1,59 @@
-//! What a wrapper hands over that cannot write to the store, and its bytes.
+//! The parcel: what a wrapper that cannot write to the store hands over to `larderd`, and its
+//! encoding.
 //!
 //! ```text
-//! parcel    = u8 format version, outcome, number of judgements, judgement*, u8 with a record, [record], digest
-//! outcome   = u8 1 hit · 2 miss that is recorded · 3 miss, number reason · 4 bypass, number reason · 5 fallback, number cause
+//! parcel    = u8 format version, outcome, number of judgements, judgement*,
+//!             u8 1 if a record follows and else 0, [record], digest
+//! outcome   = u8 1 hit · 2 miss that is recorded · 3 miss, number reason · 4 bypass, number reason
+//!             · 5 fallback, number cause
 //! judgement = digest key, bytes judgement
 //! record    = bytes manifest, digest subject, number of blobs, blob*
 //! blob      = digest, number bytes
 //! ```
-//! The manifest is one as the store has it, with one entry: the new one. Its blobs are passed as descriptors in the
-//! order of the list. The reasons' numbers are those of their counters. The digest at the end is of all before it.
+//!
+//! The manifest has the store's format and exactly one entry, which is the new one. The files of
+//! its blobs are passed as descriptors, in the order of the list. A reason's number is its index in
+//! `Unrecorded::ALL`, `Bypass::ALL` or `Fallback::ALL`. The digest at the end covers all bytes
+//! before it.
+//!
+//! Unaware of: how the parcel is sent, whether its record is valid.
 
 use larder_model::{Blob, Bypass, DecodeError, Digest, FORMAT_VERSION, Fallback, Outcome, Reader, Unrecorded, Writer};
 
-/// No parcel is longer.
+/// The largest size of a parcel, in bytes.
 pub const PARCEL_BYTES_MAX: u64 = 96 << 20;
-/// More blobs than these are not handed over.
+/// The largest number of blobs in one hand-over.
 pub const BLOBS_MAX: u64 = 1024;
 const MANIFEST_BYTES_MAX: u64 = 80 << 20;
 const JUDGEMENT_BYTES_MAX: u64 = 4 << 20;
 const JUDGEMENTS_MAX: u64 = 4096;
 
-/// What became of a command, and what was learned in it.
+/// The outcome of a command, and what was learned in its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel<'a> {
-    /// To be counted.
+    /// The outcome, which `larderd` counts.
     pub outcome: Outcome,
-    /// How programs are observed: where each judgement is kept, and its bytes.
+    /// The judgements on whether programs can be observed: the key of each in the store, and its
+    /// encoding.
     pub judgements: Vec<(Digest, &'a [u8])>,
-    /// What is to be recorded.
+    /// The record to be stored, if there is one.
     pub record: Option<Handed<'a>>,
 }
 
 /// A record that is handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed<'a> {
-    /// A manifest with one entry.
+    /// The encoding of a manifest with one entry.
     pub manifest: &'a [u8],
-    /// The commands that `explain` finds it by.
+    /// The digest under which `larder explain` finds the record. It covers the working directory,
+    /// the source or tool, and the output, but no flags.
     pub subject: Digest,
     /// The blobs that the entry needs.
     pub blobs: Vec<Blob>,
 }
 
 impl<'a> Parcel<'a> {
-    /// The parcel's bytes.
+    /// Returns the encoding of the parcel.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(FORMAT_VERSION);
@@ -74,7 +84,7 @@ impl<'a> Parcel<'a> {
         w.seal()
     }
 
-    /// Read a parcel's bytes.
+    /// Decodes a parcel. Fails if its version, its digest, a limit or the grammar is not met.
     pub fn decode(bytes: &'a [u8]) -> Result<Parcel<'a>, DecodeError> {
         match bytes.first() {
             Some(&FORMAT_VERSION) => {}

@@ -1,5 +1,7 @@
-//! `larderd`'s side: one request from one connection, and what follows a fetch. Nothing of it is believed: not who
-//! sends, not lengths, not counts.
+//! The server side of the protocol: reads the one request of a connection, and what follows a
+//! fetch. Nothing that a client sends is trusted: not its user, nor lengths, nor counts.
+//!
+//! Unaware of: how a request is served.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -11,73 +13,76 @@ use crate::frame::{Caller, Frame, State};
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError, PARCEL_BYTES_MAX};
 
-/// What a connection wants.
+/// The request of a connection.
 pub enum Request {
-    /// It only looked whether somebody listens.
+    /// The connection was closed without a request. The client only checked whether `larderd`
+    /// listens.
     Nothing,
-    /// A parcel, and its blobs.
+    /// A parcel and its blobs are to be recorded.
     HandOver {
-        /// The parcel's file, of which nothing is known.
+        /// The parcel's file. It has not been checked, not even for being a regular file.
         parcel: OwnedFd,
-        /// How many bytes it is said to have, within the limit.
+        /// The parcel's size in bytes, as announced. It is within `PARCEL_BYTES_MAX`.
         parcel_bytes: u64,
-        /// The blobs' files, of which nothing is known.
+        /// The blobs' files. They have not been checked.
         blobs: Vec<OwnedFd>,
     },
-    /// How larderd is.
+    /// The state of `larderd` is wanted.
     Ask,
-    /// That larderd stops, and the file that came with it, of which nothing is known.
+    /// `larderd` is to exit. The file is the proof of writing. It has not been checked.
     Stop(Option<OwnedFd>),
-    /// That the use of this record is noted.
+    /// The record of this weak fingerprint was used.
     Used(Fingerprint),
-    /// What remotes have of this.
+    /// Records are to be fetched from the remotes.
     Fetch {
         /// The weak fingerprint.
         weak: Fingerprint,
-        /// Where the wrapper works.
+        /// The wrapper's working directory.
         directory: Vec<u8>,
-        /// What it says next.
+        /// The connection's state, for reading what the wrapper sends next.
         session: Session,
     },
-    /// Something new is in the store.
+    /// A new record is in the store.
     Recorded(Recorded),
-    /// That all is sent that is to be sent, within so many seconds.
+    /// All queued records are to be sent within this many seconds.
     Flush(u64),
-    /// How it is with the remotes.
+    /// The state of the remotes is wanted.
     AskRemotes,
 }
 
-/// Something new in the store.
+/// A new record in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Where it is.
+    /// The weak fingerprint, which names the manifest.
     pub weak: Fingerprint,
-    /// Which it is.
+    /// The strong fingerprint, which names the entry in the manifest.
     pub strong: Fingerprint,
-    /// Where the wrapper works.
+    /// The wrapper's working directory.
     pub directory: Vec<u8>,
 }
 
-/// A connection that asked for a fetch.
+/// The receive buffer of a connection that asked for a fetch.
 pub struct Session(Incoming);
 
-/// What it says next.
+/// A message of the wrapper on such a connection.
 pub enum Step {
-    /// This record, of those that were found.
+    /// The wrapper wants this one of the found records.
     Want {
-        /// Which.
+        /// The strong fingerprint of the record.
         strong: Fingerprint,
-        /// The commands that `explain` finds it by.
+        /// The digest under which `larder explain` finds the record.
         subject: Digest,
     },
     /// The tool was started meanwhile.
     Running,
-    /// The tool has ended, and this came of it.
+    /// The tool has ended, and this record came of its run.
     Recorded(Recorded),
 }
 
 impl Session {
-    /// What comes next, however long that takes up to `patience`; `None` when the wrapper wants nothing any more.
+    /// Returns the next message. Returns `None` if the wrapper has closed the connection.
+    ///
+    /// Fails with `Late` or with an I/O error if nothing comes within `patience`.
     pub fn next(&mut self, channel: &Channel, patience: Duration) -> Result<Option<Step>, IpcError> {
         let until = Instant::now() + patience;
         Ok(Some(match next(&mut self.0, channel, until, 0)? {
@@ -90,12 +95,13 @@ impl Session {
     }
 }
 
-/// Say something, and pass a file with it.
+/// Sends a frame, and passes a file with it.
 pub fn say(channel: &Channel, frame: &Frame, file: Option<BorrowedFd>) -> Result<(), IpcError> {
     Ok(channel.send(&frame.encode(), file.as_slice())?)
 }
 
-/// Receive the request of a connection, which has `patience` for all of it, and for whom it is done.
+/// Receives the request of a connection, and the class and terms to serve it with. All of it must
+/// come within `patience`. Fails with `Stranger` if the client runs as another user.
 pub fn receive(channel: &Channel, patience: Duration) -> Result<(Caller, Request), IpcError> {
     match channel.peer()?.user {
         user if user == effective_user() => {}
@@ -158,12 +164,12 @@ fn request(
     Ok(Request::HandOver { parcel, parcel_bytes, blobs: passed.collect() })
 }
 
-/// Answer a question.
+/// Sends the state of `larderd`, which is the answer to `Request::Ask` and `Request::Stop`.
 pub fn answer(channel: &Channel, state: State) -> Result<(), IpcError> {
     Ok(channel.send(&Frame::State(state).encode(), &[])?)
 }
 
-/// The next frame; `None` where the connection ends before one begins.
+/// Returns the next frame. Returns `None` if the connection ends before one begins.
 fn next(
     incoming: &mut Incoming,
     channel: &Channel,
@@ -211,7 +217,7 @@ mod tests {
 
     impl Both {
         fn next(&self) -> Result<Request, IpcError> {
-            Ok(receive(&self.door.accept().expect("accepts").expect("somebody"), PATIENCE)?.1)
+            Ok(receive(&self.door.accept().expect("accepts").expect("a connection"), PATIENCE)?.1)
         }
 
         fn says(&self, parts: &[(&[u8], usize)]) -> Result<Request, IpcError> {
@@ -236,7 +242,7 @@ mod tests {
             drop((parcel, blobs));
             match both.next() {
                 Ok(Request::HandOver { parcel_bytes: 6, blobs, .. }) => assert_eq!(blobs.len(), count),
-                Ok(_) => panic!("{count}: something else"),
+                Ok(_) => panic!("{count}: another request"),
                 Err(error) => panic!("{count}: {error}"),
             }
         }
@@ -270,8 +276,8 @@ mod tests {
         let terms = crate::Terms { remotes: Digest([1; 32]), trust: None, sends: true };
         let terms = Frame::Terms(terms).encode();
         assert!(matches!(both.says(&[(&class, 0), (&terms, 0), (&one, 1)]), Ok(Request::HandOver { .. })));
-        assert!(matches!(both.says(&[(&terms, 0), (&class, 0), (&one, 1)]), Err(IpcError::Unexpected)), "in no order");
-        assert!(matches!(both.says(&[(&class, 0)]), Err(IpcError::Ended)), "of nothing");
+        assert!(matches!(both.says(&[(&terms, 0), (&class, 0), (&one, 1)]), Err(IpcError::Unexpected)), "wrong order");
+        assert!(matches!(both.says(&[(&class, 0)]), Err(IpcError::Ended)), "no request follows");
         assert!(matches!(both.says(&[(&class, 0), (&class, 0)]), Err(IpcError::Unexpected)));
         let many = Frame::HandOver { parcel_bytes: 1, blobs: u64::MAX }.encode();
         assert!(matches!(both.says(&[(&many, 1)]), Err(IpcError::TooMany)));
@@ -294,7 +300,7 @@ mod tests {
         let asking = std::thread::spawn(move || crate::ask(&path));
         let (woken, _wake) = larder_sys::pipe().expect("makes");
         both.door.wait(Duration::from_secs(5), woken.as_fd()).expect("waits");
-        let channel = both.door.accept().expect("accepts").expect("somebody");
+        let channel = both.door.accept().expect("accepts").expect("a connection");
         assert!(matches!(receive(&channel, PATIENCE), Ok((Caller::ANYBODY, Request::Ask))));
         let state = State { pid: 7, up_s: 8, idle_s: 9, recorded: 10, refused: 11 };
         answer(&channel, state).expect("answers");
@@ -309,34 +315,34 @@ mod tests {
         let (weak, strong) = (Digest([1; 32]), Digest([2; 32]));
         let mut fetching =
             crate::Fetching::begin(&both.path, in_class(Class::Utility), &weak, b"/w").expect("connects");
-        let channel = both.door.accept().expect("accepts").expect("somebody");
+        let channel = both.door.accept().expect("accepts").expect("a connection");
         let mut session = match receive(&channel, PATIENCE) {
             Ok((Caller { class: Class::Utility, terms: None }, Request::Fetch { weak: asked, directory, session }))
                 if asked == weak && directory == b"/w" =>
             {
                 session
             }
-            _ => panic!("something else"),
+            _ => panic!("another request"),
         };
         assert!(matches!(fetching.next(Duration::from_millis(5)), Ok(None)), "nothing yet");
         let expect = crate::Expect { median_us: 5, p90_us: 9, samples: 2, overdue: false };
         let file = sealed_memory_file("manifest", b"manifest").expect("makes");
         say(&channel, &Frame::Expect(expect), None).expect("says");
         say(&channel, &Frame::Found { manifest_bytes: 8 }, Some(file.as_fd())).expect("says");
-        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Expect(expect)));
-        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Found(b"manifest".to_vec())));
+        assert_eq!(fetching.next(PATIENCE).expect("gets a message"), Some(crate::Told::Expect(expect)));
+        assert_eq!(fetching.next(PATIENCE).expect("gets a message"), Some(crate::Told::Found(b"manifest".to_vec())));
         fetching.want(&strong, &weak).expect("asks");
         fetching.say_running().expect("says");
-        let wants = session.next(&channel, PATIENCE).expect("is told");
+        let wants = session.next(&channel, PATIENCE).expect("gets a message");
         assert!(matches!(wants, Some(Step::Want { strong: asked, .. }) if asked == strong));
         assert!(matches!(session.next(&channel, PATIENCE), Ok(Some(Step::Running))));
         say(&channel, &Frame::Fetched { bytes: 7 }, None).expect("says");
-        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Fetched(7)));
+        assert_eq!(fetching.next(PATIENCE).expect("gets a message"), Some(crate::Told::Fetched(7)));
         fetching.recorded(&weak, &strong, b"/w").expect("says");
         drop(fetching);
         let recorded = Recorded { weak, strong, directory: b"/w".to_vec() };
         assert!(matches!(session.next(&channel, PATIENCE), Ok(Some(Step::Recorded(said))) if said == recorded));
-        assert!(matches!(session.next(&channel, PATIENCE), Ok(None)), "it left");
+        assert!(matches!(session.next(&channel, PATIENCE), Ok(None)), "the connection was closed");
     }
 
     #[test]
@@ -344,12 +350,12 @@ mod tests {
         let both = both();
         let mut fetching =
             crate::Fetching::begin(&both.path, Caller::ANYBODY, &Digest([1; 32]), b"/w").expect("connects");
-        drop(both.door.accept().expect("accepts").expect("somebody"));
+        drop(both.door.accept().expect("accepts").expect("a connection"));
         assert!(matches!(fetching.next(PATIENCE), Err(IpcError::Ended | IpcError::Io(_))));
-        // A file that is not as long as it is said to be.
+        // The file is shorter than announced.
         let mut fetching =
             crate::Fetching::begin(&both.path, Caller::ANYBODY, &Digest([1; 32]), b"/w").expect("connects");
-        let channel = both.door.accept().expect("accepts").expect("somebody");
+        let channel = both.door.accept().expect("accepts").expect("a connection");
         let file = sealed_memory_file("manifest", b"manifest").expect("makes");
         say(&channel, &Frame::Found { manifest_bytes: 9 }, Some(file.as_fd())).expect("says");
         assert!(matches!(fetching.next(PATIENCE), Err(IpcError::Unexpected)));

@@ -1,5 +1,7 @@
-//! The exact bytes of what goes over the socket. How to renew them: `crates/testkit/src/golden.rs`; the version is
-//! `larder_model::FORMAT_VERSION`.
+//! The exact bytes of frames and parcels, compared with the files in `golden/`.
+//!
+//! `crates/testkit/src/golden.rs` says how to update the files. If the format changes,
+//! `larder_model::FORMAT_VERSION` must change too.
 
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,16 @@
-//! How much of the machine a program gets beside others, in words that every platform understands in its own way.
+//! The service class of a program: how much of the machine it gets beside other programs.
+//!
+//! Unaware of: how a platform schedules a class.
 
-/// A service class. Each asks for less than the one before it; none for more than is inherited.
+/// A service class. Each class asks for less than the one before it. No class raises a program
+/// above what it inherits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// As the program that starts it.
+    /// The scheduling of the process that starts the program.
     #[default]
     Inherit = 0,
-    /// After what people and services wait for.
+    /// After programs that people or services wait for.
     Utility = 1,
-    /// When nobody else wants the machine.
+    /// Only when no other program wants the machine.
     Background = 2,
 }

@@ -1,4 +1,5 @@
-//! Platforms without an observer: tools are started untouched, as the build itself.
+//! Other platforms, which have no observer. Tools are started untouched, with the build's own
+//! scheduling.
 
 use std::fs::File;
 use std::io;
@@ -7,23 +8,24 @@ use std::path::Path;
 use crate::Class;
 use crate::pieces::copy_pieces;
 
-/// How a program is scheduled: as its parent.
+/// The scheduling of a program. On these platforms it is always the parent's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manner;
 
 impl Manner {
-    /// Of a class, which changes nothing here.
+    /// Returns the scheduling for a class, which changes nothing here.
     pub fn of(_class: Class, _cgroup: Option<&Path>) -> Manner {
         Manner
     }
 
-    /// Whether a child has nothing to set.
+    /// Returns true if a child has nothing to set.
     pub fn is_inherited(&self) -> bool {
         true
     }
 }
 
-/// Run the program at `path` and end as it ends. Returns only when it cannot be started.
+/// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
+/// started.
 pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], _manner: &Manner) -> io::Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let arguments = argv.iter().skip(1).map(|argument| text(argument));
@@ -33,8 +35,8 @@ pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], _man
     }
 }
 
-/// Copy `count` bytes from the start of `from`, wherever that was read to, to the empty file `to`. Returns how many there
-/// were.
+/// Copies `count` bytes from the start of `from` to the empty file `to`, whatever the read position
+/// of `from` is. Returns how many bytes there were.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     copy_pieces(from, to, 0, count)
 }

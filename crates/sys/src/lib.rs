@@ -1,8 +1,11 @@
-//! The operating system, behind one interface. The only crate with unsafe code, besides the preloaded library.
+//! The operating system behind one interface. Besides the preloaded library, this is the only crate
+//! with unsafe code.
 //!
-//! `linux/` is the real thing; `macos.rs`, `windows.rs` and `elsewhere.rs` are what other platforms have so far: enough
-//! to start a tool untouched, in a class, and to copy a file the cheapest way.
-//! Unaware of: what larder is. Paths are bytes, errors are `std::io::Error` with the system's number.
+//! `linux/` is the full implementation. `macos.rs`, `windows.rs` and `elsewhere.rs` only have what
+//! is needed to start a tool untouched, in a class, and to copy a file in the cheapest way.
+//!
+//! Unaware of: what larder is. Paths are bytes, errors are `std::io::Error` with the system's
+//! number.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -28,7 +31,7 @@ pub use elsewhere::*;
 mod arena;
 mod class;
 mod look;
-// On Linux the kernel copies; the test runs there.
+// On Linux the kernel copies, so only this module's test is built there.
 #[cfg(any(test, not(target_os = "linux")))]
 mod pieces;
 #[cfg(not(target_os = "linux"))]

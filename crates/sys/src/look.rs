@@ -1,6 +1,8 @@
-//! What the file system says of a path.
+//! The result of a `stat` or `lstat` of a path, which the code calls a *look*.
+//!
+//! Unaware of: what is done with it.
 
-/// What kind of thing a path names.
+/// The type of the file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -9,48 +11,52 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Link,
-    /// Anything else: the file type bits of its mode, shifted right by 12.
+    /// Any other type. The value is the file type bits of the mode, shifted right by 12.
     Other(u8),
 }
 
-/// What one look at a path gives: enough for a stamp.
+/// The result of one `stat` or `lstat`. It has all that the stat cache compares (a *stamp*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What it is.
+    /// The type of the file.
     pub kind: Kind,
-    /// Permission bits.
+    /// The permission bits of the mode.
     pub mode: u32,
-    /// The mounted file system that it is on, as long as this system runs: the block device, or where there is none
-    /// (or one that is used again, a loop device) the mount's unique number with the highest bit set.
+    /// A number that identifies the mounted file system while this system runs. It is the number of
+    /// the block device.
+    ///
+    /// If there is no block device, or only a loop device, it is the mount's unique number with the
+    /// highest bit set. Device numbers of loop devices are reused.
     pub volume: u64,
-    /// `major << 32 | minor` of the device.
+    /// The device number as `major << 32 | minor`.
     pub device: u64,
-    /// Inode number.
+    /// The inode number.
     pub inode: u64,
-    /// Size.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Time of the last change of the content, nanoseconds since 1970; anybody can set it.
+    /// The mtime in nanoseconds since 1970. Programs can set it to any value.
     pub modified_ns: i64,
-    /// Time of the last change of content or inode, nanoseconds since 1970; the kernel sets it.
+    /// The ctime in nanoseconds since 1970: when the content or the inode changed last. The kernel
+    /// sets it.
     pub changed_ns: i64,
-    /// Number of names.
+    /// The number of hard links.
     pub links: u32,
-    /// The user that it belongs to.
+    /// The user id of the owner.
     pub owner: u32,
-    /// The group that it belongs to.
+    /// The group id.
     pub group: u32,
 }
 
-/// How far the change times of a file system can be believed.
+/// The extent to which an unchanged ctime on a file system proves that nothing else has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {
-    /// A file whose stamp is unchanged has the same content.
+    /// True if a regular file with the same stamp has the same content.
     pub files: bool,
-    /// A directory whose stamp is unchanged has the same names.
+    /// True if a directory with the same stamp has the same names.
     pub directories: bool,
 }
 
 impl Trust {
-    /// Nothing is believed: contents and absences are looked at one by one.
+    /// Nothing is proved by the ctime, so contents and absent names are checked one by one.
     pub const NONE: Trust = Trust { files: false, directories: false };
 }

@@ -1,8 +1,8 @@
-//! macOS: tools are started untouched, in a class of quality of service.
+//! macOS: tools are started untouched, with a quality-of-service class.
 //!
-//! The class is a clamp that children inherit and nobody raises. It is set by `posix_spawn` and by nothing else that
-//! starts a program. On Apple silicon the lower of the two means the slow cores only, so nothing is set unless somebody
-//! asks.
+//! The class is a clamp that children inherit and that no process can raise. Only `posix_spawn` can
+//! set it for a new program. On Apple silicon, the background class means that only the slow cores
+//! are used. So nothing is set unless the user asks for it.
 
 use std::ffi::{CString, c_char};
 use std::fs::File;
@@ -13,19 +13,19 @@ use std::path::Path;
 use crate::Class;
 use crate::pieces::copy_pieces;
 
-/// How a program is scheduled.
+/// The scheduling of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
     class: Class,
 }
 
 impl Manner {
-    /// Of a class; there are no cgroups here.
+    /// Returns the scheduling for a class. There are no cgroups here.
     pub fn of(class: Class, _cgroup: Option<&Path>) -> Manner {
         Manner { class }
     }
 
-    /// Whether a child has nothing to set.
+    /// Returns true if a child has nothing to set.
     pub fn is_inherited(&self) -> bool {
         self.class == Class::Inherit
     }
@@ -39,7 +39,8 @@ impl Manner {
     }
 }
 
-/// Run the program at `path` and end as it ends. Returns only when it cannot be started.
+/// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
+/// started.
 pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner) -> io::Error {
     match start(path, argv, environment, manner).and_then(wait) {
         Ok(code) => std::process::exit(code),
@@ -55,12 +56,13 @@ fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner
         all.iter().map(|one| one.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
     };
     let (argv, environment) = (pointers(&argv), pointers(&environment));
-    // SAFETY: the attributes are initialised before use and destroyed once; null-terminated arrays of null-terminated
-    // strings, all alive during the call.
+    // SAFETY: the attributes are initialised before use and destroyed once. The arrays and their
+    // strings are null-terminated and live during the call.
     unsafe {
         let mut attributes: libc::posix_spawnattr_t = std::mem::zeroed();
         check(libc::posix_spawnattr_init(&mut attributes))?;
-        // Its errors are what it returns. A class that cannot be set is no reason not to run.
+        // The function returns its error. A class that cannot be set is no reason not to run the
+        // program.
         let _ = manner.quality().map(|class| libc::posix_spawnattr_set_qos_class_np(&mut attributes, class));
         let mut pid = 0;
         let started = check(libc::posix_spawn(
@@ -76,14 +78,17 @@ fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner
     }
 }
 
-/// Copy `count` bytes from the start of `from`, wherever that was read to, to the empty file `to`. Returns how many there
-/// were. By `copyfile` where all of it is wanted. Blocks are not shared: APFS shares those of whole files by name only
-/// (`clonefile`), and `to` is made by whoever calls. Never measured: `cargo run -p larder-copy` does that, there.
+/// Copies `count` bytes from the start of `from` to the empty file `to`, whatever the read position
+/// of `from` is. Returns how many bytes there were.
+///
+/// `fcopyfile` is used if the whole file is wanted. Blocks are not shared, because APFS can only
+/// share whole files by path (`clonefile`), and the caller has already created `to`. This was never
+/// measured. `cargo run -p larder-copy` on macOS would do it.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     if from.metadata()?.len() == count {
-        // It goes on from where the file was read to.
+        // `fcopyfile` begins at the read position.
         io::Seek::rewind(&mut &*from)?;
-        // SAFETY: two descriptors that stay open, and no state.
+        // SAFETY: both descriptors stay open, and no state is passed.
         let code =
             unsafe { libc::fcopyfile(from.as_raw_fd(), to.as_raw_fd(), std::ptr::null_mut(), libc::COPYFILE_DATA) };
         if code == 0 {
@@ -98,7 +103,7 @@ fn check(code: i32) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// The code that it ended with, as a shell says it where a signal ended it.
+/// Waits for a child. Returns its exit code, or 128 plus the signal that ended it, as a shell does.
 fn wait(pid: libc::pid_t) -> io::Result<i32> {
     let mut status = 0;
     loop {

@@ -1,13 +1,17 @@
-//! Filling a new file with another one's bytes by reading and writing, where the system has no better way.
+//! Copying a file by reading and writing, for systems that have no better way.
+//!
+//! Unaware of: why it is copied.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// What was best on Linux where it had to be done so: 64 kB for files of 1 MB, more for larger ones, whose first pages
-/// cost nothing any more (docs/performance.md, "Putting an output in place"). Elsewhere it was not measured.
+/// The buffer size, in bytes. On Linux, 64 kB was best for files of 1 MB. For larger files, a
+/// larger buffer was better, because its page faults no longer matter then (docs/performance.md,
+/// "Putting an output in place"). It was not measured on other systems.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// Copy the bytes of `from` between `start` and `end` to the same place in `to`. Returns how many there were.
+/// Copies the bytes of `from` between `start` and `end` to the same offset in `to`. Returns how
+/// many bytes there were.
 pub(crate) fn copy_pieces(mut from: &File, mut to: &File, start: u64, end: u64) -> io::Result<u64> {
     from.seek(SeekFrom::Start(start))?;
     to.seek(SeekFrom::Start(start))?;

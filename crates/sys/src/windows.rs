@@ -1,4 +1,5 @@
-//! Windows: tools are started untouched, in a priority class that their children inherit; blocks of files are shared.
+//! Windows: tools are started untouched, in a priority class that their children inherit. Copies
+//! share blocks if the file system can.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -12,11 +13,11 @@ use crate::pieces::copy_pieces;
 
 #[link(name = "kernel32")]
 unsafe extern "system" {
-    /// A number that stands for this process; nothing is opened.
+    /// Returns a number that stands for this process. No handle is opened.
     fn GetCurrentProcess() -> *mut c_void;
-    /// The priority class of a process; 0 where it cannot be told.
+    /// Returns the priority class of a process, or 0 if it cannot be determined.
     fn GetPriorityClass(process: *mut c_void) -> u32;
-    /// Asks a file system for what has no call of its own; 0 where it refuses.
+    /// Sends a request to the file system that has no call of its own. Returns 0 if it is refused.
     fn DeviceIoControl(
         file: *mut c_void,
         code: u32,
@@ -29,7 +30,7 @@ unsafe extern "system" {
     ) -> i32;
 }
 
-/// `FSCTL_DUPLICATE_EXTENTS_TO_FILE`: ReFS and its Dev Drives share blocks; NTFS refuses.
+/// `FSCTL_DUPLICATE_EXTENTS_TO_FILE`. ReFS and its Dev Drives share blocks; NTFS refuses.
 const SHARE_BLOCKS: u32 = 0x0009_8344;
 /// `DUPLICATE_EXTENTS_DATA`.
 #[repr(C)]
@@ -40,35 +41,37 @@ struct Blocks {
     count: i64,
 }
 
-/// What is shared begins and ends where blocks do, which have 4 or 64 kB.
+/// The largest block size, in bytes. Shared ranges begin and end at block borders, and ReFS has
+/// blocks of 4 or 64 kB.
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
-/// Less than 4 GB are shared at once.
+/// The most bytes that are shared by one request. The limit of Windows is 4 GB.
 const SHARED_BYTES_MAX: u64 = 1 << 30;
 
 /// `BELOW_NORMAL_PRIORITY_CLASS` and `IDLE_PRIORITY_CLASS`, as `CreateProcess` takes them.
 const BELOW_NORMAL: u32 = 0x4000;
 const IDLE: u32 = 0x40;
 
-/// How a program is scheduled.
+/// The scheduling of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
     class: Class,
 }
 
 impl Manner {
-    /// Of a class; there are no cgroups here.
+    /// Returns the scheduling for a class. There are no cgroups here.
     pub fn of(class: Class, _cgroup: Option<&Path>) -> Manner {
         Manner { class }
     }
 
-    /// Whether a child has nothing to set.
+    /// Returns true if a child has nothing to set.
     pub fn is_inherited(&self) -> bool {
         self.class == Class::Inherit
     }
 
-    /// A child whose parent is idle is so by itself, unless it is told otherwise: `BELOW_NORMAL` would raise it.
+    /// Returns the creation flags for a child. If this process is idle, its child is idle too
+    /// unless flags say otherwise, and `BELOW_NORMAL` would raise it.
     fn flags(&self) -> u32 {
-        // SAFETY: both take no pointer of ours and change nothing.
+        // SAFETY: both calls take no pointer of ours and change nothing.
         let inherited = unsafe { GetPriorityClass(GetCurrentProcess()) };
         match self.class {
             Class::Inherit => 0,
@@ -79,7 +82,8 @@ impl Manner {
     }
 }
 
-/// Run the program at `path` and end as it ends. Returns only when it cannot be started.
+/// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
+/// started.
 pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], manner: &Manner) -> io::Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut command = std::process::Command::new(text(path));
@@ -90,9 +94,12 @@ pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], mann
     }
 }
 
-/// Copy `count` bytes from the start of `from`, wherever that was read to, to the empty file `to`; they are shared where
-/// the file system can. Returns how many there were. `CopyFile` would do the same, but opens both by name once more.
-/// Never measured: `cargo run -p larder-copy` does that, there.
+/// Copies `count` bytes from the start of `from` to the empty file `to`, whatever the read position
+/// of `from` is. Returns how many bytes there were.
+///
+/// Blocks are shared if the file system can. `CopyFile` would do the same, but it would open both
+/// files by path once more. This was never measured. `cargo run -p larder-copy` on Windows would do
+/// it.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     let there = from.metadata()?.len().min(count);
     let whole = there - there % BLOCK_BYTES_MAX;
@@ -106,7 +113,7 @@ pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     Ok(shared + copy_pieces(from, to, shared, count)?)
 }
 
-/// All of the first `count` bytes or an error. The file must be as long before.
+/// Shares the blocks of the first `count` bytes, or fails. Both files get that length first.
 fn share(from: &File, to: &File, count: u64) -> io::Result<()> {
     to.set_len(count)?;
     let mut done = 0;
@@ -115,8 +122,9 @@ fn share(from: &File, to: &File, count: u64) -> io::Result<()> {
         let offset = done as i64;
         let blocks = Blocks { from: from.as_raw_handle(), from_offset: offset, to_offset: offset, count: step as i64 };
         let mut returned = 0;
-        // SAFETY: both handles are open during the call; the input is as large as is said and nothing is put out; where
-        // nothing overlaps, the count of what was is written to our own number.
+        // SAFETY: both handles are open during the call. The input has the size that is passed, and
+        // there is no output buffer. Because nothing overlaps, the count is written to our own
+        // integer.
         let shared = unsafe {
             DeviceIoControl(
                 to.as_raw_handle(),

@@ -1,7 +1,9 @@
-//! Starting a program under a filter whose notifications come to us.
+//! Starting a program under a seccomp filter whose notifications come to us.
 //!
-//! The program installs the filter itself, between `fork` and `execve`, and hands its listener over. Unaware of: what
-//! the filter is for.
+//! The program installs the filter itself, between `fork` and `execve`, and passes the listener to
+//! us.
+//!
+//! Unaware of: what the filter is for.
 
 use std::ffi::CString;
 use std::io;
@@ -16,14 +18,17 @@ use super::manner::Manner;
 use super::notify::{Answered, Attendant, FilterStep, Listener, attend, let_go_on, receive_from};
 use super::process::{CStrings, Child, c_string};
 
-/// A program that neither begins nor asks anything for so long does not get that far. It is started again without a
-/// filter then, so a slow disk costs no more than this.
+/// How long to wait for a program that neither begins nor makes a call that asks us. It is then
+/// started again without a filter, so a slow disk costs no more than this.
 const BEGIN_DEADLINE: Duration = Duration::from_secs(30);
 /// How long each step of [`try_attending`] may take. They take microseconds.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Like `spawn`, under the attendant's filter. Of the descriptors none is left open here. An error means that the
-/// program did not begin, for lack of a listener or for a reason of its own.
+/// Starts a program like `spawn`, but under the attendant's filter. The given descriptors are
+/// closed in this process.
+///
+/// An error means that the program did not begin. Either there is no listener, or the program could
+/// not be started for a reason of its own.
 pub fn spawn_attended(
     path: &[u8],
     argv: &[Vec<u8>],
@@ -38,23 +43,25 @@ pub fn spawn_attended(
     let (ours, theirs) = socket_pair()?;
     let start =
         Start { path, argv, environment, descriptors: &descriptors, mask: mask.original(), manner, filter: &filter };
-    // Not vfork: its parent could not answer the child's execve.
-    // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
+    // `vfork` is not possible, because the parent has to answer the child's `execve`.
+    // SAFETY: everything that the child needs was made before; it only makes system calls and never
+    // returns.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => start.become_program(ours.as_raw_fd(), theirs.as_raw_fd()),
         pid => Child { pid },
     };
     drop(theirs);
-    // The guardian is not to hold them, not even for a moment: they tell whether some process outlives the tool.
+    // They must be closed before the guardian is forked, because they tell whether a process
+    // outlives the tool.
     drop(descriptors);
     let began = receive_listener(&ours).and_then(|listener| {
         attendant.attach(Listener::new(listener)?, child.pid as u32);
         serve_until_begun(&ours, attendant)
     });
     if let Err(error) = began {
-        // It has not begun, and would wait for an answer that nobody gives.
-        // SAFETY: our child, not yet waited for.
+        // The child has not begun, and would wait for an answer that does not come.
+        // SAFETY: this is our child, which was not waited for yet.
         unsafe { libc::kill(child.pid, libc::SIGKILL) };
         let _ = child.wait();
         attendant.release(false);
@@ -65,7 +72,7 @@ pub fn spawn_attended(
 
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut pair = [0; 2];
-    // SAFETY: fills our array; both are new and ours.
+    // SAFETY: the call fills our array; both descriptors are new and ours.
     unsafe {
         if libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, pair.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -74,7 +81,10 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// The program's own file being executed is a call that waits for an answer, too. The socket closes with it.
+/// Serves the attendant until the program has begun.
+///
+/// The `execve` of the program is already a call that waits for an answer. The socket closes when
+/// it succeeds.
 fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Result<()> {
     loop {
         let (begun, asked) = {
@@ -102,14 +112,16 @@ fn timespec(time: Duration) -> rustix::time::Timespec {
     rustix::time::Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() }
 }
 
-/// Tries all that an attendant needs, on a child that makes one harmless call: a filter with a listener, hearing of the
-/// call, reading the memory of the thread that makes it, and letting it go on. The error says which of these is refused
-/// here. For example, a container's seccomp profile refuses the first, Linux before 5.5 the last, and
-/// `kernel.yama.ptrace_scope=2` the third. It costs a fork.
+/// Tries all that an attendant needs, on a child that makes one harmless call: a filter with a
+/// listener, receiving the call, reading the memory of its thread, and letting it go on. It costs a
+/// fork.
+///
+/// The error says which of these is refused here. For example, a container's seccomp profile
+/// refuses the first, `kernel.yama.ptrace_scope=2` the third, and Linux before 5.5 the last.
 pub fn try_attending() -> io::Result<()> {
     const ASKED: libc::c_long = libc::SYS_getppid;
     const MARK: [u8; 16] = *b"read this please";
-    // Load the number; if it is this call's, ask; else allow.
+    // Load the number of the call. If it is this call's, notify; else allow.
     let filter = [
         FilterStep { code: 0x20, if_true: 0, if_false: 0, value: 0 },
         FilterStep { code: 0x15, if_true: 0, if_false: 1, value: ASKED as u32 },
@@ -117,7 +129,7 @@ pub fn try_attending() -> io::Result<()> {
         FilterStep { code: 0x06, if_true: 0, if_false: 0, value: libc::SECCOMP_RET_ALLOW },
     ];
     let (ours, theirs) = socket_pair()?;
-    // SAFETY: the child makes system calls only, on what was made before, and never returns.
+    // SAFETY: the child only makes system calls, on what was made before, and never returns.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {
@@ -135,7 +147,7 @@ pub fn try_attending() -> io::Result<()> {
     };
     drop(theirs);
     let tried = attend_trial(&ours, child.pid as u32, &MARK);
-    // SAFETY: our child, not yet waited for.
+    // SAFETY: this is our child, which was not waited for yet.
     unsafe { libc::kill(child.pid, libc::SIGKILL) };
     let _ = child.wait();
     tried
@@ -156,17 +168,17 @@ fn attend_trial(socket: &OwnedFd, child: u32, mark: &[u8; 16]) -> io::Result<()>
     super::notify::read_memory(child, call.arguments[0], &mut read)
         .map_err(step("reading the memory of a child (ptrace_scope, a security profile)"))?;
     if read != *mark {
-        return Err(io::Error::other("the memory of a child was read wrongly"));
+        return Err(io::Error::other("reading the memory of a child gave wrong bytes"));
     }
     match let_go_on(listener.as_raw_fd(), &call) {
         Answered::GoesOn => {}
-        answered => return Err(io::Error::other(format!("letting a system call go on ({answered:?}): Linux 5.5"))),
+        answered => return Err(io::Error::other(format!("letting a system call go on (Linux 5.5): {answered:?}"))),
     }
     // The other end closes when the child ends, which it does only if its call went on.
     wait_for(socket, TRIAL_DEADLINE).map_err(step("waiting for a child to go on")).map(drop)
 }
 
-/// Waits until something can be read, or the other end is closed. Returns which.
+/// Waits until the descriptor can be read, or until its other end is closed. Returns which.
 fn wait_for(fd: &OwnedFd, at_most: Duration) -> io::Result<PollFlags> {
     let end = Instant::now() + at_most;
     loop {
@@ -182,14 +194,15 @@ fn wait_for(fd: &OwnedFd, at_most: Duration) -> io::Result<PollFlags> {
 
 #[repr(C, align(8))]
 struct ControlRoom([u8; CONTROL_BYTES]);
-/// `CMSG_SPACE(sizeof(int))`, and some.
+/// The size of the buffer for control messages, in bytes: `CMSG_SPACE(sizeof(int))`, and some.
 const CONTROL_BYTES: usize = 64;
 
-/// The child's first message: the listener, or the number of the error for which there is none.
+/// Receives the child's first message: the listener, or the errno that says why there is none.
 fn receive_listener(from: &OwnedFd) -> io::Result<OwnedFd> {
     let mut number = [0u8; 4];
     let mut room = ControlRoom([0; CONTROL_BYTES]);
-    // SAFETY: all buffers are ours and as long as said; a descriptor that came is new and ours.
+    // SAFETY: all buffers are ours, and their lengths are passed. A descriptor that comes is new
+    // and ours.
     unsafe {
         let mut part = libc::iovec { iov_base: number.as_mut_ptr().cast(), iov_len: number.len() };
         let mut message: libc::msghdr = zeroed();
@@ -209,12 +222,12 @@ fn receive_listener(from: &OwnedFd) -> io::Result<OwnedFd> {
         }
         match count {
             4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
-            _ => Err(io::Error::other("the child ended before it began")),
+            _ => Err(io::Error::other("the child ended without sending a listener")),
         }
     }
 }
 
-/// What the child needs, made before it is there.
+/// All that the child needs, made before it exists.
 struct Start<'a> {
     path: CString,
     argv: CStrings,
@@ -226,12 +239,13 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// In the child: what `posix_spawn` does for `spawn`, and the filter.
+    /// Runs in the child: does what `spawn` does, and installs the filter.
     fn become_program(&self, parents: RawFd, socket: RawFd) -> ! {
-        // SAFETY: system calls on what was made before; none of it allocates.
+        // SAFETY: only system calls on what was made before; none of it allocates.
         let error = unsafe {
-            // A listener that was sent lives in the other end: were that open here, the child would keep it, and wait
-            // for ever should we die before it was received.
+            // The listener is on its way through the other end of the socket. If that end were open
+            // in the child, the child itself would keep the listener alive, and would wait for ever
+            // if we died before receiving it.
             libc::close(parents);
             self.manner.take_on();
             for (ours, its) in self.descriptors {
@@ -255,29 +269,31 @@ fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// In the child: say why it ends, and end.
+/// Runs in the child: reports why it ends, and ends.
 fn tell(socket: RawFd, error: i32) -> ! {
     let number = error.to_ne_bytes();
-    // SAFETY: writes bytes of ours; nobody may be there to read them.
+    // SAFETY: writes bytes of ours. The other end may be closed.
     unsafe { libc::send(socket, number.as_ptr().cast(), number.len(), libc::MSG_NOSIGNAL) };
     super::end_process(127)
 }
 
-/// In the child: from here on the calls that the filter names wait for the listener.
+/// Runs in the child: installs the filter and returns its listener. From here on, the calls that
+/// the filter names wait for the listener.
 fn install(filter: &[FilterStep]) -> Result<RawFd, i32> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut().cast() };
-    // A signal that is handled does not interrupt a call that waits (Linux 5.19); without it such a call is asked about
-    // again.
+    // With this flag (Linux 5.19), a signal that has a handler does not interrupt a call that
+    // waits. Without it, such a call is notified again.
     let mut flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let mut may_promise = true;
     loop {
-        // SAFETY: the program's steps have the kernel's form and outlive the call.
+        // SAFETY: the filter has the kernel's form and outlives the call.
         let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
         match if fd < 0 { errno() } else { return Ok(fd as RawFd) } {
             libc::EINVAL if flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0 => {
                 flags &= !libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
             }
-            // Who is not privileged promises to gain no rights: set-user-id programs then start without theirs.
+            // An unprivileged process must first give up gaining rights. Set-user-id programs then
+            // start without theirs.
             libc::EACCES if may_promise => {
                 may_promise = false;
                 // SAFETY: no pointers.
@@ -288,11 +304,12 @@ fn install(filter: &[FilterStep]) -> Result<RawFd, i32> {
     }
 }
 
-/// In the child: hand the listener to the parent. Should that fail, nobody could answer, so it ends.
+/// Runs in the child: sends the listener to the parent. If that fails, no process could answer, so
+/// the child ends.
 fn send_listener(socket: RawFd, listener: RawFd) {
     let mut byte = [0u8];
     let mut room = ControlRoom([0; CONTROL_BYTES]);
-    // SAFETY: all buffers are ours, on this stack, and as long as said.
+    // SAFETY: all buffers are ours, on this stack, and their lengths are passed.
     let sent = unsafe {
         let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
         let mut message: libc::msghdr = zeroed();
@@ -310,8 +327,9 @@ fn send_listener(socket: RawFd, listener: RawFd) {
     if sent != 1 {
         super::end_process(127);
     }
-    // Whoever holds the listener can answer: were it the child itself, it would wait for ever should we die. Not by
-    // `close`, which the filter asks about. On Linux before 5.9 it stays open until the program begins.
+    // If the child itself had the listener open, it would wait for ever if we died. It does not use
+    // `close`, because the filter asks about that. On Linux before 5.9, the listener stays open
+    // until the program begins.
     // SAFETY: the number is that of our own descriptor.
     unsafe { libc::syscall(libc::SYS_close_range, listener, listener, 0) };
 }

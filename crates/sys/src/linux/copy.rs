@@ -1,5 +1,8 @@
-//! Filling a new file with another one's bytes. Which way is cheapest goes by size and file system: `cargo xtask bench
-//! copy` measures all of them, and docs/performance.md, "Putting an output in place", has the table.
+//! Copying the content of a file to a new file. The cheapest way depends on the size and the file
+//! system. `cargo xtask bench copy` measures all ways, and docs/performance.md, "Putting an output
+//! in place", has the table.
+//!
+//! Unaware of: what is copied.
 
 use std::fs::File;
 use std::io;
@@ -9,21 +12,23 @@ use rustix::io::Errno;
 
 use super::files::{EXT_MAGIC, OVERLAY_MAGIC};
 
-/// From this size on, saying first how large the file will be saves more than it costs, on ext4: 11 to 18 µs, against a
-/// quarter of what 1 MB costs.
+/// From this size on, in bytes, reserving the space first saves more than it costs on ext4. It
+/// costs 11 to 18 µs and saves a quarter of the time that copying 1 MB takes.
 const RESERVED_BYTES_MIN: u64 = 512 << 10;
-/// Linux moves no more at once.
+/// The most bytes per call. Linux moves at most about 2 GiB at once.
 const STEP_BYTES_MAX: u64 = 1 << 30;
 
-/// Copy `count` bytes from the start of `from`, wherever that was read to, to the empty file `to`; they are shared
-/// where the file system can. Returns how many there were. What failed leaves `to` with what was copied.
+/// Copies `count` bytes from the start of `from` to the empty file `to`, whatever the read position
+/// of `from` is. Returns how many bytes there were.
+///
+/// Blocks are shared if the file system can. After an error, `to` holds the bytes that were copied.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     if count < RESERVED_BYTES_MIN {
         return copy(from, to, count);
     }
     match fs::fstatfs(to).map(|system| system.f_type as u64) {
         Ok(EXT_MAGIC) => copy_reserved(from, to, count),
-        // What is below it may share, and then nothing is reserved.
+        // The file system below the overlay may be able to share blocks. Then nothing is reserved.
         Ok(OVERLAY_MAGIC) => match fs::ioctl_ficlone(to, from) {
             Ok(()) => Ok(fs::fstat(to)?.st_size as u64),
             Err(_) => copy_reserved(from, to, count),
@@ -32,7 +37,8 @@ pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     }
 }
 
-/// Where the space cannot be reserved the copy says why, or does without.
+/// Copies after reserving the space. If the space cannot be reserved, the copy is tried
+/// nevertheless, and fails with the reason if there is one.
 fn copy_reserved(from: &File, to: &File, count: u64) -> io::Result<u64> {
     let is_reserved = fs::fallocate(to, FallocateFlags::empty(), 0, count).is_ok();
     let copied = copy(from, to, count);
@@ -45,7 +51,8 @@ fn copy_reserved(from: &File, to: &File, count: u64) -> io::Result<u64> {
 fn copy(from: &File, to: &File, count: u64) -> io::Result<u64> {
     let moved = in_steps(count, |at, step| fs::copy_file_range(from, Some(at), to, None, step));
     match moved {
-        // Between two file systems, and on some, it is refused, or copies nothing as if the file ended here.
+        // The call is refused between two file systems, and by some file systems. Others copy
+        // nothing, as if the file ended here.
         Err((0, error)) if is_refused(error) => {}
         Ok(0) if count > 0 => {}
         moved => return moved.map_err(|(_, error)| error.into()),
@@ -59,7 +66,8 @@ fn copy(from: &File, to: &File, count: u64) -> io::Result<u64> {
     io::copy(&mut io::Read::take(&mut &*from, count), &mut &*to)
 }
 
-/// An error comes with how much was copied before it.
+/// Calls `step` until `count` bytes are copied. An error comes with the number of bytes that were
+/// copied before it.
 fn in_steps(count: u64, step: impl Fn(&mut u64, usize) -> rustix::io::Result<usize>) -> Result<u64, (u64, Errno)> {
     let mut done = 0;
     while done < count {
@@ -108,7 +116,7 @@ mod tests {
                 let (done, found) = copied(size, size as u64, file("whole"));
                 assert_eq!((done as usize, found.len()), (size, size));
             }
-            // The source ends too early: nothing is left that was only reserved.
+            // The source is too short, so the space that was reserved but not filled is given back.
             let (done, found) = copied(large, 2 * large as u64, file("short"));
             assert_eq!((done as usize, found.len()), (large, large));
         }

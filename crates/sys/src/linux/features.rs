@@ -1,7 +1,10 @@
-//! What the processor can do, as compilers find it out for `-march=native`, `-mcpu=native` and `-mtune=native`.
+//! The features of the processor, as compilers determine them for `-march=native`, `-mcpu=native`
+//! and `-mtune=native`.
+//!
+//! Unaware of: which compiler asks.
 
-/// Returns what the processor says that it can do: the raw answers that `-march=native` is made from. Two machines for
-/// which a compiler may make different code have different answers.
+/// Returns the raw CPUID values that `-march=native` depends on. Two machines for which a compiler
+/// may generate different code have different values.
 #[cfg(target_arch = "x86_64")]
 pub fn processor_features() -> Vec<u8> {
     use std::arch::x86_64::__cpuid_count;
@@ -11,9 +14,9 @@ pub fn processor_features() -> Vec<u8> {
         .chain((0x8000_0000u32..=0x8000_0008).map(|leaf| (leaf, 0)))
     {
         let answer = __cpuid_count(leaf, sub);
-        // Leaf 1 tells in the high byte of EBX which processor answered; leaf 4 and others do not.
+        // The high byte of EBX of leaf 1 says which core answered. No other leaf here says that.
         let ebx = if leaf == 1 { answer.ebx & 0x00ff_ffff } else { answer.ebx };
-        // OSXSAVE and the like are in ECX and matter; all else is taken as it is.
+        // Everything else matters, for example OSXSAVE in ECX.
         for register in [answer.eax, ebx, answer.ecx, answer.edx] {
             bytes.extend(register.to_le_bytes());
         }
@@ -21,32 +24,34 @@ pub fn processor_features() -> Vec<u8> {
     bytes
 }
 
-/// Returns what the processor says that it can do. Two machines for which a compiler may make different code have
-/// different answers.
+/// Returns what the processor reports about its features. Two machines for which a compiler may
+/// generate different code have different values.
 ///
-/// gcc and clang read `/proc/cpuinfo`: the registers that name a core (`MIDR_EL1`) are for the kernel only. Its lines
-/// "CPU implementer", "variant", "part" and "revision" are that register. Some features are taken from the auxiliary
-/// vector (`AT_HWCAP` and `AT_HWCAP2`) instead.
+/// gcc and clang read `/proc/cpuinfo`, because only the kernel can read the register that names a
+/// core (`MIDR_EL1`). The lines "CPU implementer", "variant", "part" and "revision" hold that
+/// register. Some features come from the auxiliary vector (`AT_HWCAP` and `AT_HWCAP2`) instead.
 #[cfg(target_arch = "aarch64")]
 pub fn processor_features() -> Vec<u8> {
     let (first, second) = rustix::param::linux_hwcap();
     let mut bytes = [first as u64, second as u64].map(u64::to_le_bytes).concat();
-    // If it cannot be read, compilers cannot read it either, and make code for any processor.
+    // If the file cannot be read, compilers cannot read it either, and generate code for any
+    // processor.
     bytes.extend(kinds_of_cores(&std::fs::read("/proc/cpuinfo").unwrap_or_default()));
     bytes
 }
 
-/// Returns `/proc/cpuinfo`, because what compilers do on this machine is not known.
+/// Returns all of `/proc/cpuinfo`, because it is unknown what compilers do on this kind of machine.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn processor_features() -> Vec<u8> {
     std::fs::read("/proc/cpuinfo").unwrap_or_default()
 }
 
-/// Returns the paragraphs of an aarch64 `/proc/cpuinfo`, without the lines that say which core it is and how fast its clock
-/// ticks, and without a paragraph that is like the one before it.
+/// Returns the paragraphs of an aarch64 `/proc/cpuinfo`, one for each run of equal cores. The lines
+/// with the number of the core and the clock speed are left out.
 ///
-/// So machines with 4 and with 64 cores of one kind have the same answer. If a machine has cores of two kinds
-/// (big.LITTLE), the order of the kinds stays, because gcc goes by the first core and clang by the last.
+/// So machines with 4 and with 64 cores of one kind have the same value. If a machine has cores of
+/// two kinds (big.LITTLE), the order of the kinds stays, because gcc goes by the first core and
+/// clang by the last.
 #[cfg(any(test, target_arch = "aarch64"))]
 fn kinds_of_cores(text: &[u8]) -> Vec<u8> {
     let mut kinds: Vec<Vec<&[u8]>> = Vec::new();
@@ -64,7 +69,7 @@ fn kinds_of_cores(text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Cores by number, part and features, as the kernel lists them.
+    /// Returns the kernel's text for cores with these numbers, parts and features.
     fn list(cores: &[(u32, &str, &str)]) -> Vec<u8> {
         let paragraph = |(number, part, features): &(u32, &str, &str)| {
             format!(
@@ -100,10 +105,10 @@ mod tests {
             answer(&[small]),
             answer(&[large]),
             answer(&[(0, SMALL, "fp asimd")]),
-            // Two kinds of cores, and in the other order.
+            // Two kinds of cores, in both orders.
             answer(&[small, large]),
             answer(&[large, small]),
-            // clang goes by the last.
+            // clang goes by the last core.
             answer(&[small, large, small]),
             Vec::new(),
         ];

@@ -1,4 +1,7 @@
-//! Looking at paths, and the few ways of opening that `std::fs` does not have.
+//! `stat` and `lstat` of paths (which the code calls *looks*), and ways of opening, reading,
+//! locking and renaming files that `std::fs` does not have.
+//!
+//! Unaware of: what is in a file, and why it is read.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -13,12 +16,14 @@ use rustix::io::Errno;
 
 use crate::{Kind, Look, Trust};
 
-/// `STATX_MNT_ID_UNIQUE`, Linux 6.8: a mount's number that is never used again while the system runs.
+/// `STATX_MNT_ID_UNIQUE`, Linux 6.8: the number of a mount, which is never reused while the system
+/// runs.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
-/// Block devices of this major number are loop devices: the same number soon names another image.
+/// The major device number of loop devices. Their device numbers are reused for other images.
 const LOOP_MAJOR: u32 = 7;
 
-/// Descriptors above this are closed one by one: a process may have 1,024 by default.
+/// Descriptors above this are not kept open until the process ends. A process may have 1,024 by
+/// default.
 const KEPT_OPEN_MAX: i32 = 256;
 
 pub(super) const EXT_MAGIC: u64 = 0xEF53;
@@ -27,25 +32,29 @@ const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Opens a directory for looking only.
+/// Flags that open a directory only as a starting point for lookups.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Paths of this length or longer are refused by the kernel (ENAMETOOLONG), the final zero byte included.
+/// The kernel refuses paths of this length or longer with ENAMETOOLONG. The length is in bytes and
+/// includes the final zero.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// A system call that this kernel, or the seccomp profile of this container, may not have. Once it was refused and
-/// another way gave the result, this process does not make it again.
+/// A system call that this kernel may not have, or that the container's seccomp profile may refuse.
+///
+/// Once the call was refused and the older way gave a result, this process does not make the call
+/// again.
 pub(super) struct Newer(AtomicBool);
 
-/// A file in memory is meant to be executed, or is not: Linux 6.3. If `vm.memfd_noexec` is 2, only the second is allowed.
+/// Flags that say whether a file in memory may be executed (Linux 6.3). If `vm.memfd_noexec` is 2,
+/// only `MFD_NOEXEC_SEAL` is allowed.
 const MFD_EXEC: u32 = 0x10;
 const MFD_NOEXEC_SEAL: u32 = 0x8;
 
-/// Linux 5.6.
+/// `openat2`, Linux 5.6.
 static OPENAT2: Newer = Newer::new();
-/// Linux 4.11; Docker refused it until 18.04.
+/// `statx`, Linux 4.11. Docker refused it until 18.04.
 static STATX: Newer = Newer::new();
 
-/// Linux 5.8.
+/// `faccessat2`, Linux 5.8.
 static FACCESSAT2: Newer = Newer::new();
 
 impl Newer {
@@ -53,9 +62,10 @@ impl Newer {
         Newer(AtomicBool::new(false))
     }
 
-    /// Returns what `call` gives, or what `older` gives if the call is refused. Kernels refuse calls that they do not know
-    /// by ENOSYS, old seccomp profiles by EPERM. EPERM can also be the honest answer: then `older` gets it, too, and
-    /// the call counts as one that can be made.
+    /// Returns the result of `call`, or of `older` if the call is refused.
+    ///
+    /// Kernels refuse unknown calls with ENOSYS, old seccomp profiles with EPERM. EPERM can also be
+    /// the real result. Then `older` fails with it, too, and the call does not count as refused.
     #[inline]
     pub(super) fn or<T>(
         &self,
@@ -75,7 +85,8 @@ impl Newer {
     #[cold]
     fn was_refused<T>(&self, older: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let done = older();
-        // A path that is not there is found not to be there by either.
+        // If both fail with a refusal, the refusal may be real, so the call is tried again next
+        // time.
         if !done.as_ref().is_err_and(is_refusal) {
             self.0.store(true, Relaxed);
         }
@@ -83,28 +94,31 @@ impl Newer {
     }
 }
 
-/// Returns true if this is the error of a system call that the kernel does not have, or that a seccomp profile refuses.
+/// Returns true if this error means that the kernel lacks a system call, or that a seccomp profile
+/// refuses it.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
 
-/// Opens the directory at `path`; a symbolic link anywhere in it is an error (ELOOP).
+/// Opens the directory at `path`. A symbolic link anywhere in it is an error (ELOOP).
 fn open_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
     let at_once =
         || with_c_path(path, |path| fs::openat2(from, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS));
     OPENAT2.or(at_once, || walk_without_links(from, path))
 }
 
-/// Opens the directory at `path` as `openat2` does with `RESOLVE_NO_SYMLINKS`, without that call: one component after the
-/// other, each in the directory that was opened before it. A component that becomes a link meanwhile is not
-/// followed either.
+/// Opens the directory at `path` as `openat2` does with `RESOLVE_NO_SYMLINKS`, but without that
+/// call.
+///
+/// Each component is opened in the directory that was opened before it. So a component that is
+/// replaced by a link meanwhile is not followed either.
 fn walk_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
     if path.len() >= PATH_BYTES_MAX {
         return Err(Errno::NAMETOOLONG.into());
     }
     let open = |from: BorrowedFd, name: &[u8]| {
         let opened = with_c_path(name, |name| fs::openat(from, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()));
-        // `O_DIRECTORY` says of a link that it is none.
+        // With `O_DIRECTORY`, opening a link fails with ENOTDIR instead of ELOOP.
         match opened {
             Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => {
                 let found = statx(from, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -123,11 +137,11 @@ fn walk_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
     names.fold(open(from, first), |above, name| open(above?.as_fd(), name))
 }
 
-/// A directory, opened for looking only.
+/// A directory that is open as a starting point for lookups (`O_PATH`).
 pub struct Dir(OwnedFd);
 
 impl Dir {
-    /// Open `path`. With `refuse_links`, a symbolic link anywhere in it is an error (ELOOP).
+    /// Opens `path`. With `refuse_links`, a symbolic link anywhere in it is an error (ELOOP).
     pub fn open(path: &[u8], refuse_links: bool) -> io::Result<Dir> {
         match refuse_links {
             true => Ok(Dir(open_without_links(CWD, path)?)),
@@ -135,62 +149,66 @@ impl Dir {
         }
     }
 
-    /// Open a directory in it; a symbolic link is an error (ELOOP).
+    /// Opens a directory in this one. A symbolic link is an error (ELOOP).
     pub fn open_in(&self, name: &[u8]) -> io::Result<Dir> {
         Ok(Dir(open_without_links(self.0.as_fd(), name)?))
     }
 
-    /// Leave it open until the process ends, which closes all of them at once. Only while there are few.
+    /// Keeps the directory open until the process ends, because that closes all descriptors at
+    /// once. It is closed now if its descriptor is `KEPT_OPEN_MAX` or more.
     pub fn keep_open(self) {
         if self.0.as_raw_fd() < KEPT_OPEN_MAX {
             std::mem::forget(self.0);
         }
     }
 
-    /// Look at a name in it, not following a link.
+    /// Runs `lstat` on a name in this directory.
     pub fn look(&self, name: &[u8]) -> io::Result<Look> {
         statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Look at a name in it, following links.
+    /// Runs `stat` on a name in this directory.
     pub fn look_through(&self, name: &[u8]) -> io::Result<Look> {
         statx(&self.0, name, AtFlags::empty())
     }
 
-    /// Look at the directory.
+    /// Runs `fstat` on this directory.
     pub fn itself(&self) -> io::Result<Look> {
         statx(&self.0, b"", AtFlags::EMPTY_PATH)
     }
 
-    /// Its path with every link resolved.
+    /// Returns the directory's path with all links resolved.
     pub fn real_path(&self) -> io::Result<Vec<u8>> {
         real_path_of(&self.0)
     }
 
-    /// The target of a link in it.
+    /// Returns the target of a symbolic link in this directory.
     pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
         Ok(fs::readlinkat(&self.0, name, Vec::new())?.into_bytes())
     }
 
-    /// Open a file in it for reading; never waits on a FIFO.
+    /// Opens a file in this directory for reading. Never waits for the writer of a FIFO.
     pub fn open_file(&self, name: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         Ok(File::from(fs::openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// Whether this process may execute (1), write (2) or read (4) a name in it, as `access` says.
+    /// Checks whether this process may execute (1), write (2) or read (4) a name in this directory,
+    /// as `access` does.
     pub fn access(&self, name: &[u8], rights: u8) -> io::Result<()> {
         let wanted = fs::Access::from_bits_truncate(rights.into());
         Ok(fs::accessat(&self.0, name, wanted, AtFlags::empty())?)
     }
 
-    /// How far its file system's times can be believed.
+    /// Returns what an unchanged ctime proves on this directory's file system.
     pub fn trust(&self) -> io::Result<Trust> {
         file_trust(&self.0)
     }
 
-    /// The names in it but `.` and `..`, in its own order, with what each is said to be: the file type bits of a mode,
-    /// shifted right by 12; 0 where the file system does not say.
+    /// Returns the names in this directory except `.` and `..`, in the file system's order.
+    ///
+    /// Each comes with its type: the file type bits of a mode, shifted right by 12. The type is 0
+    /// if the file system does not report it.
     pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u8)>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let readable = fs::openat(&self.0, ".", flags, Mode::empty())?;
@@ -206,27 +224,32 @@ impl Dir {
     }
 }
 
-/// The path that a descriptor was opened by, links resolved, as the kernel has it now.
+/// Returns the path of an open file as the kernel has it now, with all links resolved.
 pub fn real_path_of(fd: impl AsFd) -> io::Result<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
     Ok(fs::readlink(link, Vec::new())?.into_bytes())
 }
 
-/// Look at a path, not following a link at its end.
+/// Runs `lstat` on a path.
 pub fn look(path: &[u8]) -> io::Result<Look> {
     statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Look at a path, following links.
+/// Runs `stat` on a path.
 pub fn look_through(path: &[u8]) -> io::Result<Look> {
     statx(CWD, path, AtFlags::empty())
 }
 
-/// The path of the running program's file, no link at its end, and what it is. What the kernel says the program was
-/// started by is that mostly, and costs one look; by `/proc`, which makes a directory for it, twenty times as much.
+/// Returns the path of the running program's file, and the result of its `lstat`. The path does not
+/// end in a link.
+///
+/// The path from the kernel's auxiliary vector (`AT_EXECFN`) is usually right and costs one
+/// `lstat`. Reading `/proc/self/exe` costs 20 times as much, because the kernel creates a `/proc`
+/// directory for the process.
 pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
     const PROC: &[u8] = b"/proc/self/exe";
-    // SAFETY: asks only. What the kernel put there is a string that lives as long as the process.
+    // SAFETY: the call only reads the auxiliary vector. The kernel's string lives as long as the
+    // process.
     let name = unsafe {
         let name = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
         if name.is_null() { &[][..] } else { CStr::from_ptr(name).to_bytes() }
@@ -241,8 +264,8 @@ pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
     Ok((fs::readlink(PROC, Vec::new())?.into_bytes(), look_through(PROC)?))
 }
 
-/// Whether this process, by its effective ids or its real ones, may execute (1), write (2) or read (4) what `path`
-/// leads to.
+/// Checks whether this process may execute (1), write (2) or read (4) the file at `path`. Links are
+/// followed. The effective ids are used if `effective` is true, and otherwise the real ids.
 pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
     let wanted = fs::Access::from_bits_truncate(rights.into());
     let by = |flags| with_c_path(path, |path| fs::accessat(CWD, path, wanted, flags));
@@ -251,8 +274,8 @@ pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
     }
     FACCESSAT2.or(
         || by(AtFlags::EACCESS),
-        // If the real ids are the effective ones, as in every program that is not set-user-id, the older call says the
-        // same.
+        // If the real ids are the effective ones, the older call gives the same result. That is so
+        // in every program that is not set-user-id.
         || if ids_are_real() { by(AtFlags::empty()) } else { Err(Errno::NOSYS.into()) },
     )
 }
@@ -262,18 +285,20 @@ fn ids_are_real() -> bool {
     getuid() == geteuid() && getgid() == getegid()
 }
 
-/// Whether this process may write to what `path` leads to, as `access` says.
+/// Returns true if this process may write to the file at `path`, as `access` does with the real
+/// ids.
 pub fn may_write(path: &[u8]) -> bool {
     fs::access(path, fs::Access::WRITE_OK).is_ok()
 }
 
-/// Whether this process may make and remove names in the directory at `path`; an error says why not.
+/// Checks whether this process may create and remove names in the directory at `path`. The error
+/// says why not.
 pub fn may_make_in(path: &[u8]) -> io::Result<()> {
     Ok(fs::access(path, fs::Access::WRITE_OK | fs::Access::EXEC_OK)?)
 }
 
-/// Whether what is at `path` has extended attributes beyond the labels that a security module gives every file. True
-/// where that cannot be told.
+/// Returns true if the file at `path` has extended attributes beyond the labels that a security
+/// module gives every file. Also returns true if they cannot be listed.
 pub fn has_attributes(path: &[u8]) -> bool {
     const LIST_BYTES: usize = 4096;
     let mut list = [0; LIST_BYTES];
@@ -285,23 +310,25 @@ pub fn has_attributes(path: &[u8]) -> bool {
     }
 }
 
-/// What a file is opened for. It is closed on exec, and nobody waits for a FIFO's other end.
+/// The way in which a file is opened. It is closed on exec, and opening never waits for the other
+/// end of a FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// Reading.
+    /// For reading.
     Read,
-    /// Reading; a link at the end of the path is an error.
+    /// For reading. A link as the last component is an error.
     ReadPlain,
-    /// Reading and writing; a link at the end of the path is an error.
+    /// For reading and writing. A link as the last component is an error.
     ChangePlain,
-    /// The same; where nothing is, it is made for its owner alone.
+    /// For reading and writing. If the file does not exist, it is created with mode 0600. A link as
+    /// the last component is an error.
     MakePlain,
-    /// Writing, where nothing is yet: it is made, with this mode as far as the umask allows.
+    /// For writing. The file must not exist, and is created with this mode less the umask.
     New(u32),
 }
 
-/// Open a file, by one system call: the C library's `open` is followed by an `fcntl`, as if the kernel did not know
-/// `O_CLOEXEC`.
+/// Opens a file by one system call. The C library's `open` makes a second one (`fcntl`), for
+/// kernels that do not know `O_CLOEXEC`.
 pub fn open(path: &[u8], opening: Opening) -> io::Result<File> {
     const QUIET: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
     let (flags, mode) = match opening {
@@ -315,19 +342,19 @@ pub fn open(path: &[u8], opening: Opening) -> io::Result<File> {
     Ok(File::from(with_c_path(path, |path| rustix::io::retry_on_intr(|| open(path)))?))
 }
 
-/// Look at an open file.
+/// Runs `fstat` on an open file.
 pub fn file_look(file: impl AsFd) -> io::Result<Look> {
     statx(file, b"", AtFlags::EMPTY_PATH)
 }
 
-/// Returns whether an open file can be written through this descriptor. One that was opened by its name alone (`O_PATH`)
-/// cannot.
+/// Returns true if an open file can be written through this descriptor. A file that was opened with
+/// `O_PATH` cannot.
 pub fn is_open_for_writing(file: impl AsFd) -> bool {
     let flags = fs::fcntl_getfl(file).unwrap_or(OFlags::RDONLY);
     !flags.contains(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::RDONLY
 }
 
-/// Look at a standard descriptor: 0, 1 or 2.
+/// Runs `fstat` on a standard descriptor: 0, 1 or 2.
 pub fn standard_look(fd: i32) -> io::Result<Look> {
     match fd {
         0 => statx(rustix::stdio::stdin(), b"", AtFlags::EMPTY_PATH),
@@ -336,9 +363,12 @@ pub fn standard_look(fd: i32) -> io::Result<Look> {
     }
 }
 
-/// How far the times of an open file's file system can be believed: the ones whose change time is the running
-/// kernel's clock. On tmpfs a hard link made within a tick leaves its directory's times as they were; images (EROFS,
-/// squashfs) bring their times along; overlayfs is not proven for its lower layers.
+/// Returns what an unchanged ctime proves on the file system of an open file.
+///
+/// Only file systems whose ctime comes from the running kernel's clock are trusted. On tmpfs, a
+/// hard link that is made within one clock tick leaves its directory's times unchanged. The files
+/// of images (EROFS, squashfs) have stored times. For overlayfs, nothing is proved about the lower
+/// layers.
 pub fn file_trust(fd: impl AsFd) -> io::Result<Trust> {
     let magic = fs::fstatfs(fd)?.f_type as u64;
     Ok(match magic {
@@ -348,8 +378,11 @@ pub fn file_trust(fd: impl AsFd) -> io::Result<Trust> {
     })
 }
 
-/// Whether the kernel has multigrain timestamps (Linux 6.13), which all file systems that are believed then use: once a
-/// file's change time was asked for, its next change gets another one, also within a tick of the clock.
+/// Returns true if the kernel has multigrain timestamps (Linux 6.13). All file systems that
+/// `file_trust` trusts then use them.
+///
+/// With them, once a file's ctime was read, the next change gets a different ctime, even within one
+/// clock tick.
 pub fn times_are_multigrain() -> bool {
     let name = rustix::system::uname();
     let mut numbers = name.release().to_bytes().split(|b| !b.is_ascii_digit());
@@ -357,8 +390,10 @@ pub fn times_are_multigrain() -> bool {
     (next(), next()) >= (6, 13)
 }
 
-/// Call with a path as the kernel wants it: ended by a zero byte. As rustix does it, in one pass: names are short, and
-/// a hit has hundreds of them.
+/// Calls `call` with the path as a C string.
+///
+/// It does what rustix does, but in one pass, because paths are short and a hit has hundreds of
+/// them.
 fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io::Result<T>) -> io::Result<T> {
     const SHORT_BYTES: usize = 256;
     let mut buffer = [MaybeUninit::<u8>::uninit(); SHORT_BYTES];
@@ -374,7 +409,7 @@ fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io::Result<T>
     if holds_zero {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    // SAFETY: so many bytes were written above, and only the last of them is zero.
+    // SAFETY: this many bytes were written above, and only the last of them is zero.
     let path = unsafe {
         CStr::from_bytes_with_nul_unchecked(std::slice::from_raw_parts(buffer.as_ptr().cast(), path.len() + 1))
     };
@@ -391,7 +426,8 @@ fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Loo
     let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     let st = with_c_path(name, |name| fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask))?;
     let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
-    // Without unique numbers (before Linux 6.8) the bits below are zero; `volume` 1 << 63 is then never believed.
+    // Without unique numbers (before Linux 6.8), the lower bits are zero. A `volume` of exactly
+    // 2^63 is never trusted.
     let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
     Ok(Look {
         kind: kind_of(st.stx_mode.into()),
@@ -408,7 +444,8 @@ fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Loo
     })
 }
 
-/// Looks at a path by `fstatat`, which every kernel has. It tells all that `statx` tells but the number of the mount.
+/// Runs `fstatat`, which every kernel has. It reports everything that `statx` does except the
+/// number of the mount.
 #[cold]
 fn look_by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
     let st = with_c_path(name, |name| fs::statat(dir, name, flags | AtFlags::NO_AUTOMOUNT))?;
@@ -442,45 +479,51 @@ fn device(major: u32, minor: u32) -> u64 {
     u64::from(major) << 32 | u64::from(minor)
 }
 
-/// Returns what names a file system while the system runs: its device, or its mount's number if the same device may soon
-/// be another one.
+/// Returns a number that identifies a file system while the system runs. It is the device number,
+/// or the mount's unique number if the device number may be reused soon.
 fn volume(major: u32, minor: u32, unique: u64) -> u64 {
     if major != 0 && major != LOOP_MAJOR { device(major, minor) } else { 1 << 63 | unique }
 }
 
-/// All that is in a file of `size_bytes`, as was just found: by one call, where it has not changed since.
+/// Reads all of a file whose size was just found to be `size_bytes`. It takes one call if the size
+/// has not changed since.
 pub fn read_sized(mut file: &File, size_bytes: u64) -> io::Result<Vec<u8>> {
     let size = usize::try_from(size_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size.saturating_add(1)).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let read = rustix::io::retry_on_intr(|| rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes)))?;
-    // Less than was asked for is the end of a file.
+    // The call asked for one byte more. So reading exactly `size` bytes means that the file ends
+    // there.
     if read != size {
         io::Read::read_to_end(&mut file, &mut bytes)?;
     }
     Ok(bytes)
 }
 
-/// All that is in the file at a path, links followed; `None` where that is more than `bytes_max`.
+/// Reads the whole file at a path; links are followed. Returns `None` if it has more than
+/// `bytes_max` bytes.
 pub fn read_at_most(path: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     read_rest_at_most(&open(path, Opening::Read)?, bytes_max)
 }
 
-/// What is left of an opened file; `None` where that is more than `bytes_max`.
+/// Reads the rest of an open file. Returns `None` if it has more than `bytes_max` bytes.
 pub fn read_rest_at_most(file: &File, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let size_bytes = file_look(file)?.size_bytes;
     if size_bytes > bytes_max {
         return Ok(None);
     }
-    // One more than there should be, so that one call reads all of it; a device has no size, and no end.
+    // One byte more than the size, so that one call reads all of it. A device has size 0 and may
+    // never end.
     let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
     io::Read::read_to_end(&mut io::Read::take(file, bytes_max + 1), &mut bytes)?;
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
-/// Returns a file that has no name and is gone with the last descriptor of it: in memory, or in a directory for temporary
-/// files if the system gives none in memory (`memfd_create` is Linux 3.17, and `vm.memfd_noexec` may refuse it). With
+/// Creates a file without a name, which exists until its last descriptor is closed. With
 /// `executable` it can be executed, and mapped for execution.
+///
+/// It is in memory, or else in a directory for temporary files. `memfd_create` is missing before
+/// Linux 3.17, and `vm.memfd_noexec` may refuse it.
 pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
     use rustix::fs::MemfdFlags;
     let tried = if executable { [MFD_EXEC, 0] } else { [0, MFD_NOEXEC_SEAL] };
@@ -490,7 +533,7 @@ pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
     made.map_or_else(|| unnamed_file(executable), |file| Ok(File::from(file)))
 }
 
-/// Returns a file without a name in one of the directories for temporary files.
+/// Creates a file without a name in one of the directories for temporary files.
 fn unnamed_file(executable: bool) -> io::Result<File> {
     let temporary = std::env::temp_dir();
     let directories = [Path::new("/dev/shm"), &temporary, Path::new("/tmp"), Path::new("/var/tmp")];
@@ -498,7 +541,7 @@ fn unnamed_file(executable: bool) -> io::Result<File> {
     let mut failed = io::Error::from(Errno::NOSYS);
     for directory in directories {
         match unnamed_file_in(directory, mode) {
-            // From a file system that is mounted `noexec` nothing can be executed.
+            // No file can be executed on a file system that is mounted `noexec`.
             Ok(file) if executable && !may_execute_from(&file) => {}
             Ok(file) => return Ok(file),
             Err(error) => failed = error,
@@ -513,7 +556,7 @@ fn unnamed_file_in(directory: &Path, mode: Mode) -> io::Result<File> {
     if let Ok(file) = fs::open(directory, flags | OFlags::TMPFILE, mode) {
         return Ok(File::from(file));
     }
-    // Some file systems make none without a name.
+    // Some file systems cannot create a file without a name.
     let path = directory.join(format!(".larder-{:016x}", random_u64()));
     let file = fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)?;
     with_c_path(path.as_os_str().as_bytes(), |path| fs::unlink(path))?;
@@ -524,7 +567,7 @@ fn may_execute_from(file: &File) -> bool {
     fs::fstatvfs(file).is_ok_and(|system| !system.f_flag.contains(fs::StatVfsMountFlags::NOEXEC))
 }
 
-/// A file in memory with this content, which nobody can change any more.
+/// Creates a file in memory with this content, which no process can change any more.
 pub fn sealed_memory_file(name: &str, bytes: &[u8]) -> io::Result<File> {
     let mut file = growing_memory_file(name)?;
     io::Write::write_all(&mut file, bytes)?;
@@ -532,12 +575,12 @@ pub fn sealed_memory_file(name: &str, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file in memory that can be sealed once it is written.
+/// Creates a file in memory that can be sealed after it was written.
 pub fn growing_memory_file(name: &str) -> io::Result<File> {
     use rustix::fs::MemfdFlags;
     let sealable = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = fs::memfd_create(name, sealable);
-    // If `vm.memfd_noexec` is 2.
+    // `vm.memfd_noexec` is 2.
     let made = made.or_else(|error| match error {
         Errno::ACCESS => fs::memfd_create(name, sealable | MemfdFlags::from_bits_retain(MFD_NOEXEC_SEAL)),
         error => Err(error),
@@ -545,43 +588,44 @@ pub fn growing_memory_file(name: &str) -> io::Result<File> {
     Ok(File::from(made?))
 }
 
-/// From now on nobody can change this file in memory.
+/// Seals this file in memory, so that no process can change it any more.
 pub fn seal(file: &File) -> io::Result<()> {
     use rustix::fs::SealFlags;
     let all = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     Ok(fs::fcntl_add_seals(file, all)?)
 }
 
-/// A path that names an open file for as long as this process holds it.
+/// Returns a path of an open file that is valid as long as this process has it open.
 pub fn volatile_path(file: &File) -> Vec<u8> {
     format!("/proc/{}/fd/{}", crate::process_id(), file.as_raw_fd()).into_bytes()
 }
 
-/// Gives a file another name, which nothing has; returns false if something has it. Returns false as well if the file
-/// system can neither rename so nor link.
+/// Renames a file to a name that does not exist yet. Returns false if the name exists. Also returns
+/// false if the file system can neither rename this way nor create hard links.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
     match fs::renameat_with(CWD, from, CWD, to, fs::RenameFlags::NOREPLACE) {
-        // Linux before 3.15, some file systems (NFS), and seccomp profiles that do not know the call.
+        // The call is missing before Linux 3.15, on some file systems (NFS), and in old seccomp
+        // profiles.
         Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => link_new(from, to),
         Err(Errno::EXIST) => Ok(false),
         done => done.map(|()| true).map_err(io::Error::from),
     }
 }
 
-/// As `rename_new`, by a second name that takes the place of the first.
+/// Does what `rename_new` does, by creating a hard link and removing the old name.
 fn link_new(from: &Path, to: &Path) -> io::Result<bool> {
     match fs::linkat(CWD, from, CWD, to, AtFlags::empty()) {
         Ok(()) => {
             let _ = fs::unlink(from);
             Ok(true)
         }
-        // The caller makes the directory if it is missing.
+        // The caller creates the directory if it is missing.
         Err(Errno::NOENT) => Err(Errno::NOENT.into()),
         Err(_) => Ok(false),
     }
 }
 
-/// Wait for the exclusive lock of `file`, which lasts until it is closed.
+/// Waits for the exclusive lock of `file` (`flock`). It is held until the file is closed.
 pub fn write_lock(file: &File) -> io::Result<()> {
     loop {
         match fs::flock(file, fs::FlockOperation::LockExclusive) {
@@ -591,7 +635,7 @@ pub fn write_lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Take the exclusive lock of `file` if nobody has it.
+/// Takes the exclusive lock of `file`. Returns false if the file is locked.
 pub fn try_write_lock(file: &File) -> io::Result<bool> {
     match fs::flock(file, fs::FlockOperation::NonBlockingLockExclusive) {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
@@ -599,7 +643,8 @@ pub fn try_write_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether somebody has the exclusive lock of `file`.
+/// Returns true if the exclusive lock of `file` is held. If not, this takes a shared lock, which is
+/// held until the file is closed.
 pub fn is_write_locked(file: &File) -> io::Result<bool> {
     match fs::flock(file, fs::FlockOperation::NonBlockingLockShared) {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
@@ -607,7 +652,7 @@ pub fn is_write_locked(file: &File) -> io::Result<bool> {
     }
 }
 
-/// 64 random bits, for the names of temporary files.
+/// Returns 64 random bits, for the names of temporary files.
 pub fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
@@ -620,15 +665,15 @@ fn now_mixed() -> u64 {
     (crate::now_coarse_ns() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(crate::process_id()) << 40
 }
 
-/// What names this run of this system: stamps do not outlive it.
+/// Returns the kernel's id of this boot. Stamps are valid only during one boot.
 pub fn boot_id() -> io::Result<String> {
     let file = fs::open("/proc/sys/kernel/random/boot_id", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // The kernel gives it whole: 36 characters and a line feed.
+    // The kernel writes all of it at once: 36 characters and a line feed.
     let mut text = [0; 64];
     let count = rustix::io::read(&file, &mut text)?;
     let is_of_id = |c: &u8| c.is_ascii_hexdigit() || *c == b'-';
     let id: String = text[..count].iter().take_while(|c| is_of_id(c)).map(|c| char::from(*c)).collect();
-    if id.len() < 16 { Err(io::Error::other("no boot id")) } else { Ok(id) }
+    if id.len() < 16 { Err(io::Error::other("/proc/sys/kernel/random/boot_id has no boot id")) } else { Ok(id) }
 }
 
 #[cfg(test)]
@@ -637,7 +682,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that is removed with what is in it.
+    /// A directory that is removed with its content when it is dropped.
     struct Scratch(std::path::PathBuf);
 
     impl Scratch {
@@ -701,7 +746,7 @@ mod tests {
             let by_call =
                 with_c_path(&path, |path| fs::openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS));
             if by_call.as_ref().is_err_and(is_refusal) {
-                return eprintln!("skipped: there is no openat2 here");
+                return eprintln!("skipped: openat2 is missing or refused here");
             }
             let by_walk = walk_without_links(CWD, &path);
             assert_eq!(numbered(inode(by_walk)), numbered(inode(by_call)), "{}", String::from_utf8_lossy(&path));
@@ -725,7 +770,7 @@ mod tests {
             };
             let new = look_by_statx(CWD, &path, flags);
             if new.as_ref().is_err_and(is_refusal) {
-                return eprintln!("skipped: there is no statx here");
+                return eprintln!("skipped: statx is missing or refused here");
             }
             assert_eq!(without_mount(look_by_stat(CWD, &path, flags)), without_mount(new));
         }
@@ -740,20 +785,20 @@ mod tests {
                 made += 1;
                 Err(io::Error::from_raw_os_error(libc::EPERM))
             };
-            assert_eq!(refused.or(call, || Ok(7)).expect("is given by the other"), 7);
+            assert_eq!(refused.or(call, || Ok(7)).expect("the older way gives the result"), 7);
         }
         assert_eq!(made, 1);
-        // The file system's own refusal says nothing of the call.
+        // If the older way is refused as well, the call does not count as refused.
         let honest = Newer::new();
         let refuse = || Err::<(), _>(io::Error::from_raw_os_error(libc::EPERM));
         assert!(honest.or(refuse, refuse).is_err());
-        assert!(honest.or(|| Ok(()), || unreachable!("is not known to be refused")).is_ok());
+        assert!(honest.or(|| Ok(()), || unreachable!("the call was never refused")).is_ok());
     }
 
     #[test]
     fn a_file_without_a_name_is_as_good_as_one_in_memory() {
         for executable in [false, true] {
-            let made = unnamed_file(executable).expect("some directory takes one");
+            let made = unnamed_file(executable).expect("creates a file in some directory");
             let may_execute =
                 fs::access(Path::new(std::ffi::OsStr::from_bytes(&volatile_path(&made))), fs::Access::EXEC_OK);
             assert_eq!(may_execute.is_ok(), executable);
@@ -785,7 +830,7 @@ mod tests {
     #[test]
     fn no_more_is_read_than_asked_for() {
         let name = read_at_most(b"/proc/self/comm", 4096).expect("reads").expect("is short");
-        assert!(name.ends_with(b"\n"), "though it says that it is empty");
+        assert!(name.ends_with(b"\n"), "its size is 0, but it has content");
         assert_eq!(read_at_most(b"/proc/self/comm", name.len() as u64 - 1).expect("reads"), None);
         assert_eq!(read_at_most(b"/dev/zero", 4096).expect("reads"), None);
     }

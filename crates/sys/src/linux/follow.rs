@@ -1,8 +1,11 @@
-//! Watching the system calls of a few processes, from outside and for as long as that is of interest (`ptrace`).
+//! Observing the system calls of a few processes from outside, by `ptrace`, for as long as they are
+//! of interest.
 //!
-//! Each thing that is told leaves its thread stopped until the next one is asked for, so that it can be looked at. A
-//! process that is followed goes on by itself when we end, however that happens: the kernel sees to it. Whom it forks
-//! is followed as well, what it executes too. Unaware of: which calls matter, and what is made of them.
+//! Each event leaves its thread stopped until the next event is requested, so that the thread can
+//! be inspected. Processes that a traced process forks are traced as well, and so is what it
+//! executes. If we end in any way, the kernel lets all traced processes go on.
+//!
+//! Unaware of: which calls matter, and what the events are used for.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,56 +16,59 @@ use super::near::Near;
 use super::notify::{Notification, is_thread_of};
 use super::trace::{control, is_stopping, makers, message};
 
-/// What a process that is followed did.
+/// An event of a traced process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
-    /// It is followed from now on.
+    /// The process is traced from now on.
     Began,
-    /// It is about to make a system call.
+    /// The process is about to make a system call.
     Called(Notification),
-    /// It made this process, which has done nothing yet and is followed as well.
+    /// The process created this process, which has not run yet and is traced as well.
     Forked(u32),
-    /// It has ended.
+    /// The process has ended.
     Ended {
-        /// By a signal.
+        /// True if a signal killed it.
         killed: bool,
     },
 }
 
-/// Processes whose calls are told.
+/// The processes that are traced.
 pub struct Followed {
-    /// Thread → process.
+    /// The traced threads, each with its process.
     of_thread: HashMap<i32, i32>,
-    /// Threads that are let go when they stop next.
+    /// Threads that are detached when they stop next.
     left: HashSet<i32>,
-    /// Processes that were not seen stopped yet.
+    /// Processes whose first stop was not seen yet.
     beginning: HashSet<i32>,
-    /// Stopped before its parent said that it made it.
+    /// Threads that stopped before the stop that says which thread created them.
     early: HashSet<i32>,
-    /// Stopped until the next thing is asked for.
+    /// The thread that stays stopped until the next event is requested.
     held: Option<i32>,
     near: Near,
 }
 
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
-/// In a stop for a system call (`PTRACE_O_TRACESYSGOOD`).
+/// The signal of a stop for a system call (`PTRACE_O_TRACESYSGOOD`).
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
-/// Linux 5.3.
+/// `PTRACE_GET_SYSCALL_INFO`, Linux 5.3.
 const GET_SYSCALL_INFO: i32 = 0x420e;
 const ENTRY: u64 = 1;
-/// Who sleeps in the kernel for longer than this is let go when it wakes.
+/// How often `wait_for_left` checks a thread, which takes 10 ms. A thread that still sleeps in the
+/// kernel then is detached when it wakes.
 const LOOKS_MAX: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// Ten seconds. It takes microseconds.
+/// How often the trial checks its child: for ten seconds at most. The child stops within
+/// microseconds.
 const TRIAL_LOOKS_MAX: u32 = 50_000;
 const TRIAL_LOOK_EVERY: Duration = Duration::from_micros(200);
 
-/// `struct ptrace_syscall_info` of a call that begins.
+/// `struct ptrace_syscall_info` of a system call that begins.
 #[repr(C)]
 struct CallInfo {
-    /// The first byte: whether one begins or ends; the upper half: which table its number is from.
+    /// The lowest byte says whether a call begins or ends. The upper half says which system call
+    /// table its number is from.
     operation: u64,
     instruction: u64,
     stack: u64,
@@ -71,15 +77,17 @@ struct CallInfo {
     room: u64,
 }
 
-/// Tries what following a process needs, on a child that waits: attaching to it, stopping it, reading its memory, asking
-/// which call it is in (Linux 5.3). The error says what is refused here. For example, containers of 2018 refuse to attach.
+/// Tries all that tracing a process needs, on a child that waits: attaching to it, stopping it,
+/// reading its memory, and asking which call it is in (Linux 5.3).
+///
+/// The error says what is refused here. For example, containers of 2018 refuse to attach.
 pub fn try_following() -> io::Result<()> {
     const MARK: [u8; 16] = *b"read this please";
-    // SAFETY: the child makes system calls only, and never returns.
+    // SAFETY: the child only makes system calls, and never returns.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => loop {
-            // SAFETY: as above.
+            // SAFETY: both are system calls without pointers.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
                 libc::pause();
@@ -96,7 +104,7 @@ pub fn try_following() -> io::Result<()> {
         super::notify::read_memory(child.pid as u32, MARK.as_ptr() as u64, &mut read)
             .map_err(step("reading the memory of a process"))?;
         if read != MARK {
-            return Err(io::Error::other("the memory of a process was read wrongly"));
+            return Err(io::Error::other("reading the memory of a process gave wrong bytes"));
         }
         // SAFETY: plain integers, for which zeros are valid.
         let mut info: CallInfo = unsafe { zeroed() };
@@ -104,7 +112,7 @@ pub fn try_following() -> io::Result<()> {
             .map_err(step("asking which system call a process makes"))
     };
     let tried = tried();
-    // SAFETY: our child, not yet waited for.
+    // SAFETY: this is our child, which was not waited for yet.
     unsafe { libc::kill(child.pid, libc::SIGKILL) };
     let _ = child.wait();
     tried
@@ -119,19 +127,23 @@ fn wait_for_stop(pid: i32) -> io::Result<()> {
             0 => std::thread::sleep(TRIAL_LOOK_EVERY),
             found if found == pid && libc::WIFSTOPPED(status) => return Ok(()),
             -1 => return Err(io::Error::last_os_error()),
-            _ => return Err(io::Error::other("it ended")),
+            _ => return Err(io::Error::other("the process ended")),
         }
     }
     Err(io::ErrorKind::TimedOut.into())
 }
 
 impl Followed {
-    /// Nobody yet. From here on SIGURG only wakes `wait`, which it may fail to do once in a while; this process must have
-    /// no children but those it follows.
+    /// Returns a set without processes, and sets up the signals of this process.
+    ///
+    /// From here on, SIGURG does nothing but wake `wait`, and once in a while it may fail to do so.
+    /// All children of this process must be traced by this set.
     pub fn nobody() -> Followed {
-        // SAFETY: the handler does nothing; structures are initialised, the mask is this process's own.
+        // SAFETY: the handler does nothing; the structures are initialised; the mask is this
+        // process's own.
         unsafe {
-            // Stops are told by the call that waits for them, and by no signal: that wakes us where the other one ran.
+            // No SIGCHLD is sent for stops, because `waitpid` reports them. The signal would wake
+            // us on the CPU that the other thread ran on.
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = libc::SIG_DFL;
             action.sa_flags = libc::SA_NOCLDSTOP;
@@ -151,18 +163,22 @@ impl Followed {
         }
     }
 
-    /// Have a process that is stopped, and those that it makes, on one processor with us until `let_roam` or until they
-    /// are not followed any more, or have threads. Where it is one already, this does nothing.
+    /// Pins a stopped process, and those that it creates, to our CPU. It does nothing if a process
+    /// is pinned already.
+    ///
+    /// The pinning ends with `let_roam`, when the process is no longer traced, or when it creates a
+    /// thread.
     pub fn keep_near(&mut self, process: u32) {
         self.near.keep(process as i32);
     }
 
-    /// Let all run where they may.
+    /// Ends all pinning.
     pub fn let_roam(&mut self) {
         self.near.release_all();
     }
 
-    /// Follow a process that has one thread. An error where that is not allowed, or somebody else does.
+    /// Traces a process that has one thread. Fails if that is not allowed, or if another process
+    /// traces it.
     pub fn follow(&mut self, pid: u32) -> io::Result<()> {
         let pid = pid as i32;
         control(libc::PTRACE_SEIZE as _, pid, 0, OPTIONS as usize)?;
@@ -171,8 +187,8 @@ impl Followed {
         control(libc::PTRACE_INTERRUPT as _, pid, 0, 0)
     }
 
-    /// What happens next, and in which process, after letting go on what the last thing was about; or nothing, when a
-    /// signal came.
+    /// Lets the thread of the last event go on, and returns the next event with its process.
+    /// Returns `None` if a signal came.
     pub fn wait(&mut self) -> Option<(u32, Did)> {
         if let Some(held) = self.held.take() {
             resume(held, 0);
@@ -199,12 +215,12 @@ impl Followed {
         }
     }
 
-    /// Whether a process has more than one thread.
+    /// Returns true if a process has more than one thread.
     pub fn has_threads(&self, process: u32) -> bool {
         self.of_thread.values().filter(|of| **of == process as i32).count() > 1
     }
 
-    /// Follow a process no longer: what it makes from now on is not followed either.
+    /// Stops tracing a process. What it creates from now on is not traced either.
     pub fn leave(&mut self, process: u32) {
         let process = process as i32;
         let threads: Vec<i32> = self.of_thread.iter().filter(|(_, of)| **of == process).map(|(t, _)| *t).collect();
@@ -221,7 +237,7 @@ impl Followed {
         }
     }
 
-    /// Have those that were left be so now, where that can be done soon.
+    /// Detaches the threads of processes that were left, if that is possible soon.
     pub fn wait_for_left(&mut self) {
         for thread in self.left.iter().copied().collect::<Vec<_>>() {
             let _ = control(libc::PTRACE_INTERRUPT as _, thread, 0, 0);
@@ -323,7 +339,8 @@ impl Followed {
         (process == Some(thread)).then_some(Did::Ended { killed })
     }
 
-    /// A parent that was killed as it forked never says whom it made: nobody else would let these go on.
+    /// Detaches new threads whose creator was killed in the middle of a fork. The creator's stop
+    /// never comes, so no other code would let them go on.
     fn free_orphans(&mut self) {
         let known = |maker: &i32| self.of_thread.contains_key(maker) || self.left.contains(maker);
         let (left, orphans): (HashSet<i32>, HashSet<i32>) =
@@ -338,7 +355,7 @@ impl Followed {
 
 extern "C" fn nothing(_signal: i32) {}
 
-/// Nobody is followed: sleep, for a while at most.
+/// Sleeps until a signal comes, for at most 20 ms, if no process is traced.
 fn wait_for_a_signal() {
     const AT_MOST: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let set = woken_by();
@@ -351,7 +368,7 @@ fn wait_for_a_signal() {
 }
 
 fn woken_by() -> libc::sigset_t {
-    // SAFETY: initialised by the first call.
+    // SAFETY: the first call initialises the set.
     unsafe {
         let mut set = zeroed();
         libc::sigemptyset(&mut set);
@@ -364,7 +381,8 @@ fn is_making(event: i32) -> bool {
     matches!(event, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE)
 }
 
-/// Until its next call begins or ends. A thread that was killed meanwhile cannot go on, and its end is told.
+/// Lets a thread run until its next system call begins or ends. This fails if the thread was killed
+/// meanwhile. Its end is then reported.
 fn resume(thread: i32, signal: i32) {
     let _ = control(libc::PTRACE_SYSCALL as _, thread, 0, signal as usize);
 }
@@ -373,26 +391,30 @@ fn detach(thread: i32, signal: i32) {
     let _ = control(libc::PTRACE_DETACH as _, thread, 0, signal as usize);
 }
 
-/// A process of ours that works beside this one, on what it has of its memory, until its work is done or this process
-/// has ended.
+/// A helper process that works on a copy of this process's memory, until its work is done or this
+/// process has ended.
 pub struct Beside {
     pid: libc::pid_t,
 }
 
 impl Beside {
-    /// Have `work` done. It is to make no use of what this process shares with others but memory: standard streams,
-    /// children. This process must have one thread.
+    /// Starts a helper process that does `work`. This process must have one thread.
+    ///
+    /// Apart from memory, `work` must not use what this process shares with others, for example
+    /// standard streams and children.
     pub fn start(work: impl FnOnce()) -> io::Result<Beside> {
         let parent = super::process_id();
-        // No signal at its end, so that waiting for the tool's processes does not find it.
+        // The child has no signal for its end, so that waiting for the tool's processes does not
+        // find it.
         const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: like `fork`, in a process of one thread; the child never returns.
+        // SAFETY: this is like `fork`, in a process of one thread; the child never returns.
         match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                // What ends a process by itself would send the signal to the thread that libc believes us to be.
+                // A panic would call `abort`, which signals the thread id that libc remembers. That
+                // is the parent's.
                 std::panic::set_hook(Box::new(|_| super::end_process(1)));
-                // SAFETY: this process's own signals and session.
+                // SAFETY: changes only this process's own signals and session.
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     libc::setsid();
@@ -409,15 +431,15 @@ impl Beside {
         }
     }
 
-    /// Its number.
+    /// Returns its pid.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
 
-    /// Wake it with SIGURG, and wait for its end.
+    /// Wakes it with SIGURG, and waits for its end.
     pub fn end(self) {
         loop {
-            // SAFETY: our own child, which was not waited for yet.
+            // SAFETY: this is our own child, which was not waited for yet.
             let waited = unsafe {
                 libc::kill(self.pid, libc::SIGURG);
                 libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE | libc::WNOHANG)

@@ -1,4 +1,6 @@
-//! Files as block devices, for file systems that want one.
+//! Files as loop devices, for file systems that need a block device.
+//!
+//! Unaware of: what is in the file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,9 +10,9 @@ use std::path::PathBuf;
 const CONTROL_GET_FREE: u64 = 0x4c82;
 const CONFIGURE: u64 = 0x4c0a;
 const READ_ONLY: u32 = 1;
-/// The device lets go of its file once nobody has it open or mounted.
+/// `LO_FLAGS_AUTOCLEAR`: the device releases its file when it is neither open nor mounted any more.
 const LET_GO: u32 = 4;
-/// Others ask for free devices as well: so often it is tried again.
+/// How often a free device is requested. Other processes may take the free device first.
 const TRIES_MAX: u32 = 64;
 
 /// `struct loop_info64`.
@@ -32,12 +34,14 @@ struct Configuration {
     reserved: [u64; 8],
 }
 
-/// Make a free loop device read from `file`. It lets go of the file with its last user: keep what is returned open
-/// until the device is mounted.
+/// Makes a free loop device read from `file`. Returns the open device and its path.
+///
+/// The device releases the file with its last user, so the caller must keep it open until it is
+/// mounted.
 pub fn loop_device(file: impl AsFd) -> io::Result<(File, PathBuf)> {
     let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
     for _ in 0..TRIES_MAX {
-        // SAFETY: takes and gives a number.
+        // SAFETY: no pointer is passed; the result is a number.
         let number = unsafe { libc::ioctl(control.as_raw_fd(), CONTROL_GET_FREE as _) };
         if number < 0 {
             return Err(io::Error::last_os_error());
@@ -48,7 +52,7 @@ pub fn loop_device(file: impl AsFd) -> io::Result<(File, PathBuf)> {
         let mut configuration: Configuration = unsafe { std::mem::zeroed() };
         configuration.fd = file.as_fd().as_raw_fd() as u32;
         configuration.information.flags = READ_ONLY | LET_GO;
-        // SAFETY: reads a structure of ours, of the size that the call has.
+        // SAFETY: the kernel reads our own structure, which has the size that the request expects.
         if unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE as _, &raw const configuration) } == 0 {
             return Ok((device, path));
         }

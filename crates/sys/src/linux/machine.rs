@@ -1,4 +1,7 @@
-//! What the machine has for one more program: processors, memory. Read at the moment; nothing is kept.
+//! The resources that the machine has for one more program: CPUs and memory. Everything is read
+//! when it is asked for, except which cgroups this process is in.
+//!
+//! Unaware of: what the program is, and what is made of the numbers.
 
 use std::fs;
 use std::io::{self, Read};
@@ -9,28 +12,34 @@ use rustix::io::Errno;
 
 use super::process::{Stat, numbers_in, stat_of};
 
-/// What there is of memory, in KiB.
+/// The memory that is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeMemory {
-    /// What new programs can have without swapping: as the system says, within what this process's group may use.
+    /// The memory that new programs can have without swapping, in KiB, as the kernel reports it.
+    /// It is at most what the limit of this process's cgroup leaves, unless [`free_memory`] took
+    /// its shortcut.
     pub available_kb: u64,
-    /// The share of the last ten seconds in which some program waited for memory, in hundredths of a per cent; 0 where
-    /// the system does not say.
+    /// The share of the last ten seconds in which some program waited for memory, in hundredths of
+    /// a per cent. It is 0 if the kernel does not report it.
     pub pressure: u32,
 }
 
-/// Longer than what is read here.
+/// The size of the read buffer, in bytes. All files that are read here are shorter.
 const TEXT_BYTES_MAX: usize = 8192;
-/// Groups within groups, up to the one that holds all.
+/// The most levels of nested cgroups that are read, up to the outermost one.
 const GROUPS_MAX: usize = 16;
 
-/// How many programs can run at once: the processors that this process may use, within the quota of its group.
+/// Returns how many programs can run at once: the number of CPUs that this process may use, but no
+/// more than the CPU quota of its cgroup.
 pub fn processors() -> u32 {
     let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()).max(1);
     quota().map_or(allowed, |quota| quota.clamp(1, allowed))
 }
 
-/// The least of its group and of those around that; the second is how systems before that do it. Rounded up.
+/// Returns the smallest CPU quota of our cgroup and the ones around it, in CPUs, rounded up.
+///
+/// `cpu.max` is the file of cgroup v2. If no cgroup has one, the quota of cgroup v1 is used, of the
+/// cgroup that is mounted as the outermost one.
 fn quota() -> Option<u32> {
     let of = |group: &Path| {
         let both = text(group.join("cpu.max"))?;
@@ -44,8 +53,10 @@ fn quota() -> Option<u32> {
     whole(&quota, &text("/sys/fs/cgroup/cpu/cpu.cfs_period_us")?)
 }
 
-/// Where our group is in the new hierarchy, and those around it, the innermost first. A container sees its own as the
-/// outermost. Asked once a process: none of ours changes its own.
+/// Returns the directories of our v2 cgroup and of the ones around it, the innermost first. In a
+/// container, the container's own cgroup is the outermost.
+///
+/// They are read once, because no process of ours changes its cgroup.
 fn groups() -> &'static [PathBuf] {
     static GROUPS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     GROUPS.get_or_init(find_groups)
@@ -55,27 +66,30 @@ fn find_groups() -> Vec<PathBuf> {
     const TOP: &str = "/sys/fs/cgroup";
     let text = text("/proc/self/cgroup").unwrap_or_default();
     let group = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    // Of another namespace's only names are seen that lead nowhere.
+    // A path with `..` is in another cgroup namespace, and no directory here matches it.
     let own = if group.split('/').any(|part| part == "..") { "" } else { group };
     let own = if own.is_empty() { PathBuf::from(TOP) } else { Path::new(TOP).join(own) };
     own.ancestors().take_while(|group| group.starts_with(TOP)).take(GROUPS_MAX).map(Path::to_owned).collect()
 }
 
-/// A file of the kernel's that is not longer than a page, by as few calls as can be.
+/// Reads a file of the kernel that is not longer than a page, by as few calls as possible.
 fn text(path: impl AsRef<Path>) -> Option<String> {
     let mut bytes = [0; TEXT_BYTES_MAX];
     let count = fs::File::open(path).ok()?.read(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
-/// Without a quota it is a word, or negative.
+/// Returns the quota in CPUs, rounded up. Returns `None` if there is no quota. Then it is the word
+/// `max`, or negative.
 fn whole(quota: &str, period: &str) -> Option<u32> {
     let (quota, period): (u64, u64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
     u32::try_from(quota.div_ceil(period.max(1))).ok()
 }
 
-/// What is free now. `None` where that cannot be told. Cheap where plainly more than `enough_kb` is: then pressure is
-/// not asked for.
+/// Returns the memory that is available now, or `None` if it cannot be determined.
+///
+/// There is a shortcut if both the unused memory and what the cgroup leaves exceed `enough_kb`. It
+/// returns the unused memory, which may be more than the cgroup leaves, and a pressure of 0.
 pub fn free_memory(enough_kb: u64) -> Option<FreeMemory> {
     let (unused_kb, groups) = (unused_kb(), groups());
     let limit = limit_kb(groups);
@@ -83,24 +97,27 @@ pub fn free_memory(enough_kb: u64) -> Option<FreeMemory> {
         return Some(FreeMemory { available_kb: unused_kb, pressure: 0 });
     }
     let available_kb = available_kb(&text("/proc/meminfo")?)?;
-    // That of our own group: another one may wait for memory within its own limit.
+    // The pressure of our own cgroup is used first, because another one may be waiting for memory
+    // within its own limit.
     let own = groups.first().and_then(|group| text(group.join("memory.pressure")));
     let pressure = own.or_else(|| text("/proc/pressure/memory")).and_then(|text| pressure_in(&text)).unwrap_or(0);
     Some(FreeMemory { available_kb: limit.map_or(available_kb, |limit| limit.min(available_kb)), pressure })
 }
 
-/// What is not even used as a cache.
+/// Returns the memory that is not even used as a cache, in KiB.
 fn unused_kb() -> u64 {
     let info = rustix::system::sysinfo();
     info.freeram.saturating_mul(info.mem_unit.into()) / 1024
 }
 
-/// What the group, and those around it, may still take, by either hierarchy. What one has of files could be given back,
-/// but for that part that is in use.
+/// Returns how much memory our cgroup and the ones around it may still take, in KiB, by cgroup v2
+/// or v1. Returns `None` if there is no limit.
+///
+/// Cached file pages count as free, except the ones that are in active use.
 fn limit_kb(groups: &[PathBuf]) -> Option<u64> {
     let left = |directory: &Path, limit: &str, usage: &str| {
         let number = |name| text(directory.join(name))?.trim().parse::<u64>().ok();
-        // Without a limit it is a word, or a number larger than any memory.
+        // Without a limit, it is the word `max`, or a number larger than any memory.
         let limit = number(limit).filter(|limit| *limit < 1 << 60)?;
         let statistics = text(directory.join("memory.stat")).unwrap_or_default();
         let used = number(usage)?.saturating_sub(inactive_file(&statistics));
@@ -127,13 +144,14 @@ fn pressure_in(text: &str) -> Option<u32> {
     Some((share * 100.0) as u32)
 }
 
-/// What the processes below these have in memory together, in KiB: pages that two of them share count twice.
+/// Returns the resident memory of all processes below these, in KiB. Pages that two of them share
+/// count twice.
 pub fn resident_below_kb(above: &[u32]) -> u64 {
     let pages: u64 = all_below(above).iter().map(|stat| stat.pages).sum();
     pages * (rustix::param::page_size() as u64 / 1024)
 }
 
-/// Whether one of the processes below these, or of these themselves, runs at this moment, or waits for a disk.
+/// Returns true if one of these processes, or one below them, is running or waits for a disk now.
 pub fn any_busy_below(above: &[u32]) -> bool {
     let own = above.iter().filter_map(|pid| stat_of(*pid));
     own.chain(all_below(above)).any(|stat| matches!(stat.state, b'R' | b'D'))
@@ -153,14 +171,16 @@ fn all_below(above: &[u32]) -> Vec<Stat> {
     below
 }
 
-/// Whether a process is in a group that was frozen, by either hierarchy: a paused container. False where that cannot be
-/// told; of a group outside of our own part of the hierarchy nothing can be.
+/// Returns true if a process is in a frozen cgroup (v1 or v2), for example in a paused container.
+///
+/// Returns false if that cannot be determined. It never can for a cgroup that is outside of the
+/// part of the hierarchy that we see.
 pub fn is_frozen(pid: u32) -> bool {
     let Some(groups) = text(format!("/proc/{pid}/cgroup")) else { return false };
     frozen_by(&groups).any(|(file, line)| text(file).is_some_and(|text| text.lines().any(|its| its == line)))
 }
 
-/// The files that say so of these groups, and the line of them that does.
+/// Returns the files that say whether these cgroups are frozen, each with the line that means yes.
 fn frozen_by(groups: &str) -> impl Iterator<Item = (String, &'static str)> {
     groups.lines().flat_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -168,7 +188,7 @@ fn frozen_by(groups: &str) -> impl Iterator<Item = (String, &'static str)> {
         let group = if group == "/" { "" } else { group };
         let of = |top: &str, file: &str| format!("/sys/fs/cgroup{top}{group}/{file}");
         match controllers {
-            // The new hierarchy, by itself or beside the others.
+            // Cgroup v2, alone or mounted beside v1.
             "" => vec![(of("", "cgroup.events"), "frozen 1"), (of("/unified", "cgroup.events"), "frozen 1")],
             "freezer" => vec![(of("/freezer", "freezer.state"), "FROZEN")],
             _ => Vec::new(),
@@ -176,7 +196,7 @@ fn frozen_by(groups: &str) -> impl Iterator<Item = (String, &'static str)> {
     })
 }
 
-/// Give a file that many bytes, with room for all of them on its disk, where its file system can say so.
+/// Extends a file to this size, and reserves the space for it if the file system can.
 pub fn make_room(file: &fs::File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes),
@@ -184,7 +204,7 @@ pub fn make_room(file: &fs::File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Milliseconds since the system was started, as long as it did not sleep.
+/// Returns the milliseconds since the system was started, without the time that it was suspended.
 pub fn now_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
@@ -219,17 +239,17 @@ mod tests {
     #[test]
     fn this_machine_has_something() {
         assert!(processors() >= 1);
-        let free = free_memory(u64::MAX).expect("is said");
+        let free = free_memory(u64::MAX).expect("the system reports it");
         assert!(free.available_kb > 0 && free.pressure <= 10_000);
         let mut child = std::process::Command::new("sleep").arg("9").spawn().expect("starts");
-        // It has nothing of its own until it runs its program.
+        // Before the child has executed its program, it may have no memory of its own.
         let mut looks = (0..500).map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             resident_below_kb(&[std::process::id()])
         });
         let has = looks.find(|has| *has > 0).unwrap_or(0);
         child.kill().and_then(|()| child.wait()).expect("ends");
-        assert!(has > 0, "of a program that runs");
+        assert!(has > 0, "no memory of a running program was found");
         let (one, other) = (now_ms(), now_ms());
         assert!(one > 0 && other >= one);
     }

@@ -1,7 +1,10 @@
-//! How a program is scheduled: less than its parent, never more, set between the child's first instruction and its
-//! `execve`.
+//! The scheduling of a program. A program gets less than its parent, never more. It is set by the
+//! child itself before its `execve`.
 //!
-//! What is inherited is read before the child is there. The child only makes system calls: it may share our memory.
+//! What is inherited is read before the child exists. The child only makes system calls, because it
+//! may share our memory.
+//!
+//! Unaware of: why a class was chosen.
 
 use std::ffi::{CString, c_int, c_long};
 use std::os::unix::ffi::OsStrExt;
@@ -10,18 +13,20 @@ use std::time::{Duration, Instant};
 
 use crate::Class;
 
-/// Of `utility`, and of `background` where the system has no idle policy. What nice 10 does to a ping beside sixteen
-/// compilers, and what it costs, is in `docs/scheduling.md`.
+/// The niceness of `utility` and `background`. docs/scheduling.md says what nice 10 does to a ping
+/// beside sixteen compilers, and what it costs.
 const UTILITY_NICE: c_int = 10;
-/// Added for a tool, which can be run again, so that it is killed before what people look at. The highest is 1000.
+/// Added to a tool's `oom_score_adj`. A tool can be run again, so it is killed before programs that
+/// people use. The highest score is 1000.
 const OOM_MORE: i32 = 300;
 const OOM_MAX: i32 = 1000;
-/// `ioprio_set`: of one process; the class is above these bits.
+/// The first argument of `ioprio_set` for one process, and the position of the I/O class in its
+/// value.
 const IOPRIO_WHO_PROCESS: c_int = 1;
 const IOPRIO_CLASS_SHIFT: c_int = 13;
 const IOPRIO_CLASS_IDLE: c_int = 3;
 
-/// What a child sets of itself.
+/// The scheduling that a child sets for itself. A field that is `None` or false stays as inherited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
     nice: Option<c_int>,
@@ -32,7 +37,8 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// Of a class; `cgroup` is a directory of cgroups that a tool in the background is moved to.
+    /// Returns the scheduling for a class. A tool in the background is moved to `cgroup`, which is
+    /// the directory of a cgroup.
     pub fn of(class: Class, cgroup: Option<&Path>) -> Manner {
         if class == Class::Inherit {
             return Manner::default();
@@ -48,15 +54,16 @@ impl Manner {
         }
     }
 
-    /// Whether a child has nothing to set.
+    /// Returns true if a child has nothing to set.
     pub fn is_inherited(&self) -> bool {
         *self == Manner::default()
     }
 
-    /// Set it for this process, which is about to become the program. What cannot be set stays as it is: a tool that
-    /// runs unlowered is better than none.
+    /// Applies it to this process, which is about to become the program. A setting that fails is
+    /// skipped, because it is better to run the tool with its inherited scheduling than not at all.
     pub fn take_on(&self) {
-        // SAFETY: numbers, null-terminated paths and bytes of ours that live during each call; nothing allocates.
+        // SAFETY: numbers, null-terminated paths and bytes of ours that live during each call;
+        // nothing allocates.
         unsafe {
             if let Some(path) = &self.cgroup {
                 write_to(path.as_ptr(), b"0");
@@ -68,7 +75,7 @@ impl Manner {
                 libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS as c_long, 0, nice);
             }
             if self.idle {
-                // musl's own function says that there is none.
+                // musl's own function only says that there is none.
                 let parameters = libc::sched_param { ..std::mem::zeroed() };
                 libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const parameters);
             }
@@ -80,13 +87,13 @@ impl Manner {
     }
 }
 
-/// Lower this thread alone for the rest of its life, and threads that it starts: what belongs to the whole process stays
-/// as it is.
+/// Lowers the calling thread for the rest of its life, and threads that it starts. Settings of the
+/// whole process stay as they are.
 pub fn lower_thread(class: Class) {
     Manner { oom_score_adj: None, cgroup: None, ..Manner::of(class, None) }.take_on();
 }
 
-/// `struct sched_attr`, as far as its first version has it (`linux/sched/types.h`).
+/// The first version of `struct sched_attr` (`linux/sched/types.h`).
 #[repr(C)]
 struct SchedulingAttributes {
     size: u32,
@@ -99,11 +106,12 @@ struct SchedulingAttributes {
     period_ns: u64,
 }
 
-/// The shortest slice that the kernel gives.
+/// The shortest time slice that the kernel grants, in nanoseconds.
 const SHORT_SLICE_NS: u64 = 100_000;
 
-/// Have this thread run as soon as it is woken, for short times: others wait for it. It gets no more of a processor than
-/// before. Linux 6.12; where it cannot be it stays as it is.
+/// Asks the kernel to run this thread as soon as it is woken, for short times, because others wait
+/// for it. It gets no more CPU time than before. This needs Linux 6.12; otherwise it changes
+/// nothing.
 pub fn answer_promptly() {
     let nice = inherited_nice();
     if !is_ordinary() || nice == c_int::MAX {
@@ -119,21 +127,24 @@ pub fn answer_promptly() {
         deadline_ns: 0,
         period_ns: 0,
     };
-    // SAFETY: a structure of ours, whose size it says; of this thread alone.
+    // SAFETY: the structure is ours and contains its size; only this thread is changed.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// Asked for by `would_starve`, of a processor's time.
+/// How much CPU time `would_starve` tries to get.
 const ASKED: Duration = Duration::from_millis(10);
-/// One part in so many is enough: beside what people have it is half, beside a hog a tenth.
+/// A thread that gets one part in this many does not starve. Beside interactive programs it gets
+/// about half, and beside a program that uses a whole CPU a tenth.
 const ENOUGH: u32 = 3;
-/// It waits no longer than this for that.
+/// How long `would_starve` tries at most.
 const WAITED_MAX: Duration = Duration::from_millis(40);
 const STACK_BYTES: usize = 64 << 10;
 
-/// Whether a program in `utility` would get less than a third of a processor at this moment: asked for by a thread that is
-/// in it, with 10 ms of a processor where nobody else wants it. What is `background` would get no more. False where it
-/// cannot be asked.
+/// Returns true if a program in `utility` would now get less than a third of a CPU. A program in
+/// `background` would get no more.
+///
+/// A thread in that class measures it. On a CPU that no other program wants, that takes 10 ms.
+/// Returns false if the thread cannot be started.
 pub fn would_starve() -> bool {
     let ask = || {
         lower_thread(Class::Utility);
@@ -155,19 +166,21 @@ fn thread_time() -> Duration {
 }
 
 fn inherited_nice() -> c_int {
-    // SAFETY: numbers only. The system call, other than the C library's function, says 20 less the value.
+    // SAFETY: only numbers are passed. Unlike the C library's function, the system call returns 20
+    // minus the niceness.
     let raw = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS as c_long, 0) };
     if raw < 0 { c_int::MAX } else { 20 - raw as c_int }
 }
 
-/// Whether this process has the usual policy: who has another was given it by somebody.
+/// Returns true if this thread has the normal policy (`SCHED_OTHER`). Any other policy was set on
+/// purpose.
 fn is_ordinary() -> bool {
-    // SAFETY: numbers only.
+    // SAFETY: only numbers are passed.
     unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER as c_long }
 }
 
 fn inherited_io_class() -> c_int {
-    // SAFETY: numbers only.
+    // SAFETY: only numbers are passed.
     let raw = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) };
     (raw as c_int) >> IOPRIO_CLASS_SHIFT
 }
@@ -176,25 +189,26 @@ fn oom_score_adj() -> Option<i32> {
     std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok()
 }
 
-/// Once: a tool that starts another one behind larder was made so itself.
+/// Returns the raised `oom_score_adj` for a tool. Returns `None` if this process is already below a
+/// lowered tool, because then the score was raised once.
 fn more_expendable() -> Option<Vec<u8>> {
     let inherited = oom_score_adj().filter(|_| !is_lowered())?;
     (inherited < OOM_MAX).then(|| inherited.saturating_add(OOM_MORE).min(OOM_MAX).to_string().into_bytes())
 }
 
-/// Whether this process is below a tool that was lowered: all that [`Manner::of`] sets is as that would be. `nice` alone
-/// does not make it so.
+/// Returns true if this process is below a tool that was lowered, so that all settings of
+/// [`Manner::of`] are inherited. A high niceness alone is not enough.
 pub fn is_lowered() -> bool {
     let is_nice = || inherited_nice() >= UTILITY_NICE || !is_ordinary();
     oom_score_adj().is_some_and(|score| score >= OOM_MORE) && is_nice()
 }
 
-/// Write without waiting, and without minding whether that can be done.
+/// Writes without waiting, and ignores errors.
 ///
 /// # Safety
 /// `path` is null-terminated.
 unsafe fn write_to(path: *const libc::c_char, bytes: &[u8]) {
-    // SAFETY: by the caller; the bytes are as long as said.
+    // SAFETY: the caller's path is null-terminated, and the length of the bytes is passed.
     unsafe {
         let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_WRONLY | libc::O_CLOEXEC, 0);
         if fd >= 0 {

@@ -1,4 +1,4 @@
-//! Linux.
+//! Linux. Each module's documentation says what it is for.
 
 mod attended;
 mod bytelock;

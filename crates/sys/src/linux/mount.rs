@@ -1,4 +1,4 @@
-//! Mounts as descriptors: made without a place, given one, taken away.
+//! Mounts as descriptors: creating them without a mount point, attaching them, and unmounting.
 //!
 //! Unaware of: which file systems there are, and what is in them.
 
@@ -17,42 +17,42 @@ use rustix::mount::{
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// The value of an option of a file system.
+/// The value of a mount option.
 #[derive(Clone, Copy, Debug)]
 pub enum MountValue<'a> {
-    /// It is there.
+    /// The option has no value.
     Flag,
-    /// Bytes without a zero.
+    /// Bytes without a zero byte.
     Text(&'a [u8]),
-    /// A directory or file that is open.
+    /// An open directory or file.
     Descriptor(BorrowedFd<'a>),
 }
 
-/// What holds for everything below a mount.
+/// The attributes of everything below a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountAttributes {
     /// Nothing can be changed.
     pub read_only: bool,
-    /// Neither set-user-id nor file capabilities have an effect.
+    /// Set-user-id bits and file capabilities have no effect.
     pub no_suid: bool,
-    /// Device files are only names.
+    /// Device files cannot be opened.
     pub no_devices: bool,
 }
 
-/// A mount that was not made: at which option or step, the system's error, and what the file system said of it.
+/// The failure of `new_mount`: the step, the system's error, and the messages of the file system.
 #[derive(Debug)]
 pub struct MountRefused {
-    /// `fsopen`, the name of an option, `create` or `fsmount`.
+    /// The step that failed: `fsopen`, the name of an option, `create` or `fsmount`.
     pub step: String,
     /// The system's error.
     pub error: io::Error,
-    /// The file system's own lines, if it wrote any.
+    /// The messages of the file system, if it wrote any.
     pub said: String,
 }
 
-/// Kernel messages of one refused mount are shorter than this, each.
+/// The size of the buffer for one message, in bytes. The kernel's messages are shorter.
 const MESSAGE_BYTES_MAX: usize = 1024;
-/// Nobody reads more of them.
+/// The most messages that are read.
 const MESSAGES_MAX: usize = 8;
 
 impl MountAttributes {
@@ -65,7 +65,8 @@ impl MountAttributes {
     }
 }
 
-/// Make a mount of a new file system of this kind, which is nowhere yet: with the last descriptor it is gone.
+/// Creates a file system of this kind, and a mount of it that is attached nowhere yet. The mount
+/// vanishes with the last descriptor of it.
 pub fn new_mount(
     kind: &str,
     options: &[(&str, MountValue)],
@@ -87,13 +88,15 @@ pub fn new_mount(
         .map_err(|error| at("fsmount", error, said(&context)))
 }
 
-/// Whether a file system knows an option that is text; true if that cannot be asked, because it is none or we may not.
+/// Returns true if a file system knows an option whose value is text. Also returns true if that
+/// cannot be asked, because the kind is unknown or we are not allowed to.
 pub fn knows_mount_option(kind: &str, option: &str) -> bool {
     let Ok(context) = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC) else { return true };
     fsconfig_set_string(&context, option, "?") != Err(rustix::io::Errno::INVAL)
 }
 
-/// What the file system says of its trouble: lines that begin with a level.
+/// Returns the file system's messages about a failure. Each one begins with a level, which is
+/// removed.
 fn said(context: &OwnedFd) -> String {
     let mut lines = Vec::new();
     let mut buffer = [0; MESSAGE_BYTES_MAX];
@@ -107,20 +110,21 @@ fn said(context: &OwnedFd) -> String {
     lines.join("; ")
 }
 
-/// Give a mount its place: on the directory `target`, whose mount must be in this thread's mount namespace.
+/// Attaches a mount to the directory `target`, whose own mount must be in this thread's mount
+/// namespace.
 pub fn place_mount(mount: impl AsFd, target: impl AsFd) -> io::Result<()> {
     let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(mount, c"", target, c"", both)?)
 }
 
-/// Another mount of what is mounted there, which is nowhere yet.
+/// Creates another mount of the same file system tree. It is attached nowhere yet.
 pub fn clone_mount(of: impl AsFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     Ok(open_tree(of, c"", flags)?)
 }
 
-/// Have the owners of files seen through a mount that is nowhere yet as the user namespace maps them: see
-/// `owners_namespace`.
+/// Maps the owners of files that are seen through a mount, as the user namespace maps them. The
+/// mount must not be attached yet. See `owners_namespace`.
 pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()> {
     /// `struct mount_attr`.
     #[repr(C)]
@@ -134,7 +138,7 @@ pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()
     let namespace = namespace.as_fd().as_raw_fd() as u64;
     let attributes = Attributes { set, clear: 0, propagation: 0, namespace };
     let mount = mount.as_fd().as_raw_fd();
-    // SAFETY: an empty path and a structure of ours, whose size is passed.
+    // SAFETY: passes an empty path, and a structure of ours with its size.
     let done = unsafe {
         let (path, size) = (c"".as_ptr(), size_of::<Attributes>());
         libc::syscall(libc::SYS_mount_setattr, mount, path, libc::AT_EMPTY_PATH, &raw const attributes, size)
@@ -142,31 +146,33 @@ pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A directory as a place for a mount: not followed where the last component is a link.
+/// Opens a directory as a mount point. A link as the last component is not followed.
 pub fn open_place(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// The directory at the root of a mount, or another one by descriptor, so that it can be listed and used as a layer.
+/// Opens the directory at the root of a mount, or another directory that is open, so that it can be
+/// listed and used as a layer.
 pub fn open_directory(of: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(of, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// How the kernel calls a mount.
+/// The kernel's number for a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountNumber {
-    /// No other mount gets this number while the system runs: Linux 6.8.
+    /// A number that no other mount gets while the system runs (Linux 6.8).
     Unique(u64),
-    /// Another mount may get this number once this one is gone, and usually the next one does: Linux 5.8.
+    /// A number that another mount may get once this one is gone, and usually the next one does
+    /// (Linux 5.8).
     Reused(u64),
 }
 
-/// The number of the mount that a descriptor is in.
+/// Returns the number of the mount that a descriptor is in.
 ///
 /// # Errors
 ///
-/// Before Linux 5.8.
+/// `Unsupported` before Linux 5.8.
 pub fn mount_number(of: impl AsFd) -> io::Result<MountNumber> {
     const REUSED: u32 = 0x1000;
     const UNIQUE: u32 = 0x4000;
@@ -179,7 +185,8 @@ pub fn mount_number(of: impl AsFd) -> io::Result<MountNumber> {
     }
 }
 
-/// Whether a descriptor is the root of the mount that it is in. Linux 5.8.
+/// Returns true if a descriptor is the root of the mount that it is in. Fails with `Unsupported`
+/// before Linux 5.8.
 pub fn is_mount_root(of: impl AsFd) -> io::Result<bool> {
     let found = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
     match found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
@@ -188,8 +195,8 @@ pub fn is_mount_root(of: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Where the mount with this unique number is now, among the mounts that this thread sees; `None` if it is not among them.
-/// No path is looked up for that, so nothing can hang.
+/// Returns the mount point of the mount with this unique number, or `None` if this thread does not
+/// see the mount. It looks up no path, so nothing can hang.
 ///
 /// # Errors
 ///
@@ -203,17 +210,18 @@ pub fn mount_place(number: u64) -> io::Result<Option<PathBuf>> {
         number: u64,
         wanted: u64,
     }
-    /// The number of the system call, on every processor.
+    /// The number of the system call, which is the same on all architectures.
     const STATMOUNT: i64 = 457;
     const MOUNT_POINT: u64 = 0x10;
-    /// `struct statmount` up to its texts, and where `mask` and `mnt_point` are in it.
+    /// The size of `struct statmount` without its texts, and the offsets of `mask` and `mnt_point`
+    /// in it.
     const FIXED_BYTES: usize = 512;
     const MASK_AT: usize = 8;
     const POINT_AT: usize = 108;
     const TEXT_BYTES_MAX: usize = 8 << 10;
     let request = Request { size: size_of::<Request>() as u32, spare: 0, number, wanted: MOUNT_POINT };
     let mut found = vec![0u8; FIXED_BYTES + TEXT_BYTES_MAX];
-    // SAFETY: a request of the size that it says, and room of the size that is passed.
+    // SAFETY: the request contains its size, and the size of the result buffer is passed.
     let done = unsafe { libc::syscall(STATMOUNT as _, &raw const request, found.as_mut_ptr(), found.len(), 0) };
     if done != 0 {
         let error = io::Error::last_os_error();
@@ -231,18 +239,18 @@ pub fn mount_place(number: u64) -> io::Result<Option<PathBuf>> {
 /// A mount as the kernel lists it for a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenMount {
-    /// Its number, which may have been another mount's before.
+    /// Its number, which another mount may have had before.
     pub number: u64,
-    /// The device of what is in it, as `stat` has it.
+    /// The device number of the files in it, as `stat` reports it.
     pub device: u64,
-    /// Where it is.
+    /// The mount point.
     pub place: PathBuf,
-    /// A device, or a name.
+    /// The source: a device, or a name.
     pub source: Vec<u8>,
 }
 
-/// All mounts that this thread sees. `own` is an open `/proc/self`: in another mount namespace that path may lead to
-/// nothing.
+/// Returns all mounts that this thread sees. `own` is an open `/proc/self`, because in another
+/// mount namespace that path may not exist.
 pub fn seen_mounts(own: impl AsFd) -> io::Result<Vec<SeenMount>> {
     let name = format!("task/{}/mountinfo", rustix::thread::gettid().as_raw_nonzero());
     let file = rustix::fs::openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -251,7 +259,7 @@ pub fn seen_mounts(own: impl AsFd) -> io::Result<Vec<SeenMount>> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(seen_mount).collect())
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG…] - KIND SOURCE OPTIONS`
+/// Parses a line `ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG…] - KIND SOURCE OPTIONS`.
 fn seen_mount(line: &[u8]) -> Option<SeenMount> {
     let text = |field: &[u8]| std::str::from_utf8(field).ok().map(str::to_owned);
     let mut fields = line.split(|byte| *byte == b' ');
@@ -264,13 +272,14 @@ fn seen_mount(line: &[u8]) -> Option<SeenMount> {
     Some(SeenMount { number, device, place, source })
 }
 
-/// Take the mount away whose root is open, from this thread's namespace. What is still open in it can be used until it
-/// is closed.
+/// Detaches the mount whose root is open from this thread's namespace. Files that are open in it
+/// stay usable until they are closed.
 pub fn unmount(root: impl AsFd) -> io::Result<()> {
     let root = root.as_fd();
-    // Named by a working directory, which only a thread of its own may change: no path to it has to be believed.
+    // The mount is named by the working directory, so that no path to it has to be trusted. That
+    // needs a thread with a working directory of its own.
     let act = || {
-        // SAFETY: this thread alone gets a working directory of its own; descriptors stay shared.
+        // SAFETY: only this thread gets a working directory of its own; descriptors stay shared.
         unsafe { unshare_unsafe(UnshareFlags::FS) }?;
         rustix::process::fchdir(root)?;
         Ok(rustix::mount::unmount(c".", UnmountFlags::DETACH)?)
@@ -281,11 +290,14 @@ pub fn unmount(root: impl AsFd) -> io::Result<()> {
     })
 }
 
-/// Do something on a thread that has a copy of our mounts in a namespace of its own. What it mounts or unmounts there is
-/// not seen outside, and is gone with the thread unless a descriptor of the namespace is kept.
+/// Runs `act` on a thread that has a copy of our mounts in a new mount namespace.
+///
+/// What it mounts or unmounts there is not visible outside. It vanishes with the thread, unless a
+/// descriptor of the namespace is kept.
 pub fn in_private_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let act = || {
-        // SAFETY: this thread alone gets mounts and a working directory of its own; descriptors stay shared.
+        // SAFETY: only this thread gets its own mounts and working directory; descriptors stay
+        // shared.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
         mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         act()
@@ -296,23 +308,26 @@ pub fn in_private_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) ->
     })
 }
 
-/// The same for a namespace that stays, because a descriptor of it is kept, or a program that was started in it: at the end
-/// our own mounts are taken away there, as far as that is allowed, because otherwise they would be busy for as long.
+/// Runs `act` as `in_private_mounts` does, for a namespace that outlives the thread. It does that
+/// if a descriptor of it is kept, or if a program was started in it.
+///
+/// At the end, the copies of our own mounts are unmounted there, as far as that is allowed.
+/// Otherwise, they would be busy as long as the namespace exists.
 pub fn in_lasting_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     in_private_mounts(|| {
         let ours = std::fs::read("/proc/thread-self/mountinfo")?;
         let done = act();
         let lines = ours.split(|byte| *byte == b'\n');
         for place in lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).filter(|place| *place != b"/") {
-            // It may be gone already with the one above it.
+            // It may be gone already, together with the mount above it.
             let _ = rustix::mount::unmount(&*plain(place), UnmountFlags::DETACH);
         }
         done
     })
 }
 
-/// Give a mount that is nowhere yet a place in a new mount namespace, and return that namespace: the mount is there as
-/// long as the namespace is, and `clone_mount` works on it for a thread in that namespace.
+/// Attaches a mount in a new mount namespace, and returns that namespace. The mount exists as long
+/// as the namespace does, and threads in that namespace can use `clone_mount` on it.
 pub fn house_mount(mount: impl AsFd) -> io::Result<OwnedFd> {
     let mount = mount.as_fd();
     in_lasting_mounts(|| {
@@ -321,7 +336,8 @@ pub fn house_mount(mount: impl AsFd) -> io::Result<OwnedFd> {
     })
 }
 
-/// A path as it was before the kernel wrote it down: four kinds of bytes are three octal digits there.
+/// Decodes a path from a file of the kernel, which writes four kinds of bytes as three octal
+/// digits. For example, `\040` is a space.
 fn plain(mut path: &[u8]) -> CString {
     let mut bytes = Vec::with_capacity(path.len());
     while let Some((&first, rest)) = path.split_first() {
@@ -333,9 +349,10 @@ fn plain(mut path: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Give this process mounts of its own, which others do not see. Only for a process of one thread.
+/// Gives this process its own copy of the mounts, so that other processes do not see its changes.
+/// The process must have one thread.
 pub fn own_mounts() -> io::Result<()> {
-    // SAFETY: there is one thread, and descriptors stay what they are.
+    // SAFETY: there is one thread, and descriptors are not affected.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     Ok(mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
@@ -357,14 +374,14 @@ mod tests {
         let proc = seen.iter().rev().find(|mount| mount.place == Path::new("/proc")).expect("is mounted");
         let root = open_place(Path::new("/proc")).expect("opens");
         assert_eq!(proc.device, rustix::fs::fstat(&root).expect("is there").st_dev);
-        assert!(is_mount_root(&root).expect("is known"));
+        assert!(is_mount_root(&root).expect("can be determined"));
         let below = open_place(Path::new("/proc/self/")).expect("opens");
-        assert!(!is_mount_root(&below).expect("is known"));
-        match mount_number(&root).expect("has one") {
+        assert!(!is_mount_root(&below).expect("can be determined"));
+        match mount_number(&root).expect("has a number") {
             MountNumber::Reused(number) => assert_eq!(number, proc.number),
             MountNumber::Unique(number) => {
-                assert_eq!(mount_place(number).expect("is known"), Some(proc.place.clone()));
-                assert_eq!(mount_place(u64::MAX).expect("is known"), None);
+                assert_eq!(mount_place(number).expect("can be determined"), Some(proc.place.clone()));
+                assert_eq!(mount_place(u64::MAX).expect("can be determined"), None);
             }
         }
     }

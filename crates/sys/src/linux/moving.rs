@@ -1,30 +1,31 @@
-//! Moving and comparing bytes, where the C library is slow at it.
+//! `memcpy`, `memmove`, `memcmp` and `bcmp` for static x86-64 programs, because musl's are slow.
 //!
-//! musl's `memcpy` for x86-64 starts the processor's string instruction for every few bytes, and its `memcmp` goes byte
-//! by byte: 33 to 38 ns for 8 to 136 bytes, where glibc takes 2 (a loop over each size, on a processor with ERMS and
-//! FSRM). A miss of a small compile moves bytes some 16,000 times. So the static programs bring their own. Sixteen
-//! bytes at a time is what every x86-64 processor can do.
+//! For every few bytes, musl's `memcpy` starts the processor's string instruction, and its `memcmp`
+//! goes byte by byte. They take 33 to 38 ns for 8 to 136 bytes, and glibc takes 2 ns (a loop over
+//! each size, on a processor with ERMS and FSRM). A miss of a small compile moves bytes some 16,000
+//! times.
 //!
-//! In assembler, since a compiler may make of the same in Rust a call of the function that it stands in.
+//! These functions move 16 bytes at a time, which every x86-64 processor can do. They are in
+//! assembly, because a compiler may turn the same code in Rust into a call of the function itself.
 //!
 //! Unaware of: what is moved.
 
 use std::arch::global_asm;
 
-// The calling convention of System V: to or one in rdi, from or other in rsi, how many in rdx; all of xmm, rcx, r8 to r10
-// may be changed.
+// The System V calling convention: rdi is the destination or the first operand, rsi is the source
+// or the second operand, rdx is the count. All xmm registers, rcx and r8 to r10 may be changed.
 global_asm!(
     ".globl larder_move",
     ".type larder_move, @function",
     ".p2align 5",
-    // Also where the two overlap: each piece is read as a whole before any of it is written.
+    // The two may overlap, because each piece is read completely before any of it is written.
     "larder_move:",
     "mov rax, rdi",
     "cmp rdx, 16",
     "jb 20f",
     "cmp rdx, 32",
     "ja 11f",
-    // 16 to 32
+    // 16 to 32 bytes.
     "movups xmm0, [rsi]",
     "movups xmm1, [rsi + rdx - 16]",
     "movups [rdi], xmm0",
@@ -33,7 +34,7 @@ global_asm!(
     "11:",
     "cmp rdx, 64",
     "ja 12f",
-    // 33 to 64
+    // 33 to 64 bytes.
     "movups xmm0, [rsi]",
     "movups xmm1, [rsi + 16]",
     "movups xmm2, [rsi + rdx - 32]",
@@ -48,10 +49,10 @@ global_asm!(
     "sub rcx, rsi",
     "cmp rcx, rdx",
     "jb 15f",
-    // The string instruction is worth its start where it has much to do.
+    // The string instruction is slow to start, so it is used for large counts only.
     "cmp rdx, {much}",
     "jae 14f",
-    // From the front; the last 64 bytes are read before what they were is written over.
+    // Goes forward. The last 64 bytes are read first, before the loop may write over them.
     "movups xmm4, [rsi + rdx - 64]",
     "movups xmm5, [rsi + rdx - 48]",
     "movups xmm6, [rsi + rdx - 32]",
@@ -79,7 +80,8 @@ global_asm!(
     "mov rcx, rdx",
     "rep movsb",
     "ret",
-    // From the back, where the front would write over what is still to be read; the first 64 bytes are read first.
+    // Goes backward if going forward would write over bytes that are still to be read. The first 64
+    // bytes are read first.
     "15:",
     "movups xmm4, [rsi]",
     "movups xmm5, [rsi + 16]",
@@ -108,7 +110,7 @@ global_asm!(
     "20:",
     "cmp rdx, 8",
     "jb 21f",
-    // 8 to 15
+    // 8 to 15 bytes.
     "mov rcx, [rsi]",
     "mov r8, [rsi + rdx - 8]",
     "mov [rdi], rcx",
@@ -117,7 +119,7 @@ global_asm!(
     "21:",
     "cmp rdx, 4",
     "jb 22f",
-    // 4 to 7
+    // 4 to 7 bytes.
     "mov ecx, [rsi]",
     "mov r8d, [rsi + rdx - 4]",
     "mov [rdi], ecx",
@@ -126,7 +128,7 @@ global_asm!(
     "22:",
     "test rdx, rdx",
     "je 23f",
-    // 1 to 3: the first, the middle one, the last
+    // 1 to 3 bytes: the first one, the middle one, and the last one.
     "mov r10, rdx",
     "shr r10",
     "movzx ecx, byte ptr [rsi]",
@@ -155,12 +157,12 @@ global_asm!(
     "jne 32f",
     "cmp rcx, r8",
     "je 33f",
-    // The next 16; where fewer are left, the last 16, some of them once more.
+    // The next 16 bytes. If fewer are left, the last 16 bytes, some of which are compared again.
     "add rcx, 16",
     "cmp rcx, r8",
     "cmova rcx, r8",
     "jmp 31b",
-    // The lowest bit that is set is the first byte that differs.
+    // The lowest bit that is set belongs to the first byte that differs.
     "32:",
     "bsf eax, eax",
     "add rcx, rax",
@@ -172,7 +174,7 @@ global_asm!(
     "40:",
     "cmp rdx, 8",
     "jb 42f",
-    // 8 to 15
+    // 8 to 15 bytes.
     "mov rax, [rdi]",
     "mov rcx, [rsi]",
     "cmp rax, rcx",
@@ -183,7 +185,7 @@ global_asm!(
     "jne 41f",
     "xor eax, eax",
     "ret",
-    // The first byte is the highest.
+    // The bytes are reversed, so that the first byte is the most significant.
     "41:",
     "bswap rax",
     "bswap rcx",
@@ -194,7 +196,7 @@ global_asm!(
     "42:",
     "cmp rdx, 4",
     "jb 43f",
-    // 4 to 7
+    // 4 to 7 bytes.
     "mov eax, [rdi]",
     "mov ecx, [rsi]",
     "cmp eax, ecx",
@@ -205,7 +207,7 @@ global_asm!(
     "jne 41b",
     "xor eax, eax",
     "ret",
-    // 1 to 3
+    // 1 to 3 bytes.
     "43:",
     "xor ecx, ecx",
     "44:",
@@ -224,7 +226,7 @@ global_asm!(
     much = const 8192,
 );
 
-// In the place of musl's. glibc's are better than these.
+// These replace musl's functions. glibc's are better than these.
 #[cfg(target_env = "musl")]
 global_asm!(
     ".globl memcpy, memmove, memcmp, bcmp",
@@ -260,13 +262,13 @@ mod tests {
             for (to, from) in [(0, 0), (1, 0), (0, 3), (5, 9)] {
                 let source = pattern(size + from);
                 let mut made = vec![0xee; size + to + 64];
-                // SAFETY: both have as many bytes from there on, and are apart.
+                // SAFETY: both have this many bytes from there on, and they do not overlap.
                 let end = unsafe { larder_move(made.as_mut_ptr().add(to), source.as_ptr().add(from), size) };
                 assert_eq!(end as usize - made.as_ptr() as usize, to);
                 assert!(made[to..to + size] == source[from..], "{size} bytes from {from} to {to}");
                 assert!(
                     made[..to].iter().chain(&made[to + size..]).all(|byte| *byte == 0xee),
-                    "{size} bytes: others too"
+                    "{size} bytes: other bytes were written, too"
                 );
             }
         }
@@ -281,7 +283,7 @@ mod tests {
                     let mut expected = made.clone();
                     let (to, from) = if forward { (0, apart) } else { (apart, 0) };
                     expected.copy_within(from..from + size, to);
-                    // SAFETY: both ranges are within the bytes; they may overlap.
+                    // SAFETY: both ranges are within the vector; they may overlap.
                     unsafe { larder_move(made.as_mut_ptr().add(to), made.as_ptr().add(from), size) };
                     assert!(made == expected, "{size} bytes from {from} to {to}");
                 }
@@ -292,7 +294,7 @@ mod tests {
     #[test]
     fn the_first_byte_that_differs_decides() {
         let compare = |one: &[u8], other: &[u8]| {
-            // SAFETY: both have as many bytes.
+            // SAFETY: both have this many bytes.
             let result = unsafe { larder_compare(one.as_ptr(), other.as_ptr(), one.len()) };
             result.cmp(&0)
         };
@@ -304,7 +306,7 @@ mod tests {
                 for other_byte in [0, 0x7f, 0x80, 0xff] {
                     let mut other = one.clone();
                     other[at] = other_byte;
-                    // Behind it the other is greater, which must not count.
+                    // A later byte is greater in the other operand, which must not count.
                     if let Some(last) = other.get_mut(at + 1..).and_then(|rest| rest.last_mut()) {
                         *last = 0xff;
                     }

@@ -1,8 +1,10 @@
-//! Being asked before system calls of another process: seccomp user notification.
+//! Being asked before another process's system calls run: seccomp user notification.
 //!
-//! A filter that a program installs before it becomes the tool makes the kernel stop at the calls it names and tell
-//! whoever holds its listener. The only answer given here is to let the call go on: the tool's own call runs, by its
-//! own rights. Unaware of: which calls matter, and what is made of them.
+//! A program installs a filter before it becomes the tool. At the calls that the filter names, the
+//! kernel stops the tool's thread and notifies the process that has the filter's listener. The only
+//! answer given here is to let the call go on. So the tool makes its own call, with its own rights.
+//!
+//! Unaware of: which calls matter, and what the notifications are used for.
 
 use std::cell::Cell;
 use std::io;
@@ -18,13 +20,13 @@ use super::files::Newer;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterStep {
-    /// Operation.
+    /// The operation.
     pub code: u16,
-    /// How many steps are passed over when its condition holds.
+    /// The number of instructions that are skipped if its condition is true.
     pub if_true: u8,
-    /// And when it does not.
+    /// The number of instructions that are skipped if its condition is false.
     pub if_false: u8,
-    /// Operand.
+    /// The operand.
     pub value: u32,
 }
 
@@ -32,56 +34,59 @@ pub struct FilterStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     id: u64,
-    /// The thread, by the numbers of this process's namespace; 0 when it is in none that can be seen from here.
+    /// The thread, as a number in our pid namespace. It is 0 if the thread is not visible in it.
     pub thread: u32,
-    /// `AUDIT_ARCH_*`: which table the number is from.
+    /// The system call table that the number is from (`AUDIT_ARCH_*`).
     pub architecture: u32,
-    /// Which call.
+    /// The number of the system call.
     pub number: i32,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: [u64; 6],
-    /// Where in the caller's memory the instruction is that makes it.
+    /// The address of the instruction that makes the call, in the caller's memory.
     pub instruction: u64,
 }
 
-/// Where the notifications of one filter arrive.
+/// The descriptor that the notifications of one filter arrive at.
 pub struct Listener {
     fd: OwnedFd,
     guardian: Guardian,
-    /// The number that the next notification has if none is taken back before it is received.
+    /// The id that the next notification has, unless one is withdrawn before it is received.
     next: Cell<Option<u64>>,
     missed: Cell<bool>,
 }
 
-/// What became of an answer.
+/// The result of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The call goes on. Its thread waited all the time.
+    /// The call goes on. Its thread has waited until now.
     GoesOn,
-    /// Nothing waits any more: the thread has ended, or a signal has interrupted its call. That may have been so
-    /// already when its memory was read, so what was read tells nothing.
+    /// The call no longer waits: its thread has ended, or a signal has interrupted it. That may
+    /// have been so when its memory was read, so what was read proves nothing.
     Gone,
-    /// The kernel takes no such answer (EINVAL before Linux 5.5), so the thread waits for ever.
+    /// The kernel does not accept the answer (EINVAL before Linux 5.5), so the thread would wait
+    /// for ever.
     Refused,
 }
 
-/// Serves a listener while something else is waited for.
+/// Serves a listener while other code waits for something else.
 pub trait Attendant {
-    /// The filter that the program gets.
+    /// Returns the filter that the program gets.
     fn filter(&self) -> Vec<FilterStep>;
-    /// The program is about to begin as process `pid`; this is its listener.
+    /// Takes the program's listener, just before the program begins as process `pid`.
     fn attach(&mut self, listener: Listener, pid: u32);
-    /// The listener, as long as notifications can come.
+    /// Returns the listener, as long as notifications can come.
     fn listener(&self) -> Option<BorrowedFd<'_>>;
-    /// Answers the notification that waits. An error means that the kernel does not take our answers.
+    /// Answers the notification that waits. An error means that the kernel does not accept our
+    /// answers.
     fn serve(&mut self) -> io::Result<()>;
-    /// The last process that could send a notification is gone.
+    /// Called when the last process that could send a notification is gone.
     fn desert(&mut self);
-    /// The program has ended; `others_live` when processes that it started have not. Their calls must not wait for us.
+    /// Called when the program has ended. `others_live` is true if processes that it started still
+    /// run. Their calls must not wait for us.
     fn release(&mut self, others_live: bool);
 }
 
-/// Does what `poll` found on the attendant's listener. Returns whether it found anything.
+/// Handles what `poll` found on the attendant's listener. Returns true if it found anything.
 pub(super) fn attend(attendant: &mut dyn Attendant, found: PollFlags) -> io::Result<bool> {
     if found.contains(PollFlags::IN) {
         attendant.serve()?;
@@ -92,7 +97,7 @@ pub(super) fn attend(attendant: &mut dyn Attendant, found: PollFlags) -> io::Res
 }
 
 impl Notification {
-    /// A call at which a thread was stopped otherwise.
+    /// Describes a call at which a thread was stopped in another way, for example by `ptrace`.
     pub(super) fn of_stopped(
         thread: u32,
         architecture: u32,
@@ -107,12 +112,13 @@ impl Notification {
 const IOCTL_RECEIVE: u64 = 0xc050_2100;
 const IOCTL_SEND: u64 = 0xc018_2101;
 const IOCTL_IS_VALID: u64 = 0x4008_2102;
-/// Linux 6.6: wake the other side on the processor that we are on, since one of the two always waits.
+/// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`, Linux 6.6. With the flag, the other side is woken on our CPU,
+/// because one of the two always waits.
 const IOCTL_SET_FLAGS: u64 = 0x4008_2104;
 const FLAG_SYNC_WAKE_UP: u64 = 1;
 const ANSWER_CONTINUE: u32 = 1;
 
-/// `struct seccomp_notif`, with room: the kernel's may be longer than the one known here.
+/// `struct seccomp_notif` with spare room, because a newer kernel's structure may be longer.
 #[repr(C)]
 struct Received {
     id: u64,
@@ -134,27 +140,32 @@ struct Answer {
 }
 
 impl Listener {
-    /// Take charge of a filter's listener.
+    /// Takes charge of a filter's listener.
     pub(super) fn new(fd: OwnedFd) -> io::Result<Listener> {
-        // SAFETY: passes a number; kernels that do not know it say so, and are merely slower.
+        // SAFETY: passes a number. Kernels that do not know the request refuse it, and are only
+        // slower.
         unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_SET_FLAGS as _, FLAG_SYNC_WAKE_UP) };
         let guardian = Guardian::start(&fd)?;
         Ok(Listener { fd, guardian, next: Cell::new(None), missed: Cell::new(false) })
     }
 
-    /// The next notification. Returns `None` if its sender is gone already. Call it only after `poll` has found something to
-    /// read: before Linux 6.11 it waits for ever once all processes that could send one are gone.
+    /// Returns the next notification, or `None` if its sender is already gone.
+    ///
+    /// Call it only after `poll` has found something to read. Before Linux 6.11, it waits for ever
+    /// if all processes that could send a notification are gone.
     pub fn receive(&self) -> Option<Notification> {
-        // SAFETY: the guardian's room, which only it reads, when we are gone.
+        // SAFETY: only the guardian has this memory as well, and it reads it only after we are
+        // gone.
         let call = receive(self.fd.as_raw_fd(), unsafe { &mut *self.guardian.asked })?;
-        // The kernel numbers them one after the other (`seccomp_next_notify_id`) and hands them out in that order.
+        // The kernel's ids are consecutive (`seccomp_next_notify_id`), and it delivers
+        // notifications in that order.
         self.missed.set(self.missed.get() || self.next.get().is_some_and(|next| next != call.id));
         self.next.set(Some(call.id.wrapping_add(1)));
         Some(call)
     }
 
-    /// Returns true if a notification was taken back before it was received. Its thread was interrupted by a signal, or
-    /// killed.
+    /// Returns true if a notification was withdrawn before it was received. Its thread was
+    /// interrupted by a signal, or killed.
     pub fn missed_some(&self) -> bool {
         self.missed.get()
     }
@@ -164,13 +175,15 @@ impl Listener {
         let_go_on(self.fd.as_raw_fd(), call)
     }
 
-    /// Whether the call still waits: then its process is the one that has its number, and was so all the time.
+    /// Returns true if the call still waits. Then its thread's number has not been reused
+    /// meanwhile.
     pub fn still_waits(&self, call: &Notification) -> bool {
-        // SAFETY: reads one number of ours.
+        // SAFETY: the kernel reads one number of ours.
         unsafe { libc::ioctl(self.fd.as_raw_fd(), IOCTL_IS_VALID as _, &call.id) == 0 }
     }
 
-    /// Nobody asks any more (`others_live` is false), or from now on nobody looks at what they ask.
+    /// Ends the listener's work. If `others_live` is false, no process is left that could ask.
+    /// Otherwise, the guardian answers from now on, and no code looks at the calls.
     pub fn release(self, others_live: bool) {
         self.guardian.release(others_live);
     }
@@ -188,7 +201,7 @@ pub(super) fn receive_from(listener: &OwnedFd) -> Option<Notification> {
 }
 
 fn receive(fd: RawFd, room: &mut Received) -> Option<Notification> {
-    // SAFETY: plain integers, for which zeros are valid; the kernel wants to find zeros.
+    // SAFETY: plain integers, for which zeros are valid. The kernel requires zeros.
     *room = unsafe { zeroed() };
     // SAFETY: the buffer is ours and longer than what the kernel writes.
     if unsafe { libc::ioctl(fd, IOCTL_RECEIVE as _, &raw mut *room) } != 0 {
@@ -201,7 +214,7 @@ fn receive(fd: RawFd, room: &mut Received) -> Option<Notification> {
 pub(super) fn let_go_on(fd: RawFd, call: &Notification) -> Answered {
     let mut answer = Answer { id: call.id, value: 0, error: 0, flags: ANSWER_CONTINUE };
     loop {
-        // SAFETY: reads a structure of ours.
+        // SAFETY: the kernel reads a structure of ours.
         if unsafe { libc::ioctl(fd, IOCTL_SEND as _, &mut answer) } == 0 {
             return Answered::GoesOn;
         }
@@ -213,7 +226,8 @@ pub(super) fn let_go_on(fd: RawFd, call: &Notification) -> Answered {
     }
 }
 
-/// Reads memory of a process into `to`, as much of it as there is in one piece.
+/// Reads memory of a process into `to`, up to the first address that is not mapped. Returns how
+/// many bytes were read.
 pub fn read_memory(process: u32, address: u64, to: &mut [u8]) -> io::Result<usize> {
     let to = std::cell::RefCell::new(to);
     READING.or(
@@ -222,7 +236,8 @@ pub fn read_memory(process: u32, address: u64, to: &mut [u8]) -> io::Result<usiz
     )
 }
 
-/// Linux 3.2. Profiles of containers refuse it, though the kernel lets us read.
+/// `process_vm_readv`, Linux 3.2. Seccomp profiles of containers refuse it, although the kernel
+/// would allow it.
 static READING: Newer = Newer::new();
 
 fn read_at_once(process: u32, address: u64, to: &mut [u8]) -> io::Result<usize> {
@@ -233,49 +248,51 @@ fn read_at_once(process: u32, address: u64, to: &mut [u8]) -> io::Result<usize> 
     if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
 }
 
-/// Reads by `/proc/PID/mem`, which the kernel allows to the same processes.
+/// Reads memory by `/proc/PID/mem`. The kernel allows it for the same processes.
 fn read_memory_file(process: u32, address: u64, to: &mut [u8]) -> io::Result<usize> {
     let path = format!("/proc/{process}/mem");
     let memory = super::files::open(path.as_bytes(), super::files::Opening::Read)?;
     match rustix::io::pread(&memory, to, address) {
-        // Nothing is mapped there.
+        // Nothing is mapped at the address.
         Err(Errno::IO) => Err(Errno::FAULT.into()),
         read => Ok(read?),
     }
 }
 
-/// Whether `thread` is a thread of `process`, one that has not ended.
+/// Returns true if `thread` is a thread of `process` and has not ended.
 pub fn is_thread_of(thread: u32, process: u32) -> bool {
-    // SAFETY: signal 0 is not sent, only asked about.
+    // SAFETY: signal 0 only checks whether the thread exists.
     let done = unsafe { libc::syscall(libc::SYS_tgkill, process as libc::pid_t, thread as libc::pid_t, 0) };
     done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub fn link_target(path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())
 }
 
-/// The effective group.
+/// Returns the effective group id.
 pub fn effective_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// By which signal the process behind `process` ended, after it did: Linux 6.15; before that nobody but its parent
-/// learns it.
+/// Returns the signal that ended an opened process (Linux 6.15). Before that, only the parent of
+/// the process learns it, and this returns `None`.
 pub fn signal_that_ended(process: impl AsFd) -> Option<i32> {
     const PIDFD_GET_INFO: u64 = 0xc040_ff0b;
     const INFO_EXIT: u64 = 1 << 3;
-    // The first version of `struct pidfd_info`: the mask is its first field, the exit status its last.
+    // The first version of `struct pidfd_info`: the mask is its first field, the exit status its
+    // last.
     let mut info = [0u64; 8];
     info[0] = INFO_EXIT;
-    // SAFETY: the number says that 64 bytes are there, and they are.
+    // SAFETY: the request's number contains the size of 64 bytes, which the array has.
     let done = unsafe { libc::ioctl(process.as_fd().as_raw_fd(), PIDFD_GET_INFO as _, &mut info) };
     let status = (info[7] >> 32) as i32;
     (done == 0 && info[0] & INFO_EXIT != 0 && status & 0x7f != 0).then_some(status & 0x7f)
 }
 
-/// A descriptor that stands for a process, whatever becomes of its number.
+/// Opens a process (`pidfd_open`). The descriptor still means this process after its pid was
+/// reused.
 pub fn process_handle(process: u32) -> io::Result<OwnedFd> {
     let pid = rustix::process::Pid::from_raw(process as i32).ok_or(Errno::SRCH)?;
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
@@ -283,15 +300,18 @@ pub fn process_handle(process: u32) -> io::Result<OwnedFd> {
 
 // ---------------------------------------------------------------- the guardian
 
-/// Once the last descriptor of a listener is closed, the calls that would notify it fail. So that neither our end nor
-/// our sudden death does that to what still runs, a process of a few pages holds it as well, and answers when we are
-/// gone, until nobody asks any more.
+/// A small helper process that also holds the listener.
+///
+/// Once the last descriptor of a listener is closed, the calls that would notify it fail. That must
+/// not happen to processes that still run if we end or are killed. So the guardian answers after we
+/// are gone, until no process is left that could ask.
 struct Guardian {
     pid: libc::pid_t,
-    /// Open as long as we are at work. One byte in it says that there is nothing left to guard.
+    /// The write end of a pipe, which is open as long as we are at work. One byte in it means that
+    /// there is nothing left to guard.
     ours: OwnedFd,
-    /// Memory that both have: the notification that was received last. A call that we received and did not answer is
-    /// told to nobody else.
+    /// Shared memory with the notification that was received last. The kernel does not deliver a
+    /// call twice, so the guardian must know it to answer it.
     asked: *mut Received,
 }
 
@@ -300,12 +320,15 @@ impl Guardian {
         let (theirs, ours) = super::pipe()?;
         let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
         let shared = rustix::mm::MapFlags::SHARED;
-        // SAFETY: a new mapping at an address that the kernel chooses, full of zeros; it stays until both have ended.
+        // SAFETY: this is a new mapping at an address that the kernel chooses, full of zeros. It
+        // stays until both processes have ended.
         let asked = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size_of::<Received>(), access, shared)? };
         let asked = asked.cast::<Received>();
-        // No signal at its end, so that waiting for the tool's processes does not find it.
+        // The child has no signal for its end, so that waiting for the tool's processes does not
+        // find it.
         const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: like `fork`; the child makes system calls only, on its own stack, and never returns.
+        // SAFETY: this is like `fork`; the child only makes system calls, on its own stack, and
+        // never returns.
         match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
             -1 => Err(io::Error::last_os_error()),
             0 => guard(listener.as_raw_fd(), theirs.as_raw_fd(), asked),
@@ -318,8 +341,8 @@ impl Guardian {
             return;
         }
         if rustix::io::write(&self.ours, &[0]) != Ok(1) {
-            // It was not told, and nothing is left to guard.
-            // SAFETY: our own child, which was not waited for yet.
+            // The guardian could not be told that nothing is left to guard.
+            // SAFETY: this is our own child, which was not waited for yet.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
         }
         // SAFETY: waits for our own child.
@@ -329,18 +352,19 @@ impl Guardian {
     }
 }
 
-/// The guardian's life. It has no terminal, no directory and no descriptor of anybody's, and no signal but KILL ends
-/// it.
+/// Runs the guardian. It has no terminal, keeps no directory in use and no other descriptor open,
+/// and only SIGKILL ends it.
 fn guard(listener: RawFd, pipe: RawFd, asked: *mut Received) -> ! {
     const LISTENER: RawFd = 0;
     const PIPE: RawFd = 1;
-    // SAFETY: this process's own descriptors and signals; nothing of it is used afterwards but the two.
+    // SAFETY: changes this process's own descriptors and signals. Only these two descriptors are
+    // used afterwards.
     unsafe {
         libc::setsid();
         let mut all = zeroed();
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
-        // Neither may be overwritten before it was copied.
+        // The descriptors are first moved up, so that neither `dup2` overwrites the other one.
         let (listener, pipe) = (libc::fcntl(listener, libc::F_DUPFD, 3), libc::fcntl(pipe, libc::F_DUPFD, 3));
         libc::dup2(listener, LISTENER);
         libc::dup2(pipe, PIPE);
@@ -348,21 +372,23 @@ fn guard(listener: RawFd, pipe: RawFd, asked: *mut Received) -> ! {
         libc::chdir(c"/".as_ptr());
     }
     let mut byte = [0u8];
-    // SAFETY: reads one byte into a buffer of one. Ends when we write it, or when we are gone.
+    // SAFETY: reads one byte into a buffer of one. The call returns when we write it, or when we
+    // are gone.
     if unsafe { libc::read(PIPE, byte.as_mut_ptr().cast(), 1) } == 0 {
-        // SAFETY: nobody else is left to use it.
+        // SAFETY: no other process is left that uses this memory.
         answer_all(LISTENER, unsafe { &mut *asked });
     }
     super::end_process(0)
 }
 
-/// Let every call go on, the one that was received last to begin with, until no process is left that could make one.
+/// Lets every call go on until no process is left that could make one. The call that was received
+/// last is answered first.
 fn answer_all(listener: RawFd, room: &mut Received) {
     let last = Notification { id: room.id, thread: 0, architecture: 0, number: 0, arguments: [0; 6], instruction: 0 };
     let_go_on(listener, &last);
     loop {
         let mut set = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, ours.
+        // SAFETY: passes one entry, which is ours.
         let count = unsafe { libc::poll(&mut set, 1, -1) };
         if count > 0 && set.revents & libc::POLLIN == 0 {
             return;
@@ -379,8 +405,8 @@ fn answer_all(listener: RawFd, room: &mut Received) {
 mod tests {
     use super::*;
 
-    /// Before Linux 6.11, receiving from a listener waits for ever if all processes that could send a notification are gone.
-    /// That is when `poll` finds its other end closed and nothing to read.
+    /// Before Linux 6.11, receiving from a listener waits for ever if all processes that could send
+    /// a notification are gone. In that case `poll` finds its other end closed and nothing to read.
     #[test]
     fn nothing_is_received_from_a_deserted_listener() {
         #[derive(Default)]
@@ -423,7 +449,7 @@ mod tests {
             let told = |read: io::Result<usize>| read.map_err(|error| error.raw_os_error());
             let by_call = told(read_at_once(own, address, &mut once));
             if by_call == Err(Some(libc::ENOSYS)) || by_call == Err(Some(libc::EPERM)) {
-                return eprintln!("skipped: memory cannot be read here");
+                return eprintln!("skipped: reading memory of processes is not allowed here");
             }
             assert_eq!(told(read_memory_file(own, address, &mut file)), by_call);
             assert_eq!(once, file);

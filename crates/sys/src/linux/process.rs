@@ -1,4 +1,6 @@
-//! Starting programs, waiting for them, ending like them.
+//! Starting programs, waiting for them, ending as they ended; and what this process inherited.
+//!
+//! Unaware of: what the programs are.
 
 use std::ffi::{CString, c_char};
 use std::fs::File;
@@ -14,14 +16,15 @@ pub struct Child {
     pub pid: i32,
 }
 
-/// What a process that has ended used, with all whom it waited for.
+/// The resources that a process that has ended used, together with all processes that it waited
+/// for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Processor time, in µs.
+    /// CPU time, in µs.
     pub cpu_us: u64,
-    /// The most memory that one process of them had, in KiB.
+    /// The largest resident set of any one of these processes, in KiB.
     pub peak_kb: u64,
-    /// How often a processor was taken away from one of them.
+    /// The number of involuntary context switches.
     pub preempted: u64,
 }
 
@@ -52,27 +55,28 @@ impl CStrings {
     }
 }
 
-/// The same file under a number that no program or script gives to a file of its own. What was locked by it is not any
-/// more.
+/// Moves a file to a descriptor from 100 on, which no program or script uses for a file of its own.
+/// Its locks are lost, because the old descriptor is closed.
 pub fn out_of_the_way(file: File) -> io::Result<File> {
     const HIGH: RawFd = 100;
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, HIGH)?.into())
 }
 
-/// Become the program at `path`, which inherits this file's descriptor too, with what this process has locked by it.
-/// Returns only when that fails.
+/// Becomes the program at `path`, which inherits this file's descriptor and the locks that this
+/// process has on it. Returns only if that fails.
 pub fn exec_with(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], keep: &File) -> io::Error {
-    // Where it cannot be, the locks are given up, and nothing else is lost.
+    // If this fails, only the locks are lost.
     let _ = rustix::io::fcntl_setfd(keep, rustix::io::FdFlags::empty());
     exec(path, argv, environment)
 }
 
-/// Become the program at `path`. Returns only when that fails.
+/// Becomes the program at `path`. Returns only if that fails.
 pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error {
     let all = || -> io::Result<_> { Ok((c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?)) };
     match all() {
         Ok((path, argv, environment)) => {
-            // SAFETY: null-terminated arrays of null-terminated strings, all alive during the call.
+            // SAFETY: null-terminated arrays of null-terminated strings, which live during the
+            // call.
             unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), environment.pointers.as_ptr()) };
             io::Error::last_os_error()
         }
@@ -81,7 +85,7 @@ pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error
 }
 
 impl Child {
-    /// Wait for it to end.
+    /// Waits for it to end.
     pub fn wait(self) -> io::Result<ChildEnd> {
         self.wait_and_measure().map(|(end, _)| end)
     }
@@ -89,7 +93,7 @@ impl Child {
     /// Returns true if it has ended. It still has to be waited for.
     pub fn has_ended(&self) -> bool {
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: plain numbers, for which zero is a value.
+        // SAFETY: plain numbers, for which zeros are valid.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: asks about our own child, writes to our own structure.
         let asked = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, flags) };
@@ -97,10 +101,10 @@ impl Child {
         asked != 0 || unsafe { info.si_pid() } == self.pid
     }
 
-    /// The same, and what it used.
+    /// Waits for it to end. Returns how it ended, and what it used.
     pub fn wait_and_measure(self) -> io::Result<(ChildEnd, Use)> {
         let mut status = 0;
-        // SAFETY: plain numbers, for which zero is a value.
+        // SAFETY: plain numbers, for which zeros are valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
             // SAFETY: waits for our own child, writes to our own integer and structure.
@@ -126,14 +130,15 @@ pub(super) fn end_of(status: i32) -> ChildEnd {
     ChildEnd::Exited(libc::WEXITSTATUS(status) as u8)
 }
 
-/// Have processes whose parents end become ours, so that `children_left` sees them.
+/// Makes orphans below this process its children, so that `children_left` sees them.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: no pointers.
     let done = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether a child, also an inherited one, is still at work. Collects those that have ended.
+/// Returns true if a child has not ended, including adopted orphans. Collects the children that
+/// have ended.
 pub fn children_left() -> bool {
     loop {
         let mut status = 0;
@@ -147,7 +152,7 @@ pub fn children_left() -> bool {
     }
 }
 
-/// End this process by `signal`, as a child of it did, without a second core file.
+/// Ends this process by `signal`, as a child of it was ended, but without a second core file.
 pub fn die_by(signal: i32) -> ! {
     // SAFETY: sets this process's own limits, handlers and mask; all structures are initialised.
     unsafe {
@@ -163,19 +168,21 @@ pub fn die_by(signal: i32) -> ! {
     end_process((128 + signal) as u8)
 }
 
-/// End at once, running no destructors.
+/// Ends this process at once, without running destructors.
 pub fn end_process(code: u8) -> ! {
     // SAFETY: never returns.
     unsafe { libc::_exit(code.into()) }
 }
 
-/// Entries of the environment that have no `=` after their first byte, and so are no variables.
+/// Returns the entries of the environment that are no variables, because they have no `=` after
+/// their first byte.
 pub fn environment_oddities() -> Vec<Vec<u8>> {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
     let mut odd = Vec::new();
-    // SAFETY: the C runtime's null-terminated array of strings; nothing changes it meanwhile, there is one thread.
+    // SAFETY: the C runtime's null-terminated array of strings. Nothing changes it meanwhile,
+    // because there is one thread.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {
@@ -189,20 +196,22 @@ pub fn environment_oddities() -> Vec<Vec<u8>> {
     odd
 }
 
-/// The id of the process that started this one.
+/// Returns the pid of the process that started this one.
 pub fn parent_process_id() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-/// Whether a process is stopped, and the id of its parent; `None` where it has ended or cannot be seen. Its parent is 0
-/// where that cannot be seen.
+/// Returns whether a process is stopped, and its parent's pid. Returns `None` if the process has
+/// ended or is not visible. The parent's pid is 0 if the parent is not visible.
 pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
 }
 
-/// A number for the build that this process is part of: of the topmost of its ancestors that is a build tool, or else
-/// of its session. Two builds may have the same one, by chance; so have all that cannot be told apart, in process
-/// namespaces of their own.
+/// Returns a number for the build that this process is part of. It is made from the topmost
+/// ancestor that is a build tool, or else from the session.
+///
+/// Two builds may have the same number by chance. The number is 0 if no build tool is above this
+/// process and it is not in the initial pid namespace.
 pub fn build_of_ours() -> u64 {
     const ANCESTORS_MAX: usize = 128;
     use std::os::unix::fs::MetadataExt;
@@ -214,8 +223,9 @@ pub fn build_of_ours() -> u64 {
         above = stat_of(parent);
         tool = if above.as_ref().is_some_and(|stat| stat.is_build_tool(parent)) { Some(parent) } else { tool };
     }
-    // Containers that share their tokens have the same numbers for different processes. A sandbox that is made for each
-    // tool is no build.
+    // The pid namespace is part of the number, because containers that share job slots have
+    // different processes with the same pid. Without a build tool it is 0, because a sandbox that
+    // is created for each tool is no build.
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |look| look.ino());
     match tool {
         Some(tool) => namespace << 32 | u64::from(tool),
@@ -224,47 +234,49 @@ pub fn build_of_ours() -> u64 {
     }
 }
 
-/// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them,
-/// than there are. Where that cannot be told, none.
+/// Returns true if a CPU of this process is idle now: no more threads want to run, ours included,
+/// than there are CPUs. Returns false if that cannot be determined.
 pub fn processor_is_free() -> bool {
     wanting_to_run().is_some_and(|running| running <= allowed_processors())
 }
 
-/// On how many processors this process may run, whatever quota there is beside.
+/// Returns on how many CPUs this process may run, whatever its quota is.
 pub fn allowed_processors() -> u32 {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count())
 }
 
-/// How many threads of the machine run or wait for a processor, ourselves among them (`/proc/loadavg`, fourth field).
+/// Returns how many threads of the machine run or wait for a CPU, ours included. It is the fourth
+/// field of `/proc/loadavg`.
 pub fn wanting_to_run() -> Option<u32> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     let (running, _) = text.split(' ').nth(3)?.split_once('/')?;
     running.parse().ok()
 }
 
-/// What `/proc` says of a process (`proc(5)`): the fields of `stat` that are used here. The name, in parentheses, can
-/// hold anything; no field after it can hold one.
+/// The fields of a process's `stat` file that are used here (`proc(5)`). The name is in parentheses
+/// and may contain any byte. The fields after it contain no parenthesis.
 pub(super) struct Stat {
     name: Vec<u8>,
     session: u32,
     pub(super) state: u8,
     pub(super) parent: u32,
-    /// Used in user mode and in the kernel, of all its threads: hundredths of a second, as in every `stat`.
+    /// User and system time of all its threads, in clock ticks of 10 ms.
     ticks: u64,
     started_ticks: u64,
-    /// Pages that it has in memory.
+    /// The number of resident pages.
     pub(super) pages: u64,
 }
 
-/// What starts the tools of a build, and is one for the whole of it.
+/// The names of build tools. A build tool starts the compilers of a build, and runs once for the
+/// whole build.
 const BUILD_TOOLS: &[&[u8]] =
     &[b"make", b"gmake", b"remake", b"ninja", b"ninja-build", b"samu", b"cargo", b"scons", b"buck2d"];
-/// The namespace of processes that the system began with (`PROC_PID_INIT_INO` of the kernel).
+/// The initial pid namespace (`PROC_PID_INIT_INO` of the kernel).
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
 
 impl Stat {
-    /// Whether this process, of which this is known, is one. Bazel's server is Java's, which calls itself
-    /// `bazel(NAME)`.
+    /// Returns true if this process, with this pid, is a build tool. Bazel's server is a Java
+    /// process whose command line begins with `bazel(NAME)`.
     fn is_build_tool(&self, pid: u32) -> bool {
         let called = || std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         BUILD_TOOLS.contains(&self.name.as_slice()) || self.name == b"java" && called().starts_with(b"bazel(")
@@ -293,17 +305,20 @@ pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     })
 }
 
-/// How long a thread has run or waited for a processor so far, in nanoseconds (`/proc/…/schedstat`, first and second
-/// field). `None` where that cannot be seen.
+/// Returns how long a thread has run or waited for a CPU so far, in nanoseconds: the first two
+/// fields of `/proc/PID/schedstat`. Returns `None` if that is not visible.
 pub fn wanted_processor_ns(thread: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
     let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
     Some(fields.next()?.ok()? + fields.next()?.ok()?)
 }
 
-/// Of all processes but larder's, these and what these started, the one that seems to want a processor most: one that
-/// runs now before all others, then by how much of its life it ran. Of that one the thread that ran or waited longest,
-/// and for how long, in nanoseconds.
+/// Returns a thread of the process that competes most for the CPU, and how long that thread has run
+/// or waited, in nanoseconds.
+///
+/// Not considered are larder's processes, the processes `ours`, and all descendants of `ours` and
+/// of wrappers. A process that runs now comes first, then the one that ran for most of its life. Of
+/// that process, the thread that ran or waited longest is returned.
 pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
     const ANCESTORS_MAX: usize = 64;
     let all: std::collections::HashMap<u32, Stat> =
@@ -311,7 +326,8 @@ pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
     let parent = |pid: &u32| all.get(pid).map(|stat| stat.parent).filter(|parent| *parent != 0);
     let is_ours = |pid: u32| {
         let mut line = std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX);
-        // A wrapper may be called as the tool; `larderd`, as which a build is recorded, is above all of that build.
+        // A wrapper may run under the tool's name. Descendants of `larderd` do count, because if it
+        // records a build, the whole build is below it.
         let is_wrapper = |pid: u32| all.get(&pid).is_some_and(|stat| stat.name == b"larder");
         all.get(&pid).is_some_and(|stat| stat.name.starts_with(b"larder"))
             || line.any(|pid| ours.contains(&pid) || is_wrapper(pid))
@@ -325,40 +341,45 @@ pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
     threads.max_by_key(|(_, wanted_ns)| *wanted_ns)
 }
 
-/// The entries of a directory that are numbers; none where it cannot be read.
+/// Returns the entries of a directory that are numbers. It returns none if the directory cannot be
+/// read.
 pub(super) fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// This process's id.
+/// Returns this process's pid.
 pub fn process_id() -> u32 {
     std::process::id()
 }
 
-/// The umask. Asked by setting it for a moment, so only while there is one thread.
+/// Returns the umask. It is set for a moment to be read, so there must be only one thread.
 pub fn umask() -> u32 {
     let now = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(now);
     now.bits()
 }
 
-/// The same where other threads run, as `/proc` tells it (Linux 4.7); `None` where that is not to be had.
+/// Returns the umask, also if other threads run. It reads `/proc` (Linux 4.7), and returns `None`
+/// if it is not there.
 pub fn umask_beside_threads() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(octal.trim(), 8).ok()
 }
 
-/// What `uname` says of the system and its host.
+/// Returns all fields of `uname`, a line each.
 pub fn host() -> Vec<u8> {
     let said = rustix::system::uname();
     let parts = [said.sysname(), said.nodename(), said.release(), said.version(), said.machine(), said.domainname()];
     parts.map(|part| part.to_bytes()).join(&b'\n')
 }
 
-/// Which sockets of the internet's families can be had: the number of the error, or zero, for streams, datagrams and
-/// raw ones of version 4 and then of version 6, and for the one by which the kernel is asked for interfaces, a line each.
+/// Returns which kinds of network sockets can be created: for each kind a line with the errno, or
+/// 0.
+///
+/// The kinds are stream, datagram and raw sockets of IPv4, the same three of IPv6, and netlink,
+/// which lists the network interfaces.
 pub fn sockets() -> Vec<u8> {
     let families = [AddressFamily::INET, AddressFamily::INET6];
     let types = [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW];
@@ -369,15 +390,15 @@ pub fn sockets() -> Vec<u8> {
     errors.map(|error| format!("{error}\n")).collect::<String>().into_bytes()
 }
 
-/// The effective user.
+/// Returns the effective user id.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The home directory that the password database gives the user, for when `HOME` is not set.
+/// Returns the user's home directory from the password database, for when `HOME` is not set.
 pub fn home_of_user() -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
-    // SAFETY: single-threaded; the result points to libc's own storage and is copied at once.
+    // SAFETY: there is one thread. The result points to libc's own storage and is copied at once.
     let home = unsafe {
         let entry = libc::getpwuid(effective_user());
         if entry.is_null() || (*entry).pw_dir.is_null() {
@@ -389,17 +410,19 @@ pub fn home_of_user() -> Option<PathBuf> {
     home.is_absolute().then_some(home)
 }
 
-/// The real-time clock as files are stamped by it: nanoseconds since 1970, a tick coarse.
+/// Returns the clock that files are stamped with, in nanoseconds since 1970. It advances once per
+/// clock tick.
 pub fn now_coarse_ns() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // A hit asks a few times, and to find the kernel's code for it in memory takes three page faults, which are dearer
-    // than the calls. SAFETY: writes to our own structure, which has the kernel's form where a pointer has 64 bits. It
-    // cannot fail: every kernel has this clock.
+    // The system call is made directly. A hit reads the clock a few times, and using the vDSO would
+    // take three page faults, which cost more than the calls.
+    // SAFETY: writes to our own structure, which has the kernel's form if pointers have 64 bits. It
+    // cannot fail, because every kernel has this clock.
     #[cfg(target_pointer_width = "64")]
     let told = unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_REALTIME_COARSE, &mut now) == 0 };
     #[cfg(not(target_pointer_width = "64"))]
     let told = false;
-    // A sandbox may refuse the call, and leave the memory.
+    // A sandbox may refuse the call, and then nothing was written.
     if !told {
         // SAFETY: writes to our own structure.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now) };
@@ -407,25 +430,28 @@ pub fn now_coarse_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Whether the size of files that this process may write is limited: going beyond the limit would kill it.
+/// Returns true if the size of files that this process may write is limited. Exceeding the limit
+/// would kill it.
 pub fn file_size_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
-/// Whether the address space of this process and its children is limited, so that mapping a log into them could make
-/// them fail.
+/// Returns true if the address space of this process and its children is limited. Mapping a log
+/// into them could then make them fail.
 pub fn address_space_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
 }
 
-/// What else a process inherits and can ask for: limits, niceness, user and groups, ignored signals,
-/// processors, as text.
-/// With `without_sigpipe`, that one counts as not ignored.
+/// Returns other state that a process inherits and can query, as text: limits, niceness, user and
+/// groups, ignored signals, CPUs, and open descriptors.
+///
+/// With `without_sigpipe`, SIGPIPE counts as not ignored.
 pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "NoNewPrivs:", "Cpus_allowed:"];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
-    // Those that C libraries keep for themselves come and go with who started whom.
+    // The signals that C libraries use internally are ignored or not depending on which program
+    // started this one, so they are left out.
     const OF_LIBC: u64 = 0b111 << 31;
     let unsaid = OF_LIBC | if without_sigpipe { 1 << (libc::SIGPIPE - 1) } else { 0 };
     let own = |line: &str| match line.strip_prefix("SigIgn:") {
@@ -436,26 +462,27 @@ pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     };
     let mut text = lines.map(own).collect::<Vec<_>>().join("\n");
     text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    // SAFETY: asks only.
+    // SAFETY: only numbers are passed.
     let asked = unsafe { (libc::getpriority(libc::PRIO_PROCESS, 0), libc::syscall(libc::SYS_sched_getscheduler, 0)) };
     text += &format!("{asked:?}");
     text += &format!("{:?}", (3..FEW_DESCRIPTORS).filter(|fd| is_inherited(*fd)).collect::<Vec<_>>());
     text.into_bytes()
 }
 
-/// Leaks of a build tool are seldom above.
+/// Descriptors below this are reported. Leaked descriptors of a build tool are seldom higher.
 const FEW_DESCRIPTORS: RawFd = 256;
 
 fn is_inherited(fd: RawFd) -> bool {
-    // SAFETY: asks for flags only.
+    // SAFETY: only asks for flags.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
 
-/// Whether this process was given descriptors from 3 to 9, those that a script can name by one digit, which what it
-/// executes inherits. Higher ones are leaks as a rule. `/dev/null` does not count, nor do the pipes of a job server,
-/// which
-/// `MAKEFLAGS` names: what they say decides when something runs.
+/// Returns true if this process inherited a descriptor from 3 to 9. A script can name these by one
+/// digit, and programs that it executes inherit them. Higher ones are usually leaks.
+///
+/// `/dev/null` does not count. Neither do the pipes of a job server that `MAKEFLAGS` names, because
+/// their content only decides when something runs.
 pub fn more_descriptors_are_open() -> bool {
     let flags = std::env::var("MAKEFLAGS").unwrap_or_default();
     let served = |fd: i32| {
@@ -468,8 +495,8 @@ pub fn more_descriptors_are_open() -> bool {
     })
 }
 
-/// Whether standard input, output and error are all open.
+/// Returns true if standard input, output and error are all open.
 pub fn standard_descriptors_open() -> bool {
-    // SAFETY: asks for flags only.
+    // SAFETY: only asks for flags.
     (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
 }

@@ -1,12 +1,15 @@
-//! Which system calls are missing or refused here, of those that larder uses and that not every system has.
+//! Which of the system calls that larder uses, and that not every system has, are missing or
+//! refused here.
 //!
-//! Each is made with arguments for which it does nothing. Unaware of: what is done without it (`docs/platforms.md`).
+//! Each call is made with arguments for which it does nothing.
+//!
+//! Unaware of: what is done without the call (`docs/platforms.md`).
 
 use std::io;
 
 use libc::{c_long, c_ulong};
 
-/// A call, how it is made in vain, and the error that shows that it is there.
+/// A system call, and arguments with which it fails without any effect.
 struct Asked {
     name: &'static str,
     number: c_long,
@@ -18,7 +21,7 @@ const NO_FLAGS: c_ulong = u32::MAX as c_ulong;
 const NOWHERE: c_ulong = 0;
 const HERE: c_ulong = libc::AT_FDCWD as c_ulong;
 
-/// Those that kernels since 3.10 came to have, and those that seccomp profiles of containers refuse.
+/// The calls that kernels got after 3.10, and calls that the seccomp profiles of containers refuse.
 const ASKED: &[Asked] = &[
     asked("openat2", libc::SYS_openat2, [NO_DESCRIPTOR, NOWHERE, NOWHERE, 0, 0, 0]),
     asked("statx", libc::SYS_statx, [HERE, NOWHERE, 0, 0, NOWHERE, 0]),
@@ -43,22 +46,25 @@ const fn asked(name: &'static str, number: c_long, arguments: [c_ulong; 6]) -> A
     Asked { name, number, arguments }
 }
 
-/// Returns the names of system calls that are missing or refused here, of those that larder uses if they are there.
+/// Returns the names of the optional system calls that are missing or refused here.
 pub fn refused_calls() -> Vec<&'static str> {
     ASKED.iter().filter(|asked| asked.is_refused()).map(|asked| asked.name).collect()
 }
 
-/// Returns true if this process is under a seccomp filter, as in a container: then EPERM need not be the answer of the
-/// kernel.
+/// Returns true if a seccomp filter applies to this process, as in a container. EPERM may then come
+/// from the filter and not from the kernel.
 pub fn calls_may_be_refused() -> bool {
     // SAFETY: asks about this process; no pointers.
     let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
-    // A kernel without seccomp says EINVAL.
+    // A kernel without seccomp fails with EINVAL.
     mode > 0 || mode == -1 && io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
 }
 
-/// Returns what tells processes for which different calls are refused from each other: seccomp filters, and which process
-/// may look into another one. Two containers with as many filters are told apart by their process namespaces.
+/// Returns text that differs between processes for which different calls are refused.
+///
+/// It holds the seccomp state, and yama's rule for which processes may be traced. Under a seccomp
+/// filter it also holds the pid namespace, because two containers may have the same number of
+/// filters.
 pub fn sandbox() -> Vec<u8> {
     use std::os::unix::fs::MetadataExt;
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -74,7 +80,7 @@ pub fn sandbox() -> Vec<u8> {
 impl Asked {
     fn is_refused(&self) -> bool {
         let [a, b, c, d, e, f] = self.arguments;
-        // SAFETY: the arguments are such that the call fails. No pointer in them leads anywhere.
+        // SAFETY: the arguments make the call fail, and no pointer in them is valid.
         let done = unsafe { libc::syscall(self.number, a, b, c, d, e, f) };
         done == -1 && matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
     }
@@ -84,7 +90,7 @@ impl Asked {
 mod tests {
     use super::*;
 
-    /// Calls that every kernel has that the tests run on, and no sandbox refuses.
+    /// Every kernel that the tests run on has these calls, and no sandbox refuses them.
     #[test]
     fn nothing_old_is_missing() {
         let refused = refused_calls();

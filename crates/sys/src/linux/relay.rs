@@ -1,4 +1,6 @@
 //! Passing on what a tool writes, as it comes, while keeping a copy.
+//!
+//! Unaware of: what the tool writes, and what the copy is for.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -13,62 +15,67 @@ use super::notify::{Attendant, attend};
 use super::stop::signal_descendants;
 use crate::{Child, SignalForwarding};
 
-/// What comes out of `from` is written to `to` and kept.
+/// An output stream of the tool. What is read from `from` is written to `to` and kept.
 pub struct Stream {
-    /// Our end of the tool's pipe or terminal; closed once nobody reads what we pass on, so that the tool learns of it.
+    /// Our end of the tool's pipe or terminal. It is closed if the reader of `to` is gone, so that
+    /// the tool notices that.
     from: Option<OwnedFd>,
     /// The caller's descriptor.
     pub to: RawFd,
     /// Everything so far, at most `KEPT_BYTES_MAX`.
     pub kept: Vec<u8>,
-    /// More came than is kept.
+    /// True if more came than is kept.
     pub overflowed: bool,
     is_terminal: bool,
     broken: bool,
-    /// The error of the caller's end, where it was another than that nobody reads.
+    /// The error of writing to `to`, if it was another one than EPIPE.
     failed: Option<Errno>,
-    /// Nothing of it is passed on any more.
+    /// True if nothing more is passed on or kept.
     silent: bool,
 }
 
-/// More output than this is passed on but not kept.
+/// The most bytes that are kept. More output is passed on but not kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
-/// A pipe with room has room for so many (`PIPE_BUF`).
+/// How many bytes a pipe that is ready for writing takes without waiting (`PIPE_BUF`).
 const PIPE_BYTES_MIN: usize = 4096;
-/// Two streams, the tool's end, and a rival.
+/// The most descriptors that are polled: two streams, the tool's end, and a rival.
 const POLLED_MAX: usize = 4;
-/// A tool that is told to stop takes its temporary files away; after this it is killed.
+/// How long a tool that got SIGTERM may take to remove its temporary files. Then it is killed.
 const STOP_PATIENCE: Duration = Duration::from_millis(200);
-/// Then again, as long as something is left of it.
+/// The pause before it is killed again, as long as some process of it is left.
 const STOP_AGAIN: Duration = Duration::from_millis(20);
 
-/// Between two looks at a tool whose end cannot be waited for.
+/// The pause between two checks of a tool whose end cannot be polled for.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a relay ended.
 pub struct RelayEnd {
-    /// A stream was still open for writing when the tool had ended: some other process holds it.
+    /// True if a stream was still open for writing after the tool had ended. Then another process
+    /// holds it.
     pub held_open: bool,
-    /// The tool was stopped in favour of its rival.
+    /// True if the tool was stopped in favour of its rival.
     pub stopped: bool,
 }
 
-/// Something else that can make the tool's run needless while it runs.
+/// Something that may make the tool's run needless while it runs. For example, a fetch is a rival.
 pub trait Rival {
-    /// To be waited on for reading; `None` once nothing can come of it any more.
+    /// Returns a descriptor to wait on for reading. Returns `None` once nothing can come of it any
+    /// more.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-    /// Something can be read. True: the tool is to be stopped, and nothing more of what it says is passed on.
+    /// Called when the descriptor can be read. Returns true if the tool is to be stopped. Its
+    /// output is not passed on any more then.
     fn hear(&mut self) -> bool;
-    /// The tool is to run to its end, since it has said something.
+    /// Called when the tool must run to its end, because some of its output was passed on or
+    /// because it cannot be stopped.
     fn lose(&mut self);
 }
 
-/// Who that is, if anybody.
+/// The rival of a tool, if there is one.
 pub type Rivalry<'a, 'b> = Option<&'a mut (dyn Rival + 'b)>;
 
 impl Stream {
-    /// A stream at its start.
+    /// Creates a stream from which nothing was read yet.
     pub fn new(from: OwnedFd, to: RawFd) -> Stream {
         let is_terminal = rustix::termios::isatty(&from);
         let kept = Vec::new();
@@ -84,11 +91,11 @@ impl Stream {
         }
     }
 
-    /// Read once; false at the end.
+    /// Reads once and passes the bytes on. Returns false at the end of the stream.
     fn advance(&mut self, buffer: &mut [u8], attendant: &mut Attending, rival: &mut Rivalry) -> io::Result<bool> {
         let Some(from) = &self.from else { return Ok(false) };
         match rustix::io::read(from, &mut *buffer) {
-            // A pseudo-terminal whose other side is closed says EIO.
+            // A pseudo-terminal whose other side is closed fails with EIO.
             Ok(0) => {
                 self.from = None;
                 Ok(false)
@@ -120,7 +127,8 @@ impl Stream {
         let to = unsafe { BorrowedFd::borrow_raw(self.to) };
         let mut rest = bytes;
         while !rest.is_empty() && !self.broken {
-            // What a writable pipe takes without waiting; nobody would serve meanwhile.
+            // A part that a writable pipe takes without waiting, because the attendant is not
+            // served during the write.
             let part = if attendant.is_some() { &rest[..rest.len().min(PIPE_BYTES_MIN)] } else { rest };
             if attendant.is_some() {
                 wait_for_room(to, attendant);
@@ -135,33 +143,34 @@ impl Stream {
                 }
             }
         }
-        // Who reads no more is told to the tool; a full disk it would have met itself, with whatever it makes of that.
+        // If the reader is gone, the tool is to notice it, so the pipe is closed. A full disk, for
+        // example, does not close the pipe: the caller reports it.
         if self.broken && self.failed.is_none() {
             self.from = None;
         }
     }
 
-    /// Why standard output could not take everything, where somebody would read it. Tools do not mind messages that
-    /// are lost.
+    /// Returns the error for which standard output could not take everything, unless its reader was
+    /// gone. It ignores standard error, because tools do not fail if their messages are lost.
     pub fn failure(&self) -> Option<io::Error> {
         const STDOUT: RawFd = 1;
         self.failed.filter(|_| self.to == STDOUT).map(io::Error::from)
     }
 
-    /// Whether the caller's end could not take everything.
+    /// Returns true if the caller's end could not take everything.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 }
 
-/// Who is served meanwhile, if anybody.
+/// The attendant that is served meanwhile, if there is one.
 type Attending<'a, 'b> = Option<&'a mut (dyn Attendant + 'b)>;
 
 fn wait_for_room(fd: BorrowedFd, attendant: &mut Attending) {
     let _ = poll_attending(&mut [PollFd::new(&fd, PollFlags::OUT)], attendant, None);
 }
 
-/// Wait until one of `set` is ready or the time is over, serving the attendant meanwhile.
+/// Waits until one of `set` is ready or the time is over, and serves the attendant meanwhile.
 fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option<&Timespec>) -> rustix::io::Result<()> {
     while let Some(served) = attendant.as_deref_mut() {
         let (ready, asked) = {
@@ -175,7 +184,8 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
             }
             (all[..set.len()].iter().any(|fd| !fd.revents().is_empty()), all[set.len()].revents())
         };
-        // It was told at the start if the kernel does not take its answers.
+        // If the kernel does not accept the attendant's answers, that was found at the start, so
+        // errors are ignored here.
         let _ = attend(served, asked);
         if ready {
             break;
@@ -184,8 +194,8 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
     poll(set, at_most).map(drop)
 }
 
-/// Returns an error if a sandbox refuses the call by which `relay` waits: then no tool is to be started whose messages it
-/// would pass on.
+/// Returns an error if a sandbox refuses `poll`, by which `relay` waits. Then no tool may be
+/// started whose output `relay` would have to pass on.
 pub fn can_wait_for_streams() -> io::Result<()> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [], Some(&at_once)) {
@@ -194,18 +204,20 @@ pub fn can_wait_for_streams() -> io::Result<()> {
     }
 }
 
-/// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
-/// them, serving the attendant until the tool has ended, and stopping the tool where its rival wins. Does not collect
-/// the child.
+/// Passes on all streams until the tool has ended and nothing is left to read, or until only other
+/// processes hold the streams. Does not collect the child.
+///
+/// The attendant is served until the tool has ended. The tool is stopped if its rival wins.
 pub fn relay(
     child: &Child,
     streams: &mut [Stream],
     mut attendant: Attending,
     mut rival: Rivalry,
 ) -> io::Result<RelayEnd> {
-    let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
-    // Linux before 5.3 and some sandboxes have no such descriptor. Then it is looked at from time to time whether the tool
-    // has ended, and its processes could not be stopped, so that its rival has lost.
+    let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("the child has no process id"))?;
+    // Linux before 5.3 and some sandboxes have no pidfd. Then the relay checks from time to time
+    // whether the tool has ended. The tool's processes could not be stopped then, so the rival has
+    // lost.
     let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
     if ended.is_none() {
         rival.take().into_iter().for_each(|rival| rival.lose());
@@ -242,8 +254,11 @@ pub fn relay(
     Ok(RelayEnd { held_open: false, stopped: stopping.is_some() })
 }
 
-/// Answers until the tool has ended or no process is left that could ask: a tool that has closed its streams may go on.
-/// Looks whether it has ended from time to time, because the listener does not say so before Linux 5.9.
+/// Serves the attendant until the tool has ended, or until no process is left that could ask. A
+/// tool that has closed its streams may still run.
+///
+/// It checks from time to time whether the tool has ended, because the listener does not report
+/// that before Linux 5.9.
 fn serve_until_ended(attendant: &mut dyn Attendant, child: &Child) -> io::Result<()> {
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     while !child.has_ended() {
@@ -263,17 +278,18 @@ fn serve_until_ended(attendant: &mut dyn Attendant, child: &Child) -> io::Result
     Ok(())
 }
 
-/// What there is to be done.
+/// What `wait` found.
 struct Ready {
-    /// These streams can be read.
+    /// The streams that can be read.
     streams: Vec<usize>,
-    /// The tool has ended.
+    /// True if the tool has ended.
     end: bool,
-    /// The rival says something.
+    /// True if the rival can be read.
     rival: bool,
 }
 
-/// Once the tool has ended, does not wait; while it is being stopped, not longer than until then.
+/// Waits until something can be done. Does not wait once the tool has ended, and otherwise not
+/// beyond `until`.
 fn wait(
     ended: Option<&OwnedFd>,
     tool_ended: bool,
@@ -314,8 +330,9 @@ fn wait(
     })
 }
 
-/// Pass on what comes out of `streams` within `time` after the tool's end, serving the attendant meanwhile. With no time,
-/// pass on all that is there. Returns whether one of them is still open for writing.
+/// Passes on what comes out of `streams` within `time` after the tool's end, and serves the
+/// attendant meanwhile. If `time` is zero, it passes on what is available. Returns true if a stream
+/// is still open for writing.
 pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duration) -> io::Result<bool> {
     let until = Instant::now() + time;
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -349,10 +366,10 @@ pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duratio
     }
 }
 
-/// Go on passing on what other processes still write to `streams`, in a process of its own, so that the caller can be
-/// let go now that the tool has ended. That process lives as long as they do.
+/// Passes on what other processes still write to `streams`, in a process of its own, so that the
+/// caller can go on after the tool has ended. That process lives as long as the streams are open.
 pub fn relay_apart(mut streams: Vec<Stream>) {
-    // SAFETY: this process has one thread; the child goes on with the streams and ends here.
+    // SAFETY: this process has one thread; the child only handles the streams, and ends here.
     match unsafe { libc::fork() } {
         0 => {
             let mut buffer = vec![0; BUFFER_BYTES];
@@ -370,7 +387,7 @@ pub fn relay_apart(mut streams: Vec<Stream>) {
     }
 }
 
-/// The streams that are open, and what to wait for on each.
+/// Returns the indexes of the open streams, and what to poll for on each.
 fn poll_set(streams: &[Stream]) -> (Vec<usize>, Vec<PollFd<'_>>) {
     let open = |(index, stream): (usize, &'_ Stream)| stream.from.is_some().then_some(index);
     let indexes = streams.iter().enumerate().filter_map(open).collect();

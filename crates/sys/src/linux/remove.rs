@@ -1,6 +1,6 @@
-//! Removing a tree that somebody else may have made, however deep it is.
+//! Removing a directory tree of any depth, which another user may control.
 //!
-//! Unaware of: whose the tree is, and why it goes.
+//! Unaware of: which user owns the tree, and why it is removed.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -13,18 +13,21 @@ use rustix::io::Errno;
 
 use super::mount::{MountNumber, mount_number};
 
-/// So many directories are open at once. What lies deeper is moved up to the top first.
+/// The most directories that are open at once. A directory that lies deeper is first moved up to
+/// the top.
 const OPEN_MAX: usize = 32;
-/// So often is a directory listed. Some file systems leave out names while others are removed.
+/// How often one directory is listed at most. Some file systems skip names while others are
+/// removed.
 const LISTINGS_MAX: u32 = 16;
 
-/// Remove the file, link or directory at `path` with all that is in it. It is no error if there is nothing.
+/// Removes the file, link or directory at `path` with everything in it. Succeeds if there is
+/// nothing.
 ///
-/// See `remove_tree_at`; only the directory that `path` is in is looked up by its path.
+/// Only the parent directory of `path` is looked up by path. See `remove_tree_at` for the rest.
 ///
 /// # Errors
 ///
-/// The first of all errors. Whatever could be removed is removed nevertheless.
+/// Returns the first error. Everything that can be removed is removed nevertheless.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -34,15 +37,16 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Remove what is called `name` in a directory, and all that is in it. It is no error if there is nothing.
+/// Removes `name` in a directory, with everything in it. Succeeds if there is nothing.
 ///
-/// Whoever may write to the tree meanwhile cannot have anything else removed: links are removed and never followed, and
-/// what is mounted in the tree stays. Memory and descriptors do not grow with the depth of the tree, and nothing recurses.
-/// A directory that keeps its owner out is given the mode 0700 first.
+/// A process that can write to the tree meanwhile cannot make this remove anything else. Links are
+/// removed and never followed, and mounts in the tree are left alone. Memory and descriptors do not
+/// grow with the depth of the tree, and the code does not recurse. A directory that its owner may
+/// not enter or change gets mode 0700 first.
 ///
 /// # Errors
 ///
-/// The first of all errors. Whatever could be removed is removed nevertheless.
+/// Returns the first error. Everything that can be removed is removed nevertheless.
 pub fn remove_tree_at(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
     let parent = directory.as_fd();
     let name = CString::new(name.as_bytes())?;
@@ -55,7 +59,7 @@ pub fn remove_tree_at(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
     removal.empty(top);
     match (removal.first, unlinkat(parent, &*name, AtFlags::REMOVEDIR)) {
         (Some(error), Err(errno)) if errno != Errno::NOENT => Err(error),
-        // Nothing is left, so what failed was done by somebody else.
+        // Nothing is left, so another process removed whatever we could not remove.
         (_, done) => absent_is_fine(done),
     }
 }
@@ -68,9 +72,9 @@ fn absent_is_fine(done: rustix::io::Result<()>) -> io::Result<()> {
 }
 
 struct Removal {
-    /// The mount that the tree is in.
+    /// The mount that the tree is on. `None` if the kernel has no mount numbers (before Linux 5.8).
     mount: Option<MountNumber>,
-    /// Something was moved to the top since that was listed.
+    /// True if a directory was moved to the top level since the top level was last listed.
     moved: bool,
     first: Option<io::Error>,
 }
@@ -78,12 +82,12 @@ struct Removal {
 /// A directory that is being emptied.
 struct Level {
     listing: Dir,
-    /// Its name in the one above.
+    /// Its name in the level above.
     name: CString,
     listings: u32,
-    /// Something in it is gone since it was listed.
+    /// True if something in it was removed since it was listed.
     has_removed: bool,
-    /// Something in it cannot be removed.
+    /// True if something in it cannot be removed.
     has_failed: bool,
 }
 
@@ -100,10 +104,11 @@ impl Level {
 }
 
 impl Removal {
-    /// Remove all that is in a directory.
+    /// Removes everything in a directory.
     ///
-    /// The levels are a stack: the last one is emptied, then removed from the one before. If the stack is full, a
-    /// directory is moved into the first level under a new name instead, and that level is listed once more at the end.
+    /// The levels are a stack. The last level is emptied and then removed from the one before it.
+    /// If the stack is full, a directory is instead moved into the first level under a new name.
+    /// The first level is then listed once more at the end.
     fn empty(&mut self, top: OwnedFd) {
         let mut levels = match Level::new(top, CString::default()) {
             Ok(level) => vec![level],
@@ -130,7 +135,8 @@ impl Removal {
         }
     }
 
-    /// Remove a name of the last level. A directory that is not empty becomes a new level, or is moved to the first one.
+    /// Removes a name in the last level. A directory that is not empty becomes a new level, or is
+    /// moved to the first level.
     fn remove(&mut self, levels: &mut [Level], name: &CStr, kind: FileType) -> rustix::io::Result<Option<Level>> {
         let (Some(first), Some(last)) = (levels.first(), levels.last()) else { return Ok(None) };
         let (top, directory) = (first.listing.fd()?, last.listing.fd()?);
@@ -139,7 +145,7 @@ impl Removal {
             FileType::Directory => Err(Errno::ISDIR),
             _ => unlink(AtFlags::empty()),
         };
-        // POSIX has EPERM for a directory.
+        // POSIX says that unlinking a directory fails with EPERM.
         let done = match done {
             Err(Errno::ISDIR | Errno::PERM) => unlink(AtFlags::REMOVEDIR).map_err(|errno| match done {
                 Err(Errno::PERM) if errno == Errno::NOTDIR => Errno::PERM,
@@ -160,13 +166,15 @@ impl Removal {
             return Level::new(below, name.to_owned()).map(Some);
         }
         let new = format!(".larder-deep-{:016x}", super::random_u64());
-        // What may not be written to cannot be moved, because `..` is noted in it.
+        // A directory that we may not write to cannot be moved, because moving changes its `..`
+        // entry.
         allowed(below.as_fd(), || allowed(directory, || renameat(directory, name, top, &*new)))?;
         self.moved = true;
         Ok(None)
     }
 
-    /// The last level was listed to its end: list it once more, or leave it.
+    /// Called when the last level was listed to its end. Lists it once more, or removes it from the
+    /// stack.
     fn close(&mut self, levels: &mut Vec<Level>) {
         let is_top = levels.len() == 1;
         let Some(level) = levels.last_mut() else { return };
@@ -177,7 +185,7 @@ impl Removal {
         let (failed, may_list) = (level.has_failed, level.has_removed && level.listings < LISTINGS_MAX);
         let above = levels.len().checked_sub(2).and_then(|above| levels.get(above));
         let done = match above {
-            // Whoever asked removes it.
+            // The caller removes the top directory.
             None => Ok(()),
             Some(above) => {
                 above.listing.fd().and_then(|above| allowed(above, || unlinkat(above, &*name, AtFlags::REMOVEDIR)))
@@ -204,14 +212,15 @@ impl Removal {
     }
 }
 
-/// Note something of the last level.
+/// Applies `note` to the last level.
 fn mark(levels: &mut [Level], note: impl FnOnce(&mut Level)) {
     if let Some(level) = levels.last_mut() {
         note(level);
     }
 }
 
-/// Do something that needs write permission for a directory; if that is missing, it is given to its owner first.
+/// Does something that needs write permission for a directory. If permission is missing, the
+/// directory first gets mode 0700.
 fn allowed<T>(directory: BorrowedFd, act: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     match act() {
         Err(Errno::ACCESS) if fchmod(directory, Mode::RWXU).is_ok() => act(),
@@ -219,13 +228,14 @@ fn allowed<T>(directory: BorrowedFd, act: impl Fn() -> rustix::io::Result<T>) ->
     }
 }
 
-/// A directory, opened to be listed. Not a link to one.
+/// Opens a directory so that it can be listed. A link to a directory is an error.
 fn open_to_empty(directory: BorrowedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || openat(directory, name, flags | OFlags::RDONLY, Mode::empty());
     match open() {
         Err(Errno::ACCESS) => {
-            // By descriptor, because a path would be followed if it became a link meanwhile.
+            // The mode is changed through the descriptor, because a path that became a link
+            // meanwhile would be followed.
             let place = openat(directory, name, flags | OFlags::PATH, Mode::empty())?;
             rustix::fs::chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::RWXU)?;
             open()
@@ -265,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Directories one in the other, with a file in each tenth.
+    /// Creates directories inside each other, with a file in every tenth.
     fn nest(top: &Path, depth: usize) {
         fs::create_dir(top).expect("makes");
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -280,7 +290,7 @@ mod tests {
         }
     }
 
-    /// What a thread does with the stack of the broker's threads.
+    /// Runs `act` on a thread with a stack as small as that of the broker's threads.
     fn on_a_small_stack(act: impl FnOnce() + Send + 'static) {
         let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(act).expect("starts");
         thread.join().expect("ends");
@@ -291,7 +301,7 @@ mod tests {
         let place = Place::new();
         let top = place.path("top");
         nest(&top, 3000);
-        // Another branch, which is as deep.
+        // A second branch that is as deep.
         nest(&top.join("other"), 3000);
         let few = std::env::var_os("LARDER_TEST_FEW").is_some();
         if few {
@@ -302,7 +312,7 @@ mod tests {
         on_a_small_stack(move || remove_tree(&its).expect("removes"));
         assert!(!top.exists());
         if !few {
-            // The same in a process that may open 64.
+            // Runs this test once more in a process that may open 64 descriptors.
             let mut again = std::process::Command::new(std::env::current_exe().expect("is known"));
             again.args(["--exact", "linux::remove::tests::deep_trees_need_few_descriptors_and_little_stack"]);
             let done = again.env("LARDER_TEST_FEW", "1").output().expect("runs");
@@ -335,15 +345,15 @@ mod tests {
         assert!(fs::symlink_metadata(&top).is_err() && outside.join("file").exists());
         fs::write(&top, b"").expect("writes");
         remove_tree(&top).expect("removes");
-        remove_tree(&top).expect("nothing is there");
-        remove_tree(&top.join("no/such")).expect("nothing is there");
+        remove_tree(&top).expect("succeeds if nothing is there");
+        remove_tree(&top.join("no/such")).expect("succeeds if nothing is there");
         assert!(!top.exists());
     }
 
     #[test]
     fn an_error_does_not_stop_the_rest() {
         if crate::effective_user() == 0 {
-            // Only the superuser can make what nobody can remove.
+            // Only the superuser can create an entry that cannot be removed: a mount.
             let place = Place::new();
             let top = place.path("top");
             nest(&top, 40);
@@ -351,17 +361,17 @@ mod tests {
             fs::create_dir(&stays).expect("makes");
             let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "larder"]).arg(&stays).status();
             if !mounted.is_ok_and(|status| status.success()) {
-                return println!("skipped: nothing can be mounted here");
+                return println!("skipped: mounting a tmpfs is not allowed here");
             }
             fs::write(stays.join("file"), b"").expect("writes");
-            let error = remove_tree(&top).expect_err("something is mounted in it");
+            let error = remove_tree(&top).expect_err("a mount in the tree is an error");
             let is_there = stays.join("file").exists();
             let left = fs::read_dir(top.join("d/d")).expect("is there").count();
             assert!(std::process::Command::new("umount").arg(&stays).status().expect("runs").success());
             assert_eq!(error.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
-            assert_eq!((is_there, left), (true, 1), "what is mounted stays, all else goes");
+            assert_eq!((is_there, left), (true, 1), "only the mount is left");
         } else {
-            println!("skipped: nothing can be mounted without rights");
+            println!("skipped: only the superuser can mount");
         }
     }
 }

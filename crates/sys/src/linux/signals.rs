@@ -1,5 +1,7 @@
-//! Signals while a tool runs: what is sent to the wrapper alone goes on to the tool; what the terminal sent to the
-//! whole group has reached it already.
+//! Signals while a tool runs. A signal that a process sent to the wrapper is forwarded to the tool.
+//! A signal from the terminal went to the whole process group and has already reached the tool.
+//!
+//! Unaware of: what the tool is.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
@@ -8,10 +10,10 @@ const FORWARDED: [i32; 6] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SI
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static SEEN: AtomicBool = AtomicBool::new(false);
-/// Handlers are set.
+/// True once the handlers are installed.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Blocks the forwarded signals from the moment it is made until `begin` says where they go.
+/// A guard that blocks the forwarded signals from its creation until `begin` says where they go.
 pub struct SignalForwarding {
     original: libc::sigset_t,
 }
@@ -29,7 +31,7 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
 }
 
 impl SignalForwarding {
-    /// Block the signals.
+    /// Blocks the signals.
     pub fn prepare() -> io::Result<SignalForwarding> {
         // SAFETY: both sets are initialised by the calls that fill them.
         unsafe {
@@ -46,16 +48,17 @@ impl SignalForwarding {
         }
     }
 
-    /// The mask from before, which the tool is to have.
+    /// Returns the signal mask from before, which the tool gets.
     pub(crate) fn original(&self) -> &libc::sigset_t {
         &self.original
     }
 
-    /// Send what comes from now on, and what came since `prepare`, to `pid`. Signals that were ignored stay so.
+    /// Forwards signals to `pid`: those that come from now on, and those that came since `prepare`.
+    /// Signals that were ignored stay ignored.
     pub fn begin(&self, pid: i32) {
         CHILD.store(pid, SeqCst);
         BEGUN.store(true, SeqCst);
-        // SAFETY: the handler only touches atomics and calls kill; structures are initialised.
+        // SAFETY: the handler only touches atomics and calls kill; the structures are initialised.
         unsafe {
             for signal in FORWARDED {
                 let mut old = std::mem::zeroed::<libc::sigaction>();
@@ -69,25 +72,27 @@ impl SignalForwarding {
                 libc::sigaction(signal, &new, std::ptr::null_mut());
             }
         }
-        // SAFETY: no handler. The tool was started with the caller's setting; whether its reader is there is for it to
-        // notice, not for us to die of.
+        // SIGPIPE is ignored from now on, so that we do not die if the reader of the output has
+        // gone. The tool was started with the caller's setting and notices it by itself.
+        // SAFETY: no handler is installed.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         self.unblock();
     }
 
-    /// Give the mask back without forwarding anything, when no tool could be started.
+    /// Restores the signal mask without forwarding anything, for when no tool could be started.
     pub fn unblock(&self) {
         // SAFETY: restores the mask that `prepare` saved.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.original, std::ptr::null_mut()) };
     }
 
-    /// In a child that is about to become a program, and still has our memory: no handler of ours is to run there.
+    /// Removes our handlers in a child that is about to become a program. The child may share our
+    /// memory, so our handler must not run there.
     pub(crate) fn forget() {
         if !BEGUN.load(SeqCst) {
             return;
         }
         for signal in FORWARDED {
-            // SAFETY: structures are initialised; a child has a table of handlers of its own.
+            // SAFETY: the structures are initialised, and the child has its own table of handlers.
             unsafe {
                 let mut old = std::mem::zeroed::<libc::sigaction>();
                 libc::sigaction(signal, std::ptr::null(), &mut old);
@@ -98,12 +103,12 @@ impl SignalForwarding {
         }
     }
 
-    /// The child has ended: what comes from now on goes nowhere, and is only noted.
+    /// Says that the tool has ended. Signals that come from now on are only noted.
     pub fn end() {
         CHILD.store(0, SeqCst);
     }
 
-    /// Whether any of them came.
+    /// Returns true if any of the signals came.
     pub fn seen() -> bool {
         SEEN.load(SeqCst)
     }

@@ -1,4 +1,7 @@
-//! Unix sockets: reaching one whose path is too long, knowing who is at the other end, passing descriptors.
+//! Unix sockets: connecting to one whose path is too long, finding out which process is at the
+//! other end, and passing descriptors.
+//!
+//! Unaware of: what is said over a socket.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,37 +18,38 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-/// The kernel passes no more descriptors than this in one message (`SCM_MAX_FD`).
+/// The most descriptors that the kernel passes in one message (`SCM_MAX_FD`).
 pub const MESSAGE_DESCRIPTORS_MAX: usize = 253;
-/// `sun_path`, less its final zero.
+/// The longest path in a socket address, in bytes: `sun_path` without its final zero.
 const ADDRESS_BYTES_MAX: usize = 107;
-/// Connections that wait to be accepted: more than there are wrappers at once.
+/// The most connections that wait to be accepted. It is more than there are wrappers at once.
 const WAITING_MAX: i32 = 1024;
 
 /// A connected socket.
 pub struct Channel(OwnedFd);
 
-/// Who is at the other end of a socket, as of when it connected or began to listen.
+/// The process at the other end of a socket, as it was when it connected or began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process, in our numbers; 0 where it has none here.
+    /// Its pid in our pid namespace, or 0 if it is not visible there.
     pub pid: i32,
-    /// Its effective user, in our numbers.
+    /// Its effective user id, in our user namespace.
     pub user: u32,
-    /// And its group.
+    /// Its effective group id, in our user namespace.
     pub group: u32,
 }
 
-/// A socket that others can connect to.
+/// A listening socket.
 pub struct Door(OwnedFd);
 
-/// A path by which a socket can be reached, and what must stay open meanwhile.
+/// A socket address, and a directory that must stay open while the address is used.
 struct Address {
     address: SocketAddrUnix,
     _directory: Option<OwnedFd>,
 }
 
-/// Of a path of any length: a long one goes by way of its directory's descriptor.
+/// Returns the address of a path of any length. A long path is reached through the descriptor of
+/// its directory.
 fn address(path: &Path) -> io::Result<Address> {
     if path.as_os_str().len() <= ADDRESS_BYTES_MAX {
         return Ok(Address { address: SocketAddrUnix::new(path)?, _directory: None });
@@ -63,7 +67,8 @@ fn socket() -> io::Result<OwnedFd> {
 }
 
 impl Channel {
-    /// Connect to the socket at `path`, waiting at most `patience` for that, and as long for each message.
+    /// Connects to the socket at `path`. Connecting, and later each message, may take at most
+    /// `patience`.
     pub fn connect(path: &Path, patience: Duration) -> io::Result<Channel> {
         let there = address(path)?;
         let channel = Channel(socket()?);
@@ -72,20 +77,20 @@ impl Channel {
         Ok(channel)
     }
 
-    /// A connected socket that somebody passed.
+    /// Wraps a connected socket that was passed to us.
     pub fn given(socket: OwnedFd) -> Channel {
         Channel(socket)
     }
 
-    /// Both ends of a connection: one for us, one to be passed.
+    /// Creates a connection. Returns our end, and the end that is to be passed on.
     pub fn pair() -> io::Result<(Channel, OwnedFd)> {
         let (ours, theirs) = net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok((Channel(ours), theirs))
     }
 
-    /// Wait at most this long for what is sent or received.
+    /// Sets how long sending or receiving may wait.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        // None would be for ever.
+        // A timeout of zero would mean no timeout.
         let patience = Some(patience.max(Duration::from_millis(1)));
         for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
             sockopt::set_socket_timeout(&self.0, timeout, patience)?;
@@ -93,8 +98,11 @@ impl Channel {
         Ok(())
     }
 
-    /// Wait at most this long for something to receive, or for the end; not at all for none. Says whether there is.
-    /// A socket's own patience is counted in ticks, so that a millisecond of it may be eight.
+    /// Waits at most `patience` until there is something to receive, or the connection has ended.
+    /// Returns whether that is so. Does not wait if `patience` is zero.
+    ///
+    /// The timeout of `set_patience` is less exact: it is counted in clock ticks, so one
+    /// millisecond may become eight.
     pub fn has_more_within(&self, patience: Duration) -> io::Result<bool> {
         let patience = Timespec::try_from(patience).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience)) {
@@ -103,17 +111,18 @@ impl Channel {
         }
     }
 
-    /// To be waited on.
+    /// Returns the descriptor, for polling.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Who is at the other end.
+    /// Returns the process at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
-        // rustix takes a process id to be never zero, which it is for a process of another namespace.
+        // rustix assumes that a pid is never zero, but it is zero for a process of another pid
+        // namespace.
         let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: both are ours and of the size that is said.
+        // SAFETY: the kernel writes to our own variables, whose size is passed.
         let done = unsafe {
             let to = (&raw mut found).cast();
             libc::getsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut length)
@@ -127,7 +136,8 @@ impl Channel {
         Ok(Peer { pid: found.pid, user: found.uid, group: found.gid })
     }
 
-    /// Send all of `bytes`, and with them `descriptors`, at most `MESSAGE_DESCRIPTORS_MAX`.
+    /// Sends all of `bytes`, and `descriptors` with them, of which there are at most
+    /// `MESSAGE_DESCRIPTORS_MAX`. `bytes` must not be empty.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd]) -> io::Result<()> {
         if descriptors.len() > MESSAGE_DESCRIPTORS_MAX || bytes.is_empty() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -149,8 +159,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Receive what is there, at least a byte, and the descriptors that come with it. Returns how many bytes; 0 at the
-    /// end. It is an error when descriptors were lost.
+    /// Waits for at least one byte, and receives what is available, with the descriptors that come
+    /// with it. Returns the number of bytes, or 0 if the connection has ended. Fails if descriptors
+    /// were lost.
     pub fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS_MAX))];
         let mut along = RecvAncillaryBuffer::new(&mut space);
@@ -167,14 +178,14 @@ impl Channel {
             }
         }
         if got.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(io::Error::other("descriptors were lost"));
+            return Err(io::Error::other("passed descriptors were lost: too many files are open"));
         }
         Ok(got.bytes)
     }
 }
 
 impl Door {
-    /// Listen at `path`, where nothing may be yet. The umask decides who may connect.
+    /// Listens at `path`, which must not exist yet. The umask decides which users may connect.
     pub fn open(path: &Path) -> io::Result<Door> {
         let here = address(path)?;
         let door = Door(socket()?);
@@ -184,25 +195,26 @@ impl Door {
         Ok(door)
     }
 
-    /// A socket that somebody else listens with and gave to us.
+    /// Wraps a listening socket that was passed to us. For example, systemd passes one.
     pub fn given(socket: OwnedFd) -> io::Result<Door> {
         let door = Door(socket);
         door.do_not_wait()?;
         Ok(door)
     }
 
-    /// To be waited on, and passed.
+    /// Returns the descriptor, for polling and passing.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// What `wait` says is there may be gone again.
+    /// Makes `accept` never wait, because a connection that `wait` reported may be gone again.
     fn do_not_wait(&self) -> io::Result<()> {
         let flags = fs::fcntl_getfl(&self.0)?;
         Ok(fs::fcntl_setfl(&self.0, flags | OFlags::NONBLOCK)?)
     }
 
-    /// Wait for somebody to connect, or for the other end of the pipe `woken` to be closed, at most so long.
+    /// Waits until a client connects, until the other end of the pipe `woken` is closed, or until
+    /// `at_most` is over.
     pub fn wait(&self, at_most: Duration, woken: BorrowedFd) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags};
         let mut asked = [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(woken, PollFlags::IN)];
@@ -213,7 +225,7 @@ impl Door {
         }
     }
 
-    /// The next who connected, if there is one.
+    /// Returns the next connection, or `None` if there is none.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         use rustix::io::Errno;
         match net::accept_with(&self.0, SocketFlags::CLOEXEC) {
@@ -224,16 +236,18 @@ impl Door {
     }
 }
 
-/// Give this thread, and those that it starts, descriptors of its own: what it opens from here on is open nowhere else,
-/// and of what was open from this number on it has only what is listed. For a thread that uses nothing else.
+/// Gives this thread, and threads that it starts, a descriptor table of its own. Of the descriptors
+/// from `first` on, only those in `keep` stay open in it.
+///
+/// The thread must not use other descriptors. Other threads do not see what it opens from here on.
 pub fn own_descriptors(first: i32, keep: &[i32]) -> io::Result<()> {
-    // SAFETY: descriptors that others own stay open where they are used.
+    // SAFETY: the descriptors of other threads stay open in their own table.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }?;
     close_others(first, keep);
     Ok(())
 }
 
-/// Close every descriptor from this number on that is not listed.
+/// Closes every descriptor from `first` on that is not in `keep`.
 pub fn close_others(first: i32, keep: &[i32]) {
     let mut keep: Vec<i32> = keep.iter().copied().filter(|fd| *fd >= first).collect();
     keep.sort_unstable();
@@ -241,26 +255,27 @@ pub fn close_others(first: i32, keep: &[i32]) {
     for fd in keep.into_iter().chain([-1]) {
         let last = if fd < 0 { i32::MAX } else { fd - 1 };
         if from <= last {
-            // SAFETY: only at the start of a program, before anything of it has opened a descriptor.
+            // SAFETY: this runs only at the start of a program or a thread, before it has opened a
+            // descriptor.
             unsafe { super::closing::close_range(from, last) };
         }
         from = fd + 1;
     }
 }
 
-/// Allow this process as many descriptors as it may allow itself.
+/// Raises this process's limit for descriptors to the maximum that it may set.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
 }
 
-/// From now on what this process makes is for its user only.
+/// Sets the umask so that everything that this process creates is for its user only.
 pub fn keep_to_ourselves() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// A descriptor's file, looked at as one that was passed by somebody else.
+/// Returns the file of a descriptor that another process passed, with the result of its `fstat`.
 pub fn passed_file(passed: OwnedFd) -> io::Result<(std::fs::File, crate::Look)> {
     let look = crate::file_look(passed.as_fd())?;
     Ok((std::fs::File::from(passed), look))
@@ -282,7 +297,7 @@ mod tests {
         let ours = Channel::connect(&path, Duration::from_secs(1)).expect("connects");
         door.wait(Duration::from_secs(1), crate::pipe().expect("makes").0.as_fd()).expect("waits");
         let theirs = door.accept().expect("accepts").expect("is there");
-        let peer = theirs.peer().expect("is known");
+        let peer = theirs.peer().expect("has a peer");
         assert_eq!((peer.user, peer.pid), (crate::effective_user(), crate::process_id() as i32));
 
         let mut file = crate::sealed_memory_file("x", b"content").expect("makes");
@@ -300,7 +315,7 @@ mod tests {
             }
         }
         assert_eq!((bytes.as_slice(), passed.len()), (&b"firstsecond"[..], MESSAGE_DESCRIPTORS_MAX + 1));
-        let (mut theirs, look) = passed_file(passed.pop().expect("has one")).expect("looks");
+        let (mut theirs, look) = passed_file(passed.pop().expect("a descriptor came")).expect("looks");
         assert_eq!(look.size_bytes, 7);
         theirs.rewind().expect("seeks");
         let mut content = String::new();
@@ -315,17 +330,18 @@ mod tests {
         let path = std::env::temp_dir().join(format!("larder-sys-{}", crate::random_u64()));
         let door = Door::open(&path).expect("listens");
         let ours = Channel::connect(&path, Duration::from_millis(20)).expect("connects");
-        let error = ours.receive(&mut [0; 8], &mut Vec::new()).expect_err("nobody says anything");
+        let error = ours.receive(&mut [0; 8], &mut Vec::new()).expect_err("nothing is sent");
         assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
         drop(door);
-        // A process that another test starts has the door as well until it runs its program.
+        // A process that another test starts also has the socket open until it executes its
+        // program.
         let listens = || Channel::connect(&path, Duration::from_millis(20)).is_ok();
         assert!(
             (0..200).any(|_| !listens() || {
                 std::thread::sleep(Duration::from_millis(10));
                 false
             }),
-            "nobody listens"
+            "the socket still listens"
         );
         std::fs::remove_file(&path).expect("removes");
     }

@@ -1,9 +1,14 @@
 //! Starting a program without copying this process.
 //!
-//! As `posix_spawn` does it: a child that borrows our memory, on a stack of its own, while we wait until it has become
-//! the program. Its own words would not do: it cannot set a program's scheduling, and what is set from outside comes too
-//! late (on a busy machine a driver has started its compiler before its parent runs again); and musl's asks for each
-//! signal's setting, ignores some that the program would inherit, and opens a pipe.
+//! It works as `posix_spawn` does: the child borrows our memory and runs on a stack of its own. We
+//! wait until it has become the program. `posix_spawn` itself would not do:
+//!
+//! * It cannot set a program's scheduling. Setting it from outside is too late, because on a busy
+//!   machine a compiler driver has started its compiler before its parent runs again.
+//! * musl's `posix_spawn` asks for the setting of each signal, ignores some that the program would
+//!   inherit, and opens a pipe.
+//!
+//! Unaware of: what the program is for.
 
 use std::ffi::{CString, c_int, c_void};
 use std::fs::File;
@@ -16,12 +21,13 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use super::manner::Manner;
 use super::process::{CStrings, Child, c_string};
 
-/// Of 16 bytes, as every machine wants a stack aligned: 16 KiB. The child's few calls need some hundred bytes.
+/// The number of 16-byte words of the child's stack, which is 16 KiB. 16 bytes is the alignment
+/// that every machine needs. The child's few calls need some hundred bytes.
 const STACK_WORDS: usize = 1024;
-/// What a child ends with that could not become the program, for whoever looks at it from outside.
+/// The exit code of a child that could not become the program. Only processes other than us see it.
 const NOT_STARTED: u8 = 127;
 
-/// What the child needs, made before it is there, and what it says when it cannot become the program.
+/// All that the child needs, made before it exists, and the error that it stores if it fails.
 struct Start<'a> {
     path: CString,
     argv: CStrings,
@@ -33,19 +39,22 @@ struct Start<'a> {
     error: AtomicI32,
 }
 
-/// What a program has to do with us beside being our child.
+/// How a program is tied to us, apart from being our child.
 #[derive(Clone, Copy, Default)]
 struct Ties {
     /// It leads a session of its own.
     session: bool,
-    /// It is killed when the thread that starts it ends; the number of this process.
+    /// It is killed when the thread that starts it ends. The value is the pid of this process.
     bound_to: Option<libc::pid_t>,
-    /// It is ended by writing to nobody, as programs are, and not as Rust's are.
+    /// SIGPIPE has its default effect in it, which ends it if it writes to a pipe without a reader.
+    /// Rust's runtime ignores SIGPIPE.
     plain_pipes: bool,
 }
 
-/// Start the program at `path`. `descriptors` are (ours, its): its standard streams, say. The child gets the signal mask
-/// from before `mask` was prepared, and is scheduled in this manner.
+/// Starts the program at `path`. `descriptors` are pairs of a descriptor of ours and the number
+/// that the program gets it as, for example its standard streams.
+///
+/// The child gets the signal mask from before `mask` was prepared, and the scheduling of `manner`.
 pub fn spawn(
     path: &[u8],
     argv: &[Vec<u8>],
@@ -57,8 +66,8 @@ pub fn spawn(
     start(path, argv, environment, descriptors, *mask.original(), manner, Ties::default())
 }
 
-/// Start a program that is to end with the thread that calls this, in front of the same terminal. It gets the signal mask
-/// from before `mask` was prepared.
+/// Starts a program on the same terminal. It is killed when the calling thread ends. It gets the
+/// signal mask from before `mask` was prepared.
 pub fn spawn_job(
     path: &[u8],
     argv: &[Vec<u8>],
@@ -69,7 +78,7 @@ pub fn spawn_job(
     start(path, argv, environment, &[], *mask.original(), &Manner::default(), ties)
 }
 
-/// Start the program at `path` in a session of its own, its standard streams on the null device.
+/// Starts the program at `path` in a session of its own, with `/dev/null` as its standard streams.
 pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
     let null = null()?;
     let descriptors = [0, 1, 2].map(|its| (null.as_raw_fd(), its));
@@ -77,7 +86,8 @@ pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io
     start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
 }
 
-/// The same, but to end with the thread that calls this, and its standard error on a file of ours.
+/// Starts the program at `path` in a session of its own. It is killed when the calling thread ends.
+/// Its standard error is `errors`, and the other standard streams are `/dev/null`.
 pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], errors: RawFd) -> io::Result<Child> {
     let null = null()?;
     let descriptors = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (errors, 2)];
@@ -85,7 +95,8 @@ pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], error
     start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
 }
 
-/// The same with its standard input from us, and what it says of its own for nobody.
+/// Starts the program at `path` in a session of its own. It is killed when the calling thread ends.
+/// Its standard input is `input`, and the other standard streams are `/dev/null`.
 pub fn spawn_bound_to(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], input: RawFd) -> io::Result<Child> {
     let null = null()?;
     let descriptors = [(input, 0), (null.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
@@ -107,7 +118,7 @@ fn start(
 }
 
 fn ourselves() -> libc::pid_t {
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     unsafe { libc::getpid() }
 }
 
@@ -116,7 +127,7 @@ fn null() -> io::Result<File> {
 }
 
 fn mask_now() -> io::Result<libc::sigset_t> {
-    // SAFETY: a set of signals is plain bits, and is filled by the call.
+    // SAFETY: a signal set is plain bits, and the call fills it.
     unsafe {
         let mut mask = std::mem::zeroed();
         match libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask) {
@@ -129,9 +140,9 @@ fn mask_now() -> io::Result<libc::sigset_t> {
 fn begin(start: Start<'_>) -> io::Result<Child> {
     let mut stack = [const { MaybeUninit::<u128>::uninit() }; STACK_WORDS];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the child runs `become_program` on the upper end of a stack that nobody else has, and what it is given
-    // lives until it has become the program or ended, since we do not run before. No handler runs in it: every signal
-    // is blocked until it has given up ours.
+    // SAFETY: the child runs `become_program` on a stack that no other code uses. What it is given
+    // lives until it has become the program or ended, because we do not run before. No handler runs
+    // in the child, because every signal is blocked until it has removed our handlers.
     let pid = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -153,7 +164,7 @@ fn begin(start: Start<'_>) -> io::Result<Child> {
     }
 }
 
-/// In the child: system calls on what was made before; none of it allocates.
+/// Runs in the child. It makes system calls on what was made before, and never allocates.
 extern "C" fn become_program(start: *mut c_void) -> c_int {
     // SAFETY: `begin` passes a `Start` and waits.
     let start = unsafe { &*start.cast::<Start>() };
@@ -165,15 +176,16 @@ extern "C" fn become_program(start: *mut c_void) -> c_int {
 
 impl Start<'_> {
     fn become_program(&self) -> io::Error {
-        // SAFETY: open descriptors; null-terminated arrays of null-terminated strings, all alive.
+        // SAFETY: the descriptors are open; the arrays and their strings are null-terminated and
+        // live.
         unsafe {
             if self.ties.session {
-                // A new process leads no group: this cannot fail.
+                // This cannot fail, because a new process leads no process group.
                 libc::setsid();
             }
             if let Some(parent) = self.ties.bound_to {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                // It may have ended before that.
+                // The parent may have ended before the call.
                 if libc::getppid() != parent {
                     super::end_process(NOT_STARTED);
                 }
@@ -182,13 +194,13 @@ impl Start<'_> {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             }
             for &(ours, its) in self.descriptors {
-                // The same one would stay one that is closed when the program begins.
+                // If both numbers are equal, `dup2` would leave the descriptor closed on exec.
                 let done = if ours == its { libc::fcntl(its, libc::F_SETFD, 0) } else { libc::dup2(ours, its) };
                 if done < 0 {
                     return io::Error::last_os_error();
                 }
             }
-            // What comes from here on is the program's.
+            // Signals that come from here on are the program's.
             crate::SignalForwarding::forget();
             libc::sigprocmask(libc::SIG_SETMASK, &self.mask, null_mut());
             libc::execve(self.path.as_ptr(), self.argv.pointers.as_ptr(), self.environment.pointers.as_ptr());

@@ -1,4 +1,7 @@
-//! Standard input, looked at without taking anything from it: what is not a command's own stays for whoever reads next.
+//! Reading standard input without consuming it. Whatever the command does not consume stays for the
+//! next reader.
+//!
+//! Unaware of: what the bytes mean.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,32 +14,36 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_siz
 use rustix::stdio::{dup2_stdin, stdin};
 use rustix::termios::isatty;
 
-/// More than this is not looked at.
+/// A file with more bytes left than this is not read.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// What a pipe may hold for everybody, by default (`/proc/sys/fs/pipe-max-size`).
+/// The largest size of a pipe for unprivileged users, by default (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
-/// Nobody may ever write to a pipe that somebody holds: it is given so long, where nothing says that it is read.
+/// How long to wait for a pipe's writers to close it, if nothing says that the tool reads it. A
+/// process may keep a pipe open without ever writing to it.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Between two looks at a pipe whose writer is still there.
+/// The pause between two checks of a pipe that still has writers.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// What stands on standard input.
+/// The content of standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing will ever come: `/dev/null`, or a pipe that is empty and closed.
+    /// Nothing will ever come. It is `/dev/null`, or a pipe that is empty and closed.
     Nothing,
     /// These bytes, and then the end.
     Bytes(Vec<u8>),
-    /// A terminal, a socket, or a pipe that others may still write to.
+    /// It cannot be read completely. For example, it is a terminal, a socket, or a pipe that still
+    /// has writers.
     Open,
 }
 
-/// Look at all of standard input. With `wait`, a pipe is waited for until its writers are gone or it is full; without,
-/// a moment if it holds something.
+/// Reads all of standard input without consuming it.
+///
+/// If `wait` is true, a pipe is waited for until it has no writers or is full. Otherwise, a pipe
+/// that holds something is waited for 50 ms.
 pub fn standard_input(wait: bool) -> io::Result<Input> {
     let stat = fstat(stdin())?;
     let kind = FileType::from_raw_mode(stat.st_mode);
-    // Who may write there may do more than read.
+    // If it is open for writing as well, the tool may do more than read.
     let only_read = fcntl_getfl(stdin())? & OFlags::RWMODE == OFlags::RDONLY;
     Ok(match kind {
         FileType::RegularFile | FileType::Fifo if !only_read => Input::Open,
@@ -49,24 +56,26 @@ pub fn standard_input(wait: bool) -> io::Result<Input> {
     })
 }
 
-/// Whether somebody may type there.
+/// Returns true if standard input is a terminal.
 pub fn standard_input_is_terminal() -> bool {
     isatty(stdin())
 }
 
-/// When the file on standard input was modified, in nanoseconds since 1970, where it is one.
+/// Returns the mtime of the file on standard input, in nanoseconds since 1970. Returns `None` if it
+/// is not a regular file.
 pub fn standard_input_modified() -> Option<i64> {
     let stat = fstat(stdin()).ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
     Some(stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).ok()?))
 }
 
-/// Have this process, and those that it starts, find nothing on standard input.
+/// Replaces standard input by `/dev/null`, for this process and the ones that it starts.
 pub fn end_standard_input() -> io::Result<()> {
     let nothing = open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(dup2_stdin(nothing)?)
 }
 
-/// How much of `input` was taken since it was looked at, as far as its position or what is left tells.
+/// Returns how many bytes are left on standard input: after the position of a file, or in a pipe.
+/// It is 0 for anything else.
 pub fn standard_input_left() -> io::Result<u64> {
     let stat = fstat(stdin())?;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -76,7 +85,7 @@ pub fn standard_input_left() -> io::Result<u64> {
     })
 }
 
-/// Take `count` bytes, as the command did whose result is handed out.
+/// Consumes `count` bytes, as the command did whose recorded result is replayed.
 pub fn take_standard_input(mut count: u64) -> io::Result<()> {
     let stat = fstat(stdin())?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
@@ -111,9 +120,9 @@ fn file(size_bytes: u64) -> io::Result<Input> {
     Ok(if bytes.is_empty() { Input::Nothing } else { Input::Bytes(bytes) })
 }
 
-/// All that a pipe holds, once nobody can add to it. `tee` copies without taking.
+/// Returns all that a pipe holds, once it has no writers. `tee` copies without consuming.
 fn piped(wait: bool) -> io::Result<Input> {
-    // Room for what is still to be written; where the system refuses, there is as much as there was.
+    // The pipe is enlarged for what is still to be written. If the system refuses, its size stays.
     let _ = fcntl_setpipe_size(stdin(), PIPE_BYTES);
     let room = fcntl_getpipe_size(stdin())? as u64;
     let began = Instant::now();
@@ -126,7 +135,8 @@ fn piped(wait: bool) -> io::Result<Input> {
         if closed {
             return copied(held as usize);
         }
-        // Each page but the last is at least half full, so a full pipe holds more than half of what it has room for.
+        // Each page but the last is at least half full. So a full pipe holds more than half of its
+        // size.
         if held > room / 2 || !wait && (held == 0 || began.elapsed() > PATIENCE) {
             return Ok(Input::Open);
         }

@@ -1,35 +1,40 @@
-//! Stopping what a tool started, and the tool: every process below this one.
+//! Stopping a tool and everything that it started: every process below this one.
 //!
-//! This process is the one that orphans below it come to (`become_subreaper`), so that all of them are found.
+//! Orphans below this process become its children (`become_subreaper`), so all of them are found.
+//!
+//! Unaware of: why the tool is stopped.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Between two looks at what is left.
+/// The pause between two checks for processes that are left.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// A process that cannot be killed is waited for no longer, with the above: it is stuck in the kernel.
+/// The number of checks, which take 5 seconds. A process that is still there then is stuck in the
+/// kernel, and is not waited for any longer.
 const LOOKS_MAX: u32 = 5000;
 
-/// A process or thread as `/proc` shows it.
+/// A process or thread as its `stat` file in `/proc` describes it.
 pub(super) struct Shown {
     pub(super) pid: i32,
     parent: i32,
-    /// What its parent is sent at its end: nothing, by a helper of ours that waits on its own.
+    /// The signal that its parent gets when it ends. It is 0 for a helper process of ours, so that
+    /// waiting for the tool's processes does not find it.
     pub(super) end_signal: i32,
-    /// It has begun to exit.
+    /// True if it has begun to exit.
     pub(super) is_exiting: bool,
-    /// The signal that it exits by, or 0. Also 0 if we may not look into it.
+    /// The signal that it exits by, or 0. It is also 0 if we are not allowed to read it.
     pub(super) signal: i32,
 }
 
-/// Send a signal to every process below this one.
+/// Sends a signal to every process below this one.
 pub(super) fn signal_descendants(signal: i32) {
     let Some(signal) = Signal::from_named_raw(signal) else { return };
     for process in descendants() {
         let Some(pid) = Pid::from_raw(process.pid) else { continue };
-        // The number may be another's by now: what is held is the process, and then it is asked once more who it is.
+        // The pid may already belong to another process. So the process is opened first, and then
+        // its parent is compared once more.
         if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
             && shown(process.pid).is_some_and(|now| now.parent == process.parent)
         {
@@ -38,7 +43,8 @@ pub(super) fn signal_descendants(signal: i32) {
     }
 }
 
-/// End every process below this one, and wait for all of them. An error where one does not end.
+/// Kills every process below this one, and waits for all of them. Fails if one does not end within
+/// 5 seconds.
 pub fn end_descendants() -> io::Result<()> {
     for _ in 0..LOOKS_MAX {
         if !super::children_left() {
@@ -50,7 +56,7 @@ pub fn end_descendants() -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::TimedOut))
 }
 
-/// Those below this process, but for helpers of ours.
+/// Returns the processes below this one, except our own helper processes.
 pub(super) fn descendants() -> Vec<Shown> {
     let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     let all: Vec<Shown> = names.filter_map(|name| shown(name.to_str()?.parse().ok()?)).collect();
@@ -71,14 +77,14 @@ pub(super) fn shown(pid: i32) -> Option<Shown> {
     shown_at(&format!("/proc/{pid}/stat")).ok()
 }
 
-/// What a `stat` file below `/proc` says.
+/// Reads and parses a `stat` file in `/proc`.
 pub(super) fn shown_at(path: &str) -> io::Result<Shown> {
     let text = std::fs::read(path)?;
     parsed(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 fn parsed(text: &[u8]) -> Option<Shown> {
-    // Of the fields after the name, counted from the state.
+    // Indexes of the fields after the name; the state has index 0.
     const PARENT: usize = 1;
     const FLAGS: usize = 6;
     const END_SIGNAL: usize = 35;

@@ -1,9 +1,9 @@
-//! What a tool leaves running: whether any process below this one can still do something.
+//! Checks whether a tool left processes running that can still do something.
 //!
-//! A process that ends is taken apart by the kernel before its parent can wait for it, and unmapping what a linker wrote
-//! takes long. From the moment that the kernel marks a thread as exiting (`PF_EXITING`), the thread executes no more
-//! instruction of its program. So a process all of whose threads are marked writes nothing more, opens nothing more and
-//! starts nothing more, although it is still there.
+//! When a process ends, the kernel takes it apart before its parent can wait for it. Unmapping the
+//! memory that a linker wrote takes long. From the moment that the kernel marks a thread as exiting
+//! (`PF_EXITING`), the thread executes no more instruction of its program. So if all threads of a
+//! process are marked, it cannot write, open or start anything more, although it still exists.
 //!
 //! Unaware of: what the processes are, how long they are waited for.
 
@@ -12,26 +12,30 @@ use std::io;
 
 use super::stop::{Shown, descendants, shown, shown_at};
 
-/// The processes below this one that were not waited for.
+/// The state of the processes below this one that were not waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
     /// There are none.
     None,
-    /// There are some, and each of them is exiting: none executes its program any more.
+    /// There are some, and all of them are exiting. None executes its program any more.
     Exiting,
-    /// One of them died by a signal, or is dying of one.
+    /// One of them was killed by a signal, or is exiting because of one.
     Killed,
-    /// One of them may still do something, or this cannot be told.
+    /// One of them may still do something, or this cannot be determined.
     Alive,
 }
 
-/// Look at what is left below this process, to which orphans come (`become_subreaper`). Collects those that have ended.
+/// Checks the processes below this one, and collects those that have ended. Orphans below this
+/// process must become its children (`become_subreaper`).
 pub fn survivors() -> Survivors {
     match collect() {
         Collected { killed: true, .. } => Survivors::Killed,
         Collected { left: false, .. } => Survivors::None,
-        // A process moves in the tree when its parent ends: the first look may miss it on its way to us, and then the
-        // second one finds it here. The first look shows that nothing is left that could start another one.
+        // A process moves in the tree when its parent ends, so one check may miss it on its way to
+        // us:
+        //
+        // 1. The first check finds only exiting processes, so none of those can start another one.
+        // 2. A process that it missed has become our child by then, and the second check finds it.
         Collected { left: true, .. } => match below() {
             Survivors::Exiting => below(),
             found => found,
@@ -40,9 +44,9 @@ pub fn survivors() -> Survivors {
 }
 
 struct Collected {
-    /// A child has not ended.
+    /// True if a child has not ended.
     left: bool,
-    /// One that has ended did so by a signal.
+    /// True if a child that has ended was killed by a signal.
     killed: bool,
 }
 
@@ -60,21 +64,22 @@ fn collect() -> Collected {
     }
 }
 
-/// One look at every process below this one.
+/// Checks every process below this one once.
 fn below() -> Survivors {
     let own = super::process_id() as i32;
     let Some(mut rest) = children(own) else { return below_of_all() };
-    // Helpers of ours have no signal at their end.
+    // Our own helper processes have no signal for their end. They are skipped.
     rest.retain(|pid| shown(*pid).is_none_or(|child| child.end_signal != 0));
     let mut found = Survivors::Alive;
     while let Some(pid) = rest.pop() {
         match state(pid) {
-            // What it had started has come to us.
+            // It has gone, and its children have become ours.
             None => continue,
             Some(Survivors::Exiting) => found = Survivors::Exiting,
             Some(other) => return other,
         }
-        // Asked after the threads: none of them could start anything in between.
+        // The children are listed after the threads were checked, because exiting threads start no
+        // more.
         match children(pid) {
             Some(children) => rest.extend(children),
             None if is_there(pid) => return Survivors::Alive,
@@ -84,7 +89,8 @@ fn below() -> Survivors {
     found
 }
 
-/// The same where the kernel keeps no lists of children (`CONFIG_PROC_CHILDREN`).
+/// Checks every process below this one by reading all of `/proc`. It is used if the kernel keeps no
+/// lists of children (`CONFIG_PROC_CHILDREN`).
 fn below_of_all() -> Survivors {
     of_all(descendants().into_iter().filter_map(|process| state(process.pid)))
 }
@@ -102,7 +108,8 @@ fn of_all(states: impl Iterator<Item = Survivors>) -> Survivors {
     found.unwrap_or(Survivors::Alive)
 }
 
-/// The processes that a process has started and that have not been waited for.
+/// Returns the processes that a process has started and not yet waited for. Returns `None` if the
+/// lists cannot be read.
 fn children(pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
     for thread in threads(pid)? {
@@ -115,7 +122,7 @@ fn children(pid: i32) -> Option<Vec<i32>> {
     Some(found)
 }
 
-/// Whether all threads of a process are exiting; `None` if it is gone.
+/// Returns whether all threads of a process are exiting. Returns `None` if the process is gone.
 fn state(pid: i32) -> Option<Survivors> {
     // A process of another user may be hidden (`hidepid`).
     let unknown = || is_there(pid).then_some(Survivors::Alive);

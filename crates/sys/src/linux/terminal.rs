@@ -1,4 +1,7 @@
-//! Pipes, terminals and pseudo-terminals: where a tool's messages go while they are also kept.
+//! Pipes, terminals and pseudo-terminals that a tool writes its messages to while larder also keeps
+//! them.
+//!
+//! Unaware of: what the messages are.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -7,33 +10,33 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{self, OptionalActions, OutputModes, Winsize};
 
-/// Columns and rows of a terminal.
+/// The size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
-    /// Width.
+    /// The number of columns.
     pub columns: u16,
-    /// Height.
+    /// The number of rows.
     pub rows: u16,
 }
 
 fn standard(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: only asked about standard descriptors that `standard_descriptors_open` found open.
+    // SAFETY: the descriptor is used only if `standard_descriptors_open` found it open.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Where standard output and error lead: the size of the terminal behind each, `None` where it is not one, and whether
-/// both are one open file.
+/// Describes standard output and standard error. Returns the terminal size of each, or `None` if it
+/// is no terminal, and whether both are the same open file.
 pub fn standard_outputs() -> ([Option<TerminalSize>; 2], bool) {
     use rustix::fs::{FileType, Stat, fstat};
     let found = [1, 2].map(|fd| (fd, fstat(standard(fd)).ok()));
-    // A terminal is a character device: nothing else is asked.
+    // Only a character device can be a terminal, so the size is asked for no other kind.
     let is_device = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
     let sizes = found.map(|(fd, stat)| stat.filter(is_device).and_then(|_| terminal_size(fd)));
     let [output, error] = found.map(|(_, stat)| stat.map(|stat| (stat.st_dev, stat.st_ino)));
     (sizes, output.is_some() && output == error && same_file(1, 2))
 }
 
-/// The size of the terminal that standard input is, `None` where it is not one.
+/// Returns the size of the terminal on standard input, or `None` if it is no terminal.
 pub fn standard_input_size() -> Option<TerminalSize> {
     terminal_size(0)
 }
@@ -47,7 +50,8 @@ fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
     Some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
 }
 
-/// Whether two standard descriptors of one inode are one open file, with one position: `2>&1`, but not `>f 2>>f`.
+/// Returns true if two standard descriptors with one inode are one open file, with one position.
+/// For example, `2>&1` makes them one, but `>f 2>>f` does not.
 fn same_file(a: RawFd, b: RawFd) -> bool {
     const KCMP_FILE: libc::c_int = 0;
     let pid = std::process::id() as libc::c_int;
@@ -58,8 +62,9 @@ fn same_file(a: RawFd, b: RawFd) -> bool {
     }
 }
 
-/// Whether a standard descriptor leads where a tool would meet what it does not meet behind our pipe: a device that is
-/// neither a terminal nor the null device, or a pipe that nobody reads any more.
+/// Returns true if a tool would meet something on this standard descriptor that it does not meet
+/// behind our pipe. That is a device that is neither a terminal nor `/dev/null`, or a pipe without
+/// a reader.
 pub fn is_odd_output(fd: RawFd) -> bool {
     use rustix::fs::FileType;
     let Ok(stat) = rustix::fs::fstat(standard(fd)) else { return false };
@@ -79,22 +84,22 @@ pub fn is_odd_output(fd: RawFd) -> bool {
     }
 }
 
-/// A pipe, closed on exec: (read end, write end).
+/// Creates a pipe whose ends are closed on exec. Returns the read end and the write end.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
 
-/// A terminal of our own that looks like the caller's.
+/// A pseudo-terminal that looks to the tool like the caller's terminal.
 pub struct PseudoTerminal {
-    /// Our side: what the tool writes can be read here.
+    /// Our end, from which we read what the tool writes.
     pub ours: OwnedFd,
-    /// The tool's side.
+    /// The tool's end.
     pub tools: OwnedFd,
 }
 
 impl PseudoTerminal {
-    /// Make one of the size and with the settings of the terminal behind `like`, but that bytes pass as they are: the
-    /// real terminal will turn line feeds into what it wants.
+    /// Creates a pseudo-terminal with the size and settings of the terminal `like`, but with
+    /// `OPOST` off. So bytes pass unchanged, and the real terminal translates the line feeds.
     pub fn like(like: RawFd) -> io::Result<PseudoTerminal> {
         let like = standard(like);
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;

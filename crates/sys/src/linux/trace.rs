@@ -1,11 +1,11 @@
-//! Following a program and everything that it starts: who forks, executes and ends, and what that took. By `ptrace`
-//! with events for these alone: nothing else that a process does stops it.
+//! Tracing a program and everything that it starts by `ptrace`: which processes fork, execute and
+//! end, and what they used. Only these events stop a process.
 //!
-//! A process that executed or is about to end stays stopped until it is let go on, so that it can be looked at in
-//! `/proc`. Everything here is on the way of every process of a build: a stop costs two switches of context, and what is
-//! done before the process goes on again is time that the build waits.
+//! A process that has executed a program or is about to end stays stopped until it is let go on, so
+//! that it can be inspected in `/proc`. This code delays every process of a build: a stop costs two
+//! context switches, and the build waits for everything that is done before the process goes on.
 //!
-//! Unaware of: what is made of that.
+//! Unaware of: what the events are used for.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,103 +16,108 @@ use std::time::{Duration, Instant};
 use super::notify::is_thread_of;
 use super::process::{CStrings, Child, ChildEnd, c_string};
 
-/// What processes used, as the kernel says when they end.
+/// The resources that processes used, as the kernel reports them when they end (`struct rusage`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time outside the kernel, in microseconds.
+    /// User CPU time, in microseconds.
     pub user_us: u64,
-    /// Processor time in the kernel, in microseconds.
+    /// System CPU time, in microseconds.
     pub system_us: u64,
-    /// The most memory that one of them held at once, in bytes.
+    /// The largest resident set of any one process, in bytes.
     pub peak_bytes: u64,
-    /// Page faults that read nothing.
+    /// The number of page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that read from a device.
+    /// The number of page faults that read from a device.
     pub major_faults: u64,
-    /// Times that it gave the processor up.
+    /// The number of voluntary context switches.
     pub voluntary_switches: u64,
-    /// Times that the processor was taken from it.
+    /// The number of involuntary context switches.
     pub involuntary_switches: u64,
 }
 
-/// Something that a process did.
+/// An event of a traced process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A process was made.
+    /// A process was created.
     Forked {
-        /// Its parent.
+        /// The process that created it.
         parent: i32,
-        /// Itself.
+        /// The new process.
         child: i32,
     },
-    /// A process runs another program now.
+    /// A process now runs another program.
     Executed {
-        /// Which one.
+        /// The process.
         pid: i32,
     },
-    /// A process is about to end, and can be looked at for the last time. Said of those that started others.
+    /// A process is about to end, and can be inspected for the last time. It is only reported for
+    /// processes that created other processes.
     Ending {
-        /// Which one.
+        /// The process.
         pid: i32,
     },
     /// A process has ended.
     Ended {
-        /// Which one.
+        /// The process.
         pid: i32,
-        /// How.
+        /// The way it ended.
         end: ChildEnd,
-        /// What it used, with those of its children that it waited for.
+        /// What it used, together with the children that it waited for.
         usage: Usage,
-        /// How many threads it started.
+        /// The number of threads that it started.
         threads: u32,
     },
 }
 
-/// A program that is followed.
+/// A traced program and its descendants.
 pub struct Tracer {
-    /// The program itself.
+    /// The pid of the program.
     pub pid: i32,
-    /// How often any process was stopped.
+    /// The number of stops of all processes so far.
     pub stops: u64,
-    /// Thread → process.
+    /// The traced threads, each with its process.
     of_thread: HashMap<i32, i32>,
-    /// How many threads each process started.
+    /// The number of threads that each process started.
     threads: HashMap<i32, u32>,
-    /// Stopped before its parent said that it made it.
+    /// Threads that stopped before the stop that says which thread created them.
     early: HashSet<i32>,
-    /// Stopped until it is let go on.
+    /// The process that stays stopped until it is let go on.
     held: Option<i32>,
-    /// Threads that stop once more when they end.
+    /// Threads that stop once more when they end (`PTRACE_O_TRACEEXIT`).
     told: HashSet<i32>,
-    /// What was made by one of these, and is to stop no more than others.
+    /// Threads that inherited `PTRACE_O_TRACEEXIT` from their creator. It is removed when they
+    /// begin.
     inherited: HashSet<i32>,
 }
 
-/// A thread is known by its number, and stays so until it has ended.
+/// The events that stop a thread. A thread has the same number from its creation until it has
+/// ended.
 const FOLLOWED: i32 =
     libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-/// What goes on when the program has ended is let go within this.
+/// How long `let_go` tries to detach what still runs after the program has ended.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a program is started with.
+/// The program to start, and its environment.
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
     /// The program's path.
     pub path: &'a [u8],
-    /// All arguments.
+    /// All arguments, the first of which is the name.
     pub argv: &'a [Vec<u8>],
-    /// `NAME=value`.
+    /// The variables, as `NAME=value`.
     pub environment: &'a [Vec<u8>],
-    /// (ours, its).
+    /// Pairs of a descriptor of ours and the number that the program gets it as.
     pub descriptors: &'a [(RawFd, RawFd)],
 }
 
-/// Start a program, followed. It gets the signal mask from before `mask` was prepared. An error also where following is
-/// not allowed: then the program was not started.
+/// Starts a program and traces it. The program gets the signal mask from before `mask` was
+/// prepared.
+///
+/// Fails also if tracing is not allowed. Then the program was not started.
 pub fn spawn_traced(start: Start, mask: &crate::SignalForwarding) -> io::Result<Tracer> {
     let Gated { child: Child { pid }, go, told } = gated(start, mask)?;
     if let Err(error) = control(libc::PTRACE_SEIZE as _, pid, 0, FOLLOWED as usize) {
-        // Its gate closes: it ends without having begun.
+        // The pipe is closed without a byte, so the child ends without having executed the program.
         drop(go);
         let _ = Child { pid }.wait();
         return Err(error);
@@ -131,7 +136,7 @@ pub fn spawn_traced(start: Start, mask: &crate::SignalForwarding) -> io::Result<
     tracer.begun(told)
 }
 
-/// Start a program in the same way, not followed: what it inherits is the same.
+/// Starts a program as `spawn_traced` does, with the same inheritance, but does not trace it.
 pub fn spawn_untraced(start: Start, mask: &crate::SignalForwarding) -> io::Result<Child> {
     let Gated { child, go, told } = gated(start, mask)?;
     rustix::io::write(&go, b"g")?;
@@ -144,11 +149,11 @@ pub fn spawn_untraced(start: Start, mask: &crate::SignalForwarding) -> io::Resul
     }
 }
 
-/// A child that waits to be let through its gate before it executes.
+/// A child that waits for a byte in a pipe before it executes the program.
 struct Gated {
     child: Child,
     go: OwnedFd,
-    /// The number of the error for which it could not; closed when it could.
+    /// The child writes an errno here if `execve` failed. It is closed if `execve` succeeded.
     told: OwnedFd,
 }
 
@@ -157,10 +162,11 @@ fn gated(start: Start, mask: &crate::SignalForwarding) -> io::Result<Gated> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
     let (go, wait) = gate()?;
     let (failure, told) = gate()?;
-    // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
+    // SAFETY: everything that the child needs was made before; it only makes system calls and never
+    // returns.
     let pid = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
-        // SAFETY: as above.
+        // SAFETY: the child only makes system calls on what was made before, and never returns.
         0 => unsafe {
             let mut byte = 0u8;
             libc::close(go.as_raw_fd());
@@ -170,7 +176,7 @@ fn gated(start: Start, mask: &crate::SignalForwarding) -> io::Result<Gated> {
             for (ours, its) in descriptors {
                 libc::dup2(*ours, *its);
             }
-            // Rust's start had us ignore it, which the program would inherit.
+            // Rust's runtime ignores SIGPIPE, and the program would inherit that.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::sigprocmask(libc::SIG_SETMASK, mask.original(), std::ptr::null_mut());
             libc::execve(path.as_ptr(), argv.pointers.as_ptr(), environment.pointers.as_ptr());
@@ -183,44 +189,47 @@ fn gated(start: Start, mask: &crate::SignalForwarding) -> io::Result<Gated> {
     Ok(Gated { child: Child { pid }, go, told })
 }
 
-/// Why the program did not begin. Waits until that is known.
+/// Waits until it is known whether the program began. Returns the error if it did not.
 fn failure(told: &OwnedFd) -> Option<io::Error> {
     let mut number = [0; 4];
     let count = rustix::io::retry_on_intr(|| rustix::io::read(told, &mut number)).unwrap_or(0);
     (count == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
 }
 
-/// A pipe that no program keeps: (what is written to, what is read from).
+/// Creates a pipe that is closed on exec. Returns the write end and the read end.
 fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     Ok((writer, reader))
 }
 
-/// A request to the kernel about a stopped thread.
+/// Makes a `ptrace` request about a stopped thread.
 pub(super) fn control(request: i32, pid: i32, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: the requests that write to our memory are `message`'s and `follow.rs`'s, which say where there is room.
+    // SAFETY: only requests of `message` and of `follow.rs` write to our memory, and these pass a
+    // pointer to a large enough variable.
     let done = unsafe { libc::ptrace(request as _, pid, address as *mut libc::c_void, data as *mut libc::c_void) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 impl Tracer {
-    /// The program began, or the error for which it did not.
+    /// Waits until the program began. Fails with the error of its `execve` if it did not.
     fn begun(mut self, told: OwnedFd) -> io::Result<Tracer> {
-        // Its first step is that it executes, or that it ends because it cannot.
+        // The first event is that the program executes, or that the child ends because it could
+        // not.
         match self.step()? {
             Some(Step::Ended { .. }) => Err(failure(&told).unwrap_or(io::Error::from_raw_os_error(libc::EIO))),
             _ => Ok(self),
         }
     }
 
-    /// Let go on what the last step was about.
+    /// Lets the process of the last event go on.
     pub fn go_on(&mut self) {
         if let Some(held) = self.held.take() {
             go_on(held, 0);
         }
     }
 
-    /// What happens next, after letting go on what the last step was about. `None` when nothing is followed any more.
+    /// Lets the process of the last event go on, and returns the next event. Returns `None` if no
+    /// process is traced any more.
     pub fn step(&mut self) -> io::Result<Option<Step>> {
         self.go_on();
         loop {
@@ -263,7 +272,8 @@ impl Tracer {
         Some(Step::Ended { pid, end: super::process::end_of(status), usage: usage_of(usage), threads })
     }
 
-    /// A parent that was killed as it forked never says whom it made: nobody else would let these go on.
+    /// Lets new threads go on if their creator was killed in the middle of a fork. The creator's
+    /// stop never comes, so no other code would let them go on.
     fn free_orphans(&mut self) {
         let has_parent = |child: &i32| makers(*child).iter().any(|maker| self.of_thread.contains_key(maker));
         let (left, orphans): (HashSet<i32>, HashSet<i32>) = self.early.iter().partition(|child| has_parent(child));
@@ -274,13 +284,13 @@ impl Tracer {
         }
     }
 
-    /// What a stop is about: a step, or nothing that anybody wants to know, and then the thread goes on.
+    /// Handles a stop. Returns an event, or lets the thread go on if the stop is of no interest.
     fn stopped(&mut self, pid: i32, status: i32) -> Option<Step> {
         let signal = libc::WSTOPSIG(status);
         match status >> 16 {
             libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => self.forked(pid),
             libc::PTRACE_EVENT_EXEC => {
-                // Whichever thread executes gets the number of its process.
+                // The thread that executes gets the number of its process.
                 let process = *self.of_thread.entry(pid).or_insert(pid);
                 self.of_thread.retain(|thread, of| *of != process || *thread == process);
                 self.held = Some(pid);
@@ -309,7 +319,8 @@ impl Tracer {
         }
     }
 
-    /// Let what was made go on. Its parent's wish to be told of its end is none of its own.
+    /// Lets a new thread go on. If it inherited `PTRACE_O_TRACEEXIT` from its creator, that is
+    /// removed.
     fn begin(&mut self, pid: i32) {
         if self.inherited.remove(&pid) {
             let _ = control(libc::PTRACE_SETOPTIONS as _, pid, 0, FOLLOWED as usize);
@@ -331,7 +342,8 @@ impl Tracer {
         if self.early.remove(&child) {
             self.begin(child);
         }
-        // What its peak was cannot be told from its children's once they are added up.
+        // The kernel reports the peak memory of a process and its children as one number. So a
+        // process that has children stops at its end, and its own peak is read then.
         if !is_thread && self.told.insert(pid) {
             let _ = control(libc::PTRACE_SETOPTIONS as _, pid, 0, (FOLLOWED | libc::PTRACE_O_TRACEEXIT) as usize);
         }
@@ -343,7 +355,8 @@ impl Tracer {
         Some(Step::Forked { parent, child })
     }
 
-    /// Let go of all that is still there: it goes on by itself. Returns how many processes that were.
+    /// Detaches all processes that still run, so that they go on by themselves. Returns how many
+    /// there were.
     pub fn let_go(&mut self) -> usize {
         self.go_on();
         for child in self.early.drain() {
@@ -380,31 +393,33 @@ impl Tracer {
     }
 }
 
-/// Who may have made a stopped process or thread: its parent, or the process that it is a thread of.
+/// Returns which processes may have created a stopped process or thread: its parent, or the process
+/// that it is a thread of.
 pub(super) fn makers(child: i32) -> Vec<i32> {
     let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
     let of = |line: &str| line.strip_prefix("Tgid:").or(line.strip_prefix("PPid:"))?.trim().parse().ok();
     status.lines().filter_map(of).filter(|maker| *maker != child).collect()
 }
 
-/// Signals that stop a process until another lets it go on.
+/// Returns true if a signal stops a process until another process lets it continue.
 pub(super) fn is_stopping(signal: i32) -> bool {
     matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
 }
 
-/// A thread that was killed meanwhile cannot go on, and its end is told.
+/// Lets a thread go on. This fails if the thread was killed meanwhile. Its end is then reported.
 fn go_on(pid: i32, signal: i32) {
     let _ = control(libc::PTRACE_CONT as _, pid, 0, signal as usize);
 }
 
-/// Whom a stop for a new process or thread is about.
+/// Returns the new process or thread that a stop is about.
 pub(super) fn message(pid: i32) -> io::Result<i32> {
     let mut message: libc::c_ulong = 0;
     control(libc::PTRACE_GETEVENTMSG as _, pid, 0, (&raw mut message) as usize)?;
     i32::try_from(message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Wait for a child. Also what it used, with those of its children that it waited for.
+/// Waits for a child. Returns how it ended, and what it used, together with the children that it
+/// waited for.
 pub fn wait_with_usage(child: Child) -> io::Result<(ChildEnd, Usage)> {
     loop {
         let mut status = 0;
@@ -423,18 +438,19 @@ pub fn wait_with_usage(child: Child) -> io::Result<(ChildEnd, Usage)> {
     }
 }
 
-/// What all children that were waited for have used so far, with theirs.
+/// Returns what all children that were waited for have used so far, together with their own
+/// children.
 pub fn usage_of_children() -> Usage {
     usage_by(libc::RUSAGE_CHILDREN)
 }
 
-/// What this process has used so far.
+/// Returns what this process has used so far.
 pub fn usage_of_ourselves() -> Usage {
     usage_by(libc::RUSAGE_SELF)
 }
 
 fn usage_by(whose: libc::c_int) -> Usage {
-    // SAFETY: writes to our own structure; it cannot fail for these two.
+    // SAFETY: writes to our own structure; the call cannot fail for these two arguments.
     let usage = unsafe {
         let mut usage: libc::rusage = zeroed();
         libc::getrusage(whose as _, &mut usage);
@@ -461,7 +477,8 @@ fn usage_of(usage: &libc::rusage) -> Usage {
 mod tests {
     use super::*;
 
-    /// What a shell does with `script`: (processes made, programs executed, how it ended).
+    /// Runs `script` in a shell. Returns the number of processes created, the number of programs
+    /// executed, and how the shell ended.
     fn follow(script: &str) -> Option<(usize, usize, ChildEnd)> {
         let argv = [b"sh".to_vec(), b"-c".to_vec(), script.as_bytes().to_vec()];
         let mask = crate::SignalForwarding::prepare().expect("masks");
@@ -472,7 +489,7 @@ mod tests {
         let mut tracer = match tracer {
             Ok(tracer) => tracer,
             Err(error) => {
-                eprintln!("skipped: nothing can be followed here: {error}");
+                eprintln!("skipped: tracing is not allowed here: {error}");
                 return None;
             }
         };
@@ -486,10 +503,11 @@ mod tests {
                 Step::Ended { .. } => {}
             }
         }
-        panic!("the program's end was not told")
+        panic!("the program's end was not reported")
     }
 
-    /// One test: whoever waits for any child takes those of other threads.
+    /// This is one test, because code that waits for any child also collects the children of other
+    /// threads.
     #[test]
     fn every_process_is_seen() {
         let check = |script: &str, expected| {
