@@ -1,9 +1,9 @@
 //! Runs a tool and observes which paths it reads and writes.
 //!
 //! An observer runs the tool as a child and returns a [`Trace`]: one event for each operation on a
-//! path by the tool or by a process that it started. [`fold`] reduces any observer's trace to what
-//! the run relied on and what it changed, by the rules in `docs/observation.md`. After that step it
-//! no longer matters which observer made the trace.
+//! path by the tool or by a process that it started. [`fold()`] reduces any observer's trace to
+//! what the run relied on and what it changed, by the rules in `docs/observation.md`. After that
+//! step it no longer matters which observer made the trace.
 //!
 //! | observer | how it observes |
 //! |---|---|

@@ -98,8 +98,8 @@ pub(crate) const RANDOM_FOR_NAME: u32 = 1;
 pub(crate) const RANDOM_FOR_MEMORY: u32 = 2;
 /// The `extra` of a [`Kind::Random`] by the kernel's own code in the process (the vDSO), which
 /// draws a key once and later makes random numbers from it without a system call (glibc 2.41, Linux
-/// 6.11). Both libc and the program's calls of libc's functions cause it. The preloaded library
-/// sees the program's calls itself.
+/// 6.11). libc causes it for the name of a temporary file, and a program by libc's functions. The
+/// preloaded library sees the program's calls of these functions itself.
 pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 
 /// A bit in the `mode` of a [`Kind::Start`] that a nested wrapper reported: the trace also contains
