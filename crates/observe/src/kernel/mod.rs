@@ -9,18 +9,18 @@
 //! * A file is replaced or changed between our stat and the call. Its identity is in the event: the
 //!   witness compares it with the file at the end, and a file that was read with two identities
 //!   refuses the run.
-//! * A path appears or goes between our stat and the call. The witness checks every recorded absence
-//!   and kind again at the end.
+//! * A path appears or goes between our stat and the call. The witness checks every recorded
+//!   absence and kind again at the end.
 //! * A path appears or goes, and that is undone before the end. Nothing covers this. The preloaded
 //!   observer's `stat` after its call has the same gap.
-//! * One process of the tool creates a file while another looks for it. Nothing covers this, but then
-//!   the tool's own result depends on which of them is first.
+//! * One process of the tool creates a file while another looks for it. Nothing covers this, but
+//!   then the tool's own result depends on which of them is first.
 //! * A change that was foreseen does not happen. The thread's next call shows it, and the run is
 //!   refused (`settle.rs`).
 //! * A program that was foreseen does not begin. `/proc/PID/exe` shows it at the next call, and the
 //!   run is refused (`settle.rs`).
-//! * A path is changed in memory while the call waits. Nothing covers this. Only a hostile or broken
-//!   program does that. It gets what it asked for, and only the record is wrong.
+//! * A path is changed in memory while the call waits. Nothing covers this. Only a hostile or
+//!   broken program does that. It gets what it asked for, and only the record is wrong.
 //! * A process dies while its memory is read. Answering fails then, and what was read is dropped.
 //!
 //! A signal that arrives while we are asked about a call ends that call with EINTR, if the program
@@ -120,7 +120,7 @@ impl KernelObserver {
     pub fn try_out() -> io::Result<()> {
         let own_number = larder_sys::link_target(b"/proc/self")?;
         if own_number != larder_sys::process_id().to_string().as_bytes() {
-            return Err(io::Error::other("/proc is that of another process namespace"));
+            return Err(io::Error::other("/proc belongs to another PID namespace"));
         }
         larder_sys::try_attending()
     }
@@ -273,7 +273,7 @@ impl Attendant for Supervisor {
         }
         if self.interrupted && self.watch.may_be_interrupted && !self.calls_are_repeated {
             let caller = Caller { thread: self.first, process: self.first };
-            let what = b"a signal came while a system call was asked about".to_vec();
+            let what = b"a signal arrived while the kernel asked about a system call".to_vec();
             self.watch.events.push(Event { extra: INTERRUPTED, path: what, ..bare(caller, Kind::Drop) });
         }
         let events = std::mem::take(&mut self.watch.events);

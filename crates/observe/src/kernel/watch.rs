@@ -130,12 +130,12 @@ impl Watch {
         // The filter asks about this number, and our table does not have it. So it is from another
         // system call table of the same architecture (x32).
         let Some(what) = self.calls.get(&call.number).copied() else {
-            return self.drop_event(caller, DROP_CLASS, b"a call by another table");
+            return self.drop_event(caller, DROP_CLASS, b"a system call from another table");
         };
         match self.see_call(caller, call, what) {
             Ok(()) | Err(Trouble::Fault) => {}
             Err(Trouble::Unreadable) => {
-                self.drop_event(caller, DROP_UNREADABLE, b"a process that cannot be looked into")
+                self.drop_event(caller, DROP_UNREADABLE, b"a process whose memory or directory cannot be read")
             }
         }
     }
