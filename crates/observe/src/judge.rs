@@ -4,11 +4,10 @@
 //! A program may be left to the preloaded library alone once both have seen the same of it. Three
 //! kinds of accesses never reach the library and do not count against the program:
 //!
-//! | accesses | how they are recognized |
-//! |---|---|
-//! | of the dynamic loader, before the program begins | they come before the library opens its log |
-//! | of the loader for a plugin, later | failed searches for a library that the library saw loaded, and stats of the directories around it |
-//! | of libc, to its own files | the files are in [`LIBC_FILES`] or [`LIBC_DIRECTORIES`] |
+//! * The dynamic loader's, before the program begins. They come before the library opens its log.
+//! * The dynamic loader's, later, for a plugin. They are failed searches for a library that the
+//!   library saw loaded, and stats of the directories around it.
+//! * libc's to its own files. These files are in [`LIBC_FILES`] or [`LIBC_DIRECTORIES`].
 //!
 //! These accesses depend on the program, its libraries, and variables that are in the cache key. So
 //! what was seen once can be recorded with every later run of that program. Anything else that only
