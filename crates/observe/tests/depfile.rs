@@ -1,5 +1,5 @@
-//! Tests the depfile observer with the real gcc and clang, against what the preloaded observer sees of
-//! the same command.
+//! Tests the depfile observer with the real gcc and clang, against what the preloaded observer sees
+//! of the same command.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
