@@ -249,7 +249,8 @@ __attribute__((used)) static int vfork_failed(int error)
 
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n.balign 16\n.globl vfork\n.type vfork,@function\nvfork:\n.cfi_startproc\nendbr64\n"
-        "xor %eax, %eax\n.byte 0xf3,0x48,0x0f,0x1e,0xc8\n" /* rdsspq %rax: does nothing without a shadow stack */
+        /* The bytes are rdsspq %rax, which does nothing without a shadow stack. */
+        "xor %eax, %eax\n.byte 0xf3,0x48,0x0f,0x1e,0xc8\n"
         "test %rax, %rax\njnz 2f\n"
         "pop %rdi\n.cfi_adjust_cfa_offset -8\n.cfi_register %rip, %rdi\n"
         "mov $58, %eax\nsyscall\n"
@@ -260,7 +261,8 @@ __asm__(".pushsection .text\n.balign 16\n.globl vfork\n.type vfork,@function\nvf
         ".cfi_endproc\n.size vfork,.-vfork\n.popsection\n");
 #else
 __asm__(".pushsection .text\n.balign 16\n.globl vfork\n.type vfork,%function\nvfork:\n.cfi_startproc\nhint #34\n"
-        "mov x16, #1\nhint #40\ncbz x16, 2f\n" /* chkfeat: leaves the bit without a guarded control stack */
+        /* The hint is chkfeat, which leaves the bit set without a guarded control stack. */
+        "mov x16, #1\nhint #40\ncbz x16, 2f\n"
         "mov x0, #0x4111\nmov x1, #0\nmov x8, #220\nsvc #0\n" /* clone: VFORK, VM, SIGCHLD */
         "cmn x0, #4095\nb.cs 1f\nret\n"
         "1: neg w0, w0\nb vfork_failed\n"
