@@ -89,7 +89,7 @@ static int each_named(struct dl_phdr_info *info, size_t size, void *data)
 
 /* Returns true if the loader has an object of this name. dlopen then takes that one without looking
  * for another: dlopen(3), "if the same shared object is opened again". Only the objects of the
- * default namespace are checked. A program that has used dlmopen is not observed anyway. */
+ * default namespace are checked. A run in which dlmopen is called is not recorded anyway. */
 bool object_is_loaded(const char *name)
 {
     struct search search = {name, false};

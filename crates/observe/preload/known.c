@@ -109,7 +109,7 @@ void begun_is_known(const struct begun *begun, uint64_t at)
 
 #define VERDICT 2 /* the first word of a key for a verdict */
 
-/* Whether the library may go along with a program depends only on its file's content and mode. */
+/* The verdict on a program depends only on its file's content and mode. */
 bool known_verdict(const struct stat *st, unsigned *reason)
 {
     uint64_t value = log_on() ? find(key_of(VERDICT, st)) : 0;

@@ -32,8 +32,7 @@ use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, Preloa
 pub const LIBC_FILES: &[&str] = &[
     // setlocale, local time
     "/etc/locale.alias", "/etc/localtime",
-    // Names of users, groups and hosts. `/` tells whether the process has changed its root
-    // meanwhile.
+    // Names of users, groups and hosts. libc stats `/` to notice that the root has changed.
     "/etc/nsswitch.conf", "/", "/etc/passwd", "/etc/group", "/var/run/nscd/socket", "/run/nscd/socket",
     // sysconf, malloc, qsort
     "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/ngroups_max",
@@ -224,8 +223,8 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
         };
         list.push(sight(fact));
     }
-    // The library also writes an event if libc draws random numbers for itself, and the kernel
-    // observer tells those apart. So they do not count as invented.
+    // The kernel observer does not count a draw in the form that libc uses for itself. The library
+    // sees such a draw if the program makes it by a function of libc. It is not invented.
     let is_random = |fact: &Fact| fact.2 == What::Asked && fact.1 == RANDOM;
     let invented = theirs.all.iter().filter(|fact| !ours.cover(fact) && !is_random(fact));
     verdict.invented = invented.map(sight).collect();
@@ -377,7 +376,7 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         error => one(What::Failed(error)),
     };
     match e.kind {
-        // Whether a terminal exists cannot be foreseen.
+        // The kernel observer cannot foresee if there is a terminal.
         Kind::Open(_) if e.path == b"/dev/tty" => one(What::Looked),
         Kind::Open(flags) => opened(e, flags, looked),
         Kind::Object => looked(What::Read),
@@ -596,25 +595,25 @@ mod tests {
             assert_eq!(judged(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
         };
         let loads = [missing("/opt/p.so"), read("/lib/p.so"), begins()];
-        check("before it begins", std::slice::from_ref(&library), &loads, true, &["/opt/p.so"], &[]);
+        check("by the loader", std::slice::from_ref(&library), &loads, true, &["/opt/p.so"], &[]);
         let plugin = [begins(), missing("/opt/p.so"), read("/lib/p.so")];
         check("for a plugin", std::slice::from_ref(&library), &plugin, true, &["/opt/p.so"], &[]);
         let locale = [begins(), read("/usr/share/locale/de/x.mo")];
-        check("a catalogue", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
-        check("its own instructions", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
-        check("not what was loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
+        check("messages", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
+        check("a raw system call", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
+        check("not loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
         check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
         let at_the_root = [begins(), event(Kind::Stat, "/", 0), event(Kind::Stat, "/.", 0)];
-        check("where it is", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
+        check("stat after chdir", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
         let shell = |kind| [trace::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
-        check("by a shell", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
+        check("by system()", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
         let asks = event(Kind::Random, "getrandom", 0);
         check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
-        check("as libc asks for its own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
+        check("in the form of libc's own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
         let by_vdso = trace::Event { extra: trace::RANDOM_BY_VDSO, ..asks };
-        check("for the name of a temporary file", &[], &[begins(), by_vdso], true, &[], &[]);
+        check("for the name of a file", &[], &[begins(), by_vdso], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
-        check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
+        check("not preloaded", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
     }
 
     #[test]

@@ -19,13 +19,13 @@ const SYSTEM_PIECES: [&[u8]; 2] = [b"__T", b"__has_"];
 /// What an identifier means for the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// It does not matter.
+    /// The identifier does not matter.
     Plain,
     /// `__has_include` or `__has_include_next`, which look for a header.
     HasInclude,
     /// A keyword that begins assembler text.
     Assembler,
-    /// It refuses the text.
+    /// The identifier refuses the text.
     Refused,
 }
 

@@ -164,8 +164,8 @@ impl<'t> Fold<'t> {
     }
 
     /// Handles a file or link that the command made and that loses this path. If a file existed
-    /// there before the run, it would be lost too, and its other hard links would have been written
-    /// to.
+    /// there before the run, the run is refused, unless the program is known to replace outputs.
+    /// That file would be lost as well, and its other hard links would have been written to.
     fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
         let replaces = match self.made.get(e.path) {
             Some(Made::File { writer, .. }) => (policy.replaces_output)(writer),
@@ -187,7 +187,7 @@ impl<'t> Fold<'t> {
         }
         self.date_is_lost |= self.dated.remove(e.path);
         self.attributed.remove(e.path);
-        // A file that the command made and removed leaves no trace, unless something existed there
+        // A file that the command made and removed does not count, unless something existed there
         // before.
         let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
         match self.made.get(e.path) {

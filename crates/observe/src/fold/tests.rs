@@ -192,9 +192,9 @@ fn a_linker_opens_its_old_output_only_to_unlink_it() {
     check("lld", "/b/lld", replaced(), ("", "/w/p", ""));
     check("mold, of a library", "/b/mold", replaced(), ("", "/w/p", ""));
     check("any other", "/b/cc1", replaced(), ("", "/w/p", "updates-file"));
-    check("which is an input", "/b/lld", [vec![opened()], replaced()].concat(), ("", "/w/p", "updates-file"));
+    check("an input too", "/b/lld", [vec![opened()], replaced()].concat(), ("", "/w/p", "updates-file"));
     let between = [vec![opened(), open("/w/x.o", READ)], replaced()[2..].to_vec()].concat();
-    check("which was the first input", "/b/lld", between, ("/w/x.o content", "/w/p", "updates-file"));
+    check("the first input", "/b/lld", between, ("/w/x.o content", "/w/p", "updates-file"));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_linker_writes_into_its_old_output() {
         let [(_, Change::File { placement, closed_when_complete, .. })] = &folded.seen.changed[..] else { panic!() };
         assert_eq!((*placement, *closed_when_complete), (Placement::Truncate, false));
     }
-    // For another program, the other branch is not known.
+    // For any other program, one run does not tell what the program does in the other case.
     check("absent", "/b/sh", absent, ("/w/p was absent", "/w/p", ""));
     check("there", "/b/sh", there, ("/w/p was absent", "/w/p", "updates-file"));
 }
@@ -375,12 +375,12 @@ fn the_time_may_be_told_to_a_log() {
 fn what_cannot_be_recorded() {
     let clock = |extra| trace::Event { extra, ..event(Kind::Clock, "") };
     check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
-    check("a date", "/b/cc1", vec![clock(4)], ("", "", "clock"));
-    check("a habit", "/b/sh", vec![clock(1)], ("", "", ""));
-    check("a script's clock", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
+    check("local time", "/b/cc1", vec![clock(4)], ("", "", "clock"));
+    check("once by habit", "/b/sh", vec![clock(1)], ("", "", ""));
+    check("twice, no habit", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
     check("random numbers", "/b/sh", vec![event(Kind::Random, "getrandom")], ("", "", "random"));
     let known = [open("/w/known", READ), open("/w/known", OpenFlags::WRITE)].to_vec();
-    check("an update of what is known", "/b/ar", known, ("/w/known had content", "/w/known", ""));
+    check("update of known content", "/b/ar", known, ("/w/known had content", "/w/known", ""));
     let times = |program| (program, [event(Kind::Stat, "/w/o"), open("/w/o", MAKE)].to_vec());
     let (program, events) = times("/b/find");
     check("an output's times", program, events, ("", "/w/o", "compares-times"));
@@ -388,7 +388,7 @@ fn what_cannot_be_recorded() {
     check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
     for short in [5, 11, 12, 23, 24, 27, 28, 122] {
         let events = vec![failed(short, event(Kind::Shortage, "write"))];
-        check("a call that is of no interest otherwise", "/b/cc1", events, ("", "", "shortage"));
+        check("only its error matters", "/b/cc1", events, ("", "", "shortage"));
     }
     let internal = || vec![trace::Event { extra: 0, ..event(Kind::ChildDied, "") }];
     check("a child's internal error", "/b/cc1", internal(), ("", "", "internal-error"));
@@ -397,7 +397,7 @@ fn what_cannot_be_recorded() {
     check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
     check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
     let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
-    check("no sign of life", "/b/cc1", vec![silent], ("", "", "not-observed"));
+    check("no start event", "/b/cc1", vec![silent], ("", "", "not-observed"));
 }
 
 /// A program is trusted as a probe only if the command made it and a program that configures the
@@ -415,7 +415,7 @@ fn a_probe_is_made_and_started_by_what_configures() {
         folded(by, events).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
     };
     assert!(!reads(true, "/w/configure"));
-    assert!(reads(false, "/w/configure"), "it was there before");
+    assert!(reads(false, "/w/configure"), "the program was there before");
     assert!(reads(true, "/b/sh"), "another program started it");
 }
 

@@ -2,7 +2,7 @@
 //! (seccomp user notification), whatever kind of program makes the call. It is used for static
 //! programs, and to judge the preloaded observer.
 //!
-//! Each call is let go on and runs as if nobody had asked. Just before that, we look up by the same
+//! Each call is let go on and runs as it would without us. Just before that, we look up by the same
 //! path what the call *will* find, and write an event. This races with other processes that change
 //! the file system in between, and with another thread of the tool that changes the path in memory:
 //!
@@ -92,7 +92,7 @@ pub struct KernelObserver {
     closing: Closing,
 }
 
-/// Whether the kernel also asks us when a descriptor is closed.
+/// The choice whether the kernel also asks us when a descriptor is closed.
 ///
 /// If a program has a signal handler that does not restart calls, a signal can end a call with
 /// EINTR before we have received the question. Programs expect that a file is not opened then. They
@@ -192,9 +192,9 @@ impl Supervisor {
         self.processes.insert(process, handle);
     }
 
-    /// Writes an event for each process that has died by a signal, and forgets ended processes.
-    /// What a parent does after a child's death may differ in the next run. The tool itself is left
-    /// out because our caller knows how it ended.
+    /// Writes an event for each process that has died by a signal, and forgets ended processes. The
+    /// death may not happen in the next run, and the parent may then do something else. The tool
+    /// itself is left out because our caller knows how it ended.
     fn note_deaths(&mut self) {
         let (first, watch) = (self.first, &mut self.watch);
         self.processes.retain(|process, handle| {

@@ -16,15 +16,15 @@ use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, ReadRef};
 
-/// Whether a library can be preloaded into a program.
+/// The answer whether a library can be preloaded into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// It can.
+    /// The library can be preloaded.
     Dynamic {
         /// The path of the program's dynamic loader.
         loader: Vec<u8>,
     },
-    /// It cannot.
+    /// The library cannot be preloaded.
     NotPreloadable,
 }
 
