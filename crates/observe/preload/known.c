@@ -4,7 +4,8 @@
 
 #define AT_INTERPRETER 7 /* AT_BASE */
 #define AT_FILE_NAME 31  /* AT_EXECFN */
-#define SETTLED_S 2      /* a file that is newer than this before the run may change unnoticed */
+/* A file that has changed in so many seconds before the run could change again unnoticed. */
+#define SETTLED_S 2
 #define WINDOW 8
 
 extern WEAK unsigned long getauxval(unsigned long type);

@@ -126,7 +126,7 @@ static const char *way_back(const struct stat *own_file, char ***argv, struct st
         if (entries[at] == AT_IS_SECURE && entries[at + 1])
             return NULL;
     }
-    /* Without a loader entry, the program was started by naming the loader. A path below /dev/fd or
+    /* If AT_BASE is 0, the program was started by naming the loader. A path below /dev/fd or
      * /proc may name a descriptor that is closed by now. */
     if (!loaded || !name || !**argv || text_after(name, "/dev/fd/") || text_after(name, "/proc/"))
         return NULL;

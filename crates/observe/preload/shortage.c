@@ -6,8 +6,8 @@
  * makes no system call of its own.
  *
  * libc's streams read and write by themselves, without any of these functions. Their failures are
- * known by the error mark of the stream. It is checked when the stream is flushed, asked, unmarked
- * or closed, and for all streams at the end of the process. */
+ * known by the errno of fflush and by the error mark of the stream. The mark is checked by ferror,
+ * clearerr, rewind and fclose, and with glibc for all streams at the end of the process. */
 #include "real.h"
 
 /* The maximum number of events of one process. More tell nothing new. */

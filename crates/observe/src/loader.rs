@@ -7,7 +7,8 @@ use larder_model::Looked;
 
 /// Returns what the loader looks at for a program whose `LD_LIBRARY_PATH` is `library_path`: its
 /// own files, and the names in each directory of `library_path`. The names matter because a library
-/// that appears in one of these directories is found before the library that was loaded.
+/// that appears in one of these directories is found before the library that was loaded. For
+/// example, `/etc/ld.so.cache` is one of its own files.
 pub fn loader_looks(library_path: Option<&[u8]>, cwd: &[u8]) -> Vec<(Vec<u8>, Looked)> {
     let mut looks = Vec::new();
     for path in [&b"/etc/ld.so.cache"[..], b"/etc/ld.so.preload"] {

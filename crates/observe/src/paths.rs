@@ -6,7 +6,8 @@
 //! * symbolic links that the command created itself, which are replaced by their targets.
 //!
 //! This is sound because the next run creates the same directories and links again. Only the kernel
-//! can resolve any other `..` or link, so those stay as the command used them.
+//! can resolve any other `..` or link, so those stay as the command used them. For example, if the
+//! command has created `/w/b`, then `/w/b/../in` becomes `/w/in`.
 //!
 //! Unaware of: what follows from an event.
 

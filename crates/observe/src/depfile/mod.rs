@@ -115,7 +115,8 @@ impl DepfileObserver {
     /// Returns the events of writing the outputs, as the compilers are known to write them. The
     /// assembler truncates the object file. It also unlinks the old one first, which `fold` knows
     /// by the assembler's name. clang writes a temporary file and renames it to the object file.
-    /// Both compilers truncate the depfile; its event belongs to a process without a program.
+    /// Both compilers truncate the depfile. Its event belongs to a process without a program, so
+    /// that no such rule applies to it.
     fn outputs(&self, pid: u32, writer: &[u8]) -> Vec<Event> {
         const EMPTIED: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
         const NEW: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;

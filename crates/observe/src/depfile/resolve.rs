@@ -2,8 +2,9 @@
 //! read.
 //!
 //! Each include directive is followed along the search list, starting in each directory that its
-//! file may have been found in, up to the first file that exists. If several cases cannot be told
-//! apart, all of them are tried: one stat too many costs a hit at worst.
+//! file may have been found in, up to the first file that exists. For example, if `-Ia -Ib` is
+//! given and only `b/h.h` exists, then `#include <h.h>` makes `a/h.h` an absence. If several cases
+//! cannot be told apart, all of them are tried: one stat too many costs a hit at worst.
 //!
 //! Unaware of: how a text is read.
 

@@ -1,5 +1,5 @@
 //! Judges identifiers: some refuse a text, because the text could read the clock or a file by them,
-//! directly or by token pasting.
+//! directly or by token pasting. For example, `__TI` refuses because `__TI ## ME__` is `__TIME__`.
 //!
 //! Unaware of: where in a text a word stands.
 

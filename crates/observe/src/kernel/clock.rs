@@ -121,15 +121,15 @@ impl Watch {
         }
     }
 
-    /// Handles a program that was replaced or has ended before its first call. Its reads of the
-    /// clock were not visible.
+    /// Counts a program that was replaced or has ended before its first call as one that reads the
+    /// clock often, because its reads were not visible.
     pub(super) fn hidden_clock_is_gone(&mut self, process: u32) {
         if self.hidden_clocks.remove(&process) {
             self.clock_was_hidden(process);
         }
     }
 
-    /// Does the same for all processes whose vDSO was not patched by the end of the run.
+    /// Counts all programs whose vDSO was not patched by the end of the run as such.
     pub(super) fn hidden_clocks_are_gone(&mut self) {
         for process in std::mem::take(&mut self.hidden_clocks) {
             self.clock_was_hidden(process);

@@ -108,9 +108,8 @@ pub enum Closing {
 }
 
 impl KernelObserver {
-    /// Creates an observer for a system on which [`KernelObserver::try_out`] succeeds. Only one
-    /// process may listen to a tool. Whether the kernel lets us shows only when the tool is
-    /// started.
+    /// Creates an observer for a system on which [`KernelObserver::try_out`] succeeds. Starting the
+    /// tool may still fail, because only one process may listen to it.
     pub fn new(closing: Closing) -> KernelObserver {
         KernelObserver { closing }
     }

@@ -1,7 +1,8 @@
 //! Checks whether calls that were let go on did what was foreseen.
 //!
 //! We do not learn the result of a call. But its thread makes its next call only after that call is
-//! done, so its effect can be checked then.
+//! done, so its effect can be checked then. For example, if the next call of a thread comes after a
+//! `mkdir`, the directory must exist. If it does not, the run is refused.
 //!
 //! Unaware of: what the call was.
 

@@ -81,10 +81,9 @@ impl Watch {
         self.pending.truncate(mark.pending);
     }
 
-    /// Returns true if the call since `mark` ends the observation of `process`, because:
-    /// * a program begins. Of its events only that it was executed is kept, because the new program
-    ///   itself is not observed.
-    /// * or a `Drop` event was written, so the program cannot be followed.
+    /// Returns true if the observation of `process` ends with the call since `mark`: either a new
+    /// program begins, or a `Drop` event was written. Of a new program's events only the execution
+    /// is kept, because the new program itself is not observed.
     pub(super) fn ends_by_executing(&mut self, mark: &Mark, process: u32) -> bool {
         let since = &self.events[mark.events..];
         let begins = since.iter().any(|event| event.kind == Kind::Start);
