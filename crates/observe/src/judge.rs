@@ -178,7 +178,7 @@ impl BothObserved {
 /// The `extra` of a `Kind::Clock` event for local time.
 const LOCAL_TIME: u32 = 4;
 
-/// The path that stands for random numbers in an [`What::Asked`].
+/// The path that stands for random numbers in a [`What::Asked`].
 const RANDOM: &[u8] = b"random";
 
 type Event<'t> = trace::Event<&'t [u8]>;
