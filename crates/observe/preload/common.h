@@ -108,15 +108,15 @@ static inline bool exchange_atomically(uint32_t *word, uint32_t before, uint32_t
     return __atomic_compare_exchange_n(word, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* Asks the sampler to watch this process, if that is wanted. If the sampler does, this executes the
- * program once more and does not return (sample.c). Call it before any other constructor has run.
- */
+/* Asks the sampler to watch this process, if that is wanted. If the sampler does, this executes
+ * the program once more and does not return (sample.c). Call it before any other constructor has
+ * run. */
 void sample(const struct stat *own_file, char **argv, char **envp);
 /* Returns true if the sampler watches the process. */
 bool sample_watches(uint32_t pid);
 
-/* The program that began, as far as other processes of the run have found out about it (known.c).
- */
+/* The program that began, as far as other processes of the run have found out about it
+ * (known.c). */
 struct begun {
     struct stat st;
     const char *name; /* the path it was executed by, if absolute */
@@ -165,8 +165,8 @@ struct target {
     char final[260];
 };
 void target_look(struct target *target, const char *path);
-/* Judges the program and writes an EXEC or DROP. Returns true if the library may go along (exec.c).
- */
+/* Judges the program and writes an EXEC or DROP. Returns true if the library may go along
+ * (exec.c). */
 bool exec_announce(const char *path);
 bool log_closing(void);
 /* True if some file actions of this process change the child's directory. Then it is unknown what a

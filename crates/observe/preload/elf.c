@@ -23,8 +23,8 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset)
     return raw_pread(fd, to, size, (long)offset) == (long)size;
 }
 
-/* Returns the offset in the file of an address of the program, or 0 if the file does not have it.
- */
+/* Returns the offset in the file of an address of the program, or 0 if the file does not have
+ * it. */
 static uint64_t file_offset(const struct elf *elf, uint64_t address)
 {
     for (unsigned i = 0; i < elf->count; i++) {

@@ -167,8 +167,8 @@ EXPORT int execvp(const char *name, words argv)
     return log_on() ? run_along_path(name, argv, ENVIRON) : REAL(execvp)(name, argv);
 }
 
-/* The arguments of execl and its relatives. The list is read twice: to count them and to copy them.
- */
+/* The arguments of execl and its relatives. The list is read twice: to count them and to copy
+ * them. */
 #define ARGUMENTS(first)                                                                   \
     ({                                                                                     \
         va_list list_;                                                                     \

@@ -239,7 +239,7 @@ enum larder_time {
 /* The exit code of a part of gcc after an internal error (ICE_EXIT_CODE). */
 #define LARDER_EXIT_INTERNAL 4
 
-/* The most TIME events of a process, the most for LOCAL, and the most RANDOM events. */
+/* A process writes at most this many TIME events, as many for LOCAL, and as many RANDOM events. */
 #define LARDER_FEW 4
 
 _Static_assert(sizeof(struct larder_event) == 72, "the event is 72 bytes");

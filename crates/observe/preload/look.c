@@ -100,8 +100,8 @@ ACCESS(access, 0)
 ACCESS(eaccess, 2)
 ACCESS(euidaccess, 2)
 
-/* statfs and statvfs are about a file system. Of the path itself they only tell whether it exists.
- */
+/* statfs and statvfs are about a file system. Of the path itself they only tell whether it
+ * exists. */
 #define STATFS(name)                                                                        \
     EXPORT int name(const char *path, void *st)                                             \
     {                                                                                       \

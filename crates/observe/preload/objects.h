@@ -1,5 +1,5 @@
-/* The objects of this process as the dynamic loader lists them, and the symbols that each defines.
- */
+/* The objects of this process as the dynamic loader lists them, and the symbols that each
+ * defines. */
 #ifndef LARDER_OBJECTS_H
 #define LARDER_OBJECTS_H
 

@@ -32,8 +32,8 @@ static uint64_t key_of(const struct stat *st)
     return key ? key : 1;
 }
 
-/* Returns true for variables by which libc finds locales, messages and time zones, or tunes itself.
- */
+/* Returns true for variables by which libc finds locales, messages and time zones, or tunes
+ * itself. */
 static bool is_of_libc(const char *variable)
 {
     static const char names[][13] = {"LANG=", "LANGUAGE=", "LC_", "LOCPATH=", "NLSPATH=", "TZ=", "TZDIR=", "GCONV_PATH=",
