@@ -1,5 +1,6 @@
-//! Compiles the preloaded library, which the wrapper contains as bytes. The library needs no libc: it takes the functions
-//! that it calls from the program that it is loaded into, glibc's or musl's.
+//! Compiles the preloaded library and its self-test. The wrapper contains both as bytes. The
+//! library is not linked with a libc: it calls the functions of the program that it is loaded into,
+//! which may be glibc's or musl's.
 
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +14,7 @@ fn main() {
     println!("cargo::rerun-if-changed=selftest");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let (library, self_test) = (out.join("larder-preload.so"), out.join("self-test"));
-    // What `src/preload/self_test.rs` replaces.
+    // `src/preload/self_test.rs` replaces this path in the self-test by the path of a loader.
     println!("cargo::rustc-env=LARDER_LOADER_ROOM={}", compile::LOADER_ROOM);
     if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os != "linux") {
         // larder is only type-checked for other systems. Nothing is preloaded there.
@@ -22,7 +23,8 @@ fn main() {
     let target = env::var("TARGET").expect("cargo sets TARGET");
     let machine = target.split('-').next().unwrap_or_default();
     let compiler = compiler(&target, machine);
-    // Never an empty library instead: a wrapper without its observer would look like any other.
+    // Fail rather than embed an empty library: a wrapper without its observer would look like any
+    // other.
     let compiled = compile::compile(&compiler, machine, Path::new("preload"), &library)
         .and_then(|()| compile::compile_self_test(&compiler, machine, Path::new("selftest"), &self_test));
     if let Err(error) = compiled {
@@ -33,14 +35,17 @@ fn main() {
             target.replace('-', "_")
         );
     }
-    // Names this build of both files, so that an outcome of the self-test is not taken for that of another build.
+    // The hash identifies this build of both files, so that the stored outcome of another build's
+    // self-test is not used.
     let mut hash = DefaultHasher::new();
     [library, self_test].iter().for_each(|file| std::fs::read(file).expect("it was compiled").hash(&mut hash));
     println!("cargo::rustc-env=LARDER_LIBRARY_ID={:016x}", hash.finish());
 }
 
-/// The compiler of the host if the target's machine is the host's, whatever the libc. Else the compiler that
-/// `CC_<target>` names (`.cargo/config.toml` sets it for aarch64), else the one with GNU's name for that machine.
+/// Returns the C compiler for the target. If the target's machine is the host's, this is the host's
+/// compiler, whatever the libc. Otherwise it is the compiler that `CC_<target>` names
+/// (`.cargo/config.toml` sets it for aarch64), or else the one with GNU's name for that machine,
+/// for example `aarch64-linux-gnu-gcc`.
 fn compiler(target: &str, machine: &str) -> PathBuf {
     let host = env::var("HOST").expect("cargo sets HOST");
     if host.split('-').next() == Some(machine) {

@@ -1,15 +1,19 @@
-/* Functions that this library has and the program's libc has not.
+/* Hides functions that this library has and the program's libc lacks.
  *
- * A program asks whether a function is there: by a weak reference, or by dlsym.  For example, Rust's standard library calls
- * posix_spawn_file_actions_addchdir_np if there is one (glibc 2.29), and forks if there is none.  It must not find ours, which
- * has nothing to call.  So once the library begins:
+ * A program finds out whether a function exists by a weak reference or by dlsym. For example,
+ * Rust's standard library calls posix_spawn_file_actions_addchdir_np if there is one (glibc 2.29),
+ * and forks if there is none. It must not find ours, which would have nothing to call. So when the
+ * library begins:
  *
- *  1. each function that is newer than the oldest supported libc is looked for in the objects behind this one;
- *  2. what is not there is taken out of a copy of this library's symbol table, and the dynamic section is pointed to the
- *     copy.  glibc's loader reads that entry at each search, so later searches (dlsym, dlopen, lazy binding) find nothing;
- *  3. weak references that the loader has already bound to this library are set to 0, as it would have left them.
+ *  1. It looks in the objects behind this one for each function that is newer than the oldest
+ *     supported libc.
+ *  2. It copies this library's symbol table without the functions that are missing, and points
+ *     the dynamic section to the copy. glibc's loader reads that entry at each search, so later
+ *     searches (dlsym, dlopen, lazy binding) do not find the functions.
+ *  3. It sets weak references that the loader has already bound to this library to 0, as the loader
+ *     would have left them.
  *
- * musl's loader keeps the address of the table for itself, so that step 2 has no effect there. */
+ * musl's loader keeps the address of the table for itself, so step 2 has no effect there. */
 #include "objects.h"
 #include "real.h"
 
@@ -30,8 +34,9 @@
 
 extern WEAK unsigned long getauxval(unsigned long type);
 
-/* Newer than glibc 2.17, by glibc's release notes: 2.23, 2.25, 2.27, 2.28, 2.29, 2.30, 2.33, 2.34, 2.36, 2.39, 2.43.
- * pthread_create is in a library of its own before 2.34, and programs take it for the sign that there are threads. */
+/* Functions that are newer than glibc 2.17, by glibc's release notes: 2.23, 2.25, 2.27, 2.28, 2.29,
+ * 2.30, 2.33, 2.34, 2.36, 2.39, 2.43. Before 2.34, pthread_create is in a library of its own, and
+ * programs take its existence for the sign that there are threads. */
 static const uint16_t newer[] = {
     R_fts64_open, R_getrandom, R_getentropy, R_statx, R_renameat2, R_posix_spawn_file_actions_addchdir_np,
     R_posix_spawn_file_actions_addfchdir_np, R_getdents64, R_stat, R_lstat, R_fstatat, R_stat64, R_lstat64, R_fstatat64,
@@ -40,12 +45,13 @@ static const uint16_t newer[] = {
     R_fcntl64, R__Fork, R_pthread_create,
 };
 
-/* This library's symbol table without what is absent; symbol 0 is the only one if nothing is. */
+/* A copy of this library's symbol table without the missing functions. It is unused if none is
+ * missing. */
 static Elf64_Sym symbols[SYMBOLS_MAX];
 
 struct own_object {
     struct object object;
-    Elf64_Dyn *table; /* the entry that says where the symbol table is */
+    Elf64_Dyn *table; /* the entry with the address of the symbol table */
 };
 
 static int find_own_object(struct dl_phdr_info *info, size_t size, void *data)
@@ -64,7 +70,8 @@ static int find_own_object(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* How many symbols an object has, by its hash table: the last chain ends with the last symbol. */
+/* Returns how many symbols an object has, by its hash table: the last chain ends with the last
+ * symbol. */
 static size_t symbol_count(const struct object *object)
 {
     if (!object->gnu_hash)
@@ -81,8 +88,9 @@ static size_t symbol_count(const struct object *object)
     return last;
 }
 
-/* Writes a word that the loader may have made read-only once it had bound everything (RELRO).  Nothing is written if
- * that cannot be undone: then the program finds a function that fails with ENOSYS, which is not recorded. */
+/* Writes a word that the loader may have made read-only after it had bound everything (RELRO). If
+ * the page cannot be made writable, the word is not written. The program then finds a function that
+ * fails with ENOSYS, and such a failure is not recorded. */
 static void set_word(const struct dl_phdr_info *info, unsigned long *at, unsigned long value)
 {
     unsigned long page = getauxval ? getauxval(PAGE_BYTES_KEY) : 0;
@@ -109,7 +117,7 @@ static int use_symbols(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* Unbinds the references of one object to one of its symbols, which were bound to `address`. */
+/* Unbinds the references of one object to one of its symbols, if they are bound to `address`. */
 static void unbind_all(const struct dl_phdr_info *info, const struct object *object, size_t symbol,
                        unsigned long address)
 {
@@ -136,7 +144,7 @@ static int unbind_weak(struct dl_phdr_info *info, size_t size, void *data)
         if (symbol->st_info >> 4 != STB_WEAK || symbol->st_shndx != SHN_UNDEF)
             continue;
         struct wanted name = wanted(object.names + symbol->st_name);
-        /* In the table as it was: the copy has it no more. */
+        /* Look in the original table, because the copy does not have the symbol any more. */
         const Elf64_Sym *ours = object_defines(&own_object->object, &name, &is_default);
         if (ours && symbols[ours - own_object->object.symbols].st_shndx == SHN_UNDEF)
             unbind_all(info, &object, i, own_object->object.address + ours->st_value);

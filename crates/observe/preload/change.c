@@ -1,7 +1,8 @@
-/* Changing names and their attributes: rename, unlink, mkdir, chmod and the like. */
+/* Changing paths and their attributes: rename, unlink, mkdir, chmod and the like. */
 #include "real.h"
 
-/* Two names.  Their directories are looked up before the call, which may move them. */
+/* Writes an event with two paths. Their directories were looked up before the call, which may move
+ * them. */
 static int two(unsigned kind, int result, unsigned flags, struct text *from, const char *old,
                struct text *to, const char *new)
 {
@@ -75,7 +76,7 @@ EXPORT int symlinkat(const char *target, int dirfd, const char *path)
     return linked(DONE(REAL(symlinkat)(target, dirfd, path)), target, dirfd, path);
 }
 
-/* One name whose directory may go away with it. */
+/* Writes an event for one path whose directory may go away with it. */
 static int gone(unsigned kind, int result, struct text *text, const char *path)
 {
     struct larder_event event = event_new(kind, result != 0);
@@ -110,7 +111,7 @@ EXPORT int remove(const char *path)
     GONE(directory ? LARDER_RMDIR : LARDER_UNLINK, AT_FDCWD, path, DONE(REAL(remove)(path)));
 }
 
-/* One name that stays, below `fd`. */
+/* Defines a function on one path that stays, relative to `fd`. */
 #define ONE(kind, name, parameters, arguments, fd, flags, extra)                            \
     EXPORT int name parameters                                                              \
     {                                                                                       \
@@ -144,7 +145,7 @@ ONE(LARDER_MKNOD, mkfifo, (const char *path, unsigned mode), (path, mode), AT_FD
 ONE(LARDER_MKNOD, mkfifoat, (int fd, const char *path, unsigned mode), (fd, path, mode), fd, 0,
     mode | 0010000)
 
-/* Of an older glibc, as in look.c. */
+/* For programs that were linked with an older glibc, as in look.c. */
 EXPORT int __xmknod(int version, const char *path, unsigned mode, unsigned long *dev)
 {
     int result = real_has(R___xmknod) ? DONE(REAL(__xmknod)(version, path, mode, dev))
@@ -161,7 +162,7 @@ EXPORT int __xmknodat(int version, int fd, const char *path, unsigned mode, unsi
     return result;
 }
 
-/* A NULL path means the descriptor itself. */
+/* If `path` is NULL, the function is about the descriptor itself. */
 #define ONE_OR_FD(kind, name, parameters, arguments, flags, extra)                          \
     EXPORT int name parameters                                                              \
     {                                                                                       \

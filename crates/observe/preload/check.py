@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds the preloaded library and shows that it works: runs commands under it,
-decodes the log, and compares what cc1 and as looked at with what strace saw.
+"""Builds the preloaded library and checks that it works: runs commands under it, decodes the log,
+and compares the paths that cc1 and as looked at with those that strace saw.
 
 With --sanitize the library is compiled with AddressSanitizer and with
 UndefinedBehaviorSanitizer. The second ends a process by a trap."""
@@ -103,7 +103,10 @@ def decode(fd):
 
 
 def run(argv, **more):
-    """(result, events) of a command; it must say and return what it does unobserved."""
+    """Runs a command with and without the library.
+
+    Returns its result with the library, the events, whether both results are the same, and its
+    result without the library."""
     plain = subprocess.run(argv, capture_output=True, cwd=T, env=env_plain(**more))
     fd = new_log()
     seen = subprocess.run(argv, capture_output=True, cwd=T, env=env_for(fd, **more))
@@ -118,7 +121,7 @@ def drops(events):
 
 
 def unanswered(events):
-    """Executions without a sign of life (but for DROPs), by pid and by SPAWNED."""
+    """Returns the executions, by pid or by SPAWNED, after which the program wrote no START."""
     waiting, out = {}, []
     for e in events:
         if e.kind == "EXEC":
@@ -148,7 +151,9 @@ CALLS = {"open": "OPEN", "openat": "OPEN", "creat": "OPEN", "stat": "STAT", "lst
 
 
 def strace(argv, programs):
-    """{program: set of (path, failed)} of cc1 and the like, after the loader's own part."""
+    """Returns {program: set of (path, errno or "", call)} of these programs, by strace.
+
+    The calls of the loader before a program begins are left out."""
     for f in glob.glob(f"{T}/st.*"):
         os.unlink(f)
     subprocess.run(["strace", "-ff", "-qq", "-s", "4096", "-e", "trace=file,mprotect,prlimit64", "-o", f"{T}/st", *argv],
@@ -161,7 +166,7 @@ def strace(argv, programs):
             failed = re.search(r"= -1 (\w+)", line)
             if m and m[1] == "execve" and not failed:
                 program, began = os.path.basename(m[2]), False
-            elif line.startswith("prlimit64("):  # what glibc's start does last, after relocation
+            elif line.startswith("prlimit64("):  # the last call of glibc's start, after relocation
                 began = True
             elif m and began and m[2] and program in programs:
                 path = m[2] if m[2].startswith("/") else f"{T}/{m[2]}"
@@ -188,9 +193,9 @@ def compare(name, argv, programs):
             if path.startswith("/proc/") or re.search(r"/tmp/cc\w+\.", path) or call == "getcwd":
                 continue
             if re.match(r"/usr/(share|lib)/locale/|/usr/lib/[^/]+/gconv/", path):
-                continue  # opened inside libc: the toolchain's record has them
+                continue  # libc opens these itself: they are kept with the verdict
             if call == "readlink" and any(os.path.normpath(x).startswith(path) for x in real):
-                continue  # a component that realpath looks at
+                continue  # a component of a path that realpath resolves
             if (path, bool(failed)) not in got:
                 missing.append((call, path, failed))
         say(f"{name}: {p} against strace, {len(truth.get(p, ()))} names", p in truth and not missing, missing[:12])

@@ -1,11 +1,12 @@
-/* Closing what was open for writing: what the file system says of the file then is
- * how the supervisor knows, at the end, that nobody else wrote to it since. */
+/* Closing of files that were open for writing. The event has the stat of the file at that time. The
+ * supervisor compares it with the file at the end, and so knows whether another process has written
+ * to it since. */
 #include "real.h"
 
 #define DESCRIPTORS 4096
 
-/* One bit a descriptor that was opened for writing.  It is not cleared by closing: a
- * vfork child closes descriptors that its parent keeps, in the parent's memory. */
+/* One bit for each descriptor that was opened for writing. Closing does not clear it: a vfork
+ * child, which shares its parent's memory, closes descriptors that the parent keeps. */
 static uint64_t writing[DESCRIPTORS / 64];
 
 void close_watch(int fd, bool for_writing)
@@ -13,8 +14,8 @@ void close_watch(int fd, bool for_writing)
     if (fd < 0 || fd >= DESCRIPTORS)
         return;
     uint64_t bit = (uint64_t)1 << (fd & 63), *word = &writing[fd / 64];
-    /* Most descriptors are opened for reading and leave the word as it is.  Another thread may change the bit of
-     * another descriptor at the same time. */
+    /* Most descriptors are opened for reading, so the word need not be written. The update is
+     * atomic because another thread may change another descriptor's bit at the same time. */
     if (for_writing == !!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit))
         return;
     if (for_writing)
@@ -52,7 +53,7 @@ EXPORT int close(int fd)
 extern WEAK int fileno(void *file);
 extern int fflush(void *file); /* shortage.c */
 
-/* What is still in the stream's buffer is written first, as fclose would. */
+/* Writes what is still in the stream's buffer first, as libc's fclose would. */
 EXPORT int fclose(void *file)
 {
     if (file && real_has(R_ferror))
@@ -60,7 +61,7 @@ EXPORT int fclose(void *file)
     if (file && fileno && real_has(R_fflush) && watched(fileno(file))) {
         int before = errno;
         if (fflush(file) != 0) {
-            /* libc has given up what could not be written, and fclose would not say so. */
+            /* libc has dropped what could not be written, and its fclose would not report that. */
             int error = errno;
             closing(fileno(file));
             REAL(fclose)(file);

@@ -1,6 +1,7 @@
-/* What the files of the preloaded library share: the log's functions, the texts
- * events are made of, and the little of libc that it has of its own.  No header of
- * a C library is included: the same object must work in glibc and in musl. */
+/* Declarations that the files of the preloaded library share: the functions of the log, the texts
+ * that events are made of, and the library's own string functions.
+ *
+ * No header of a C library is included, because the same object must work in glibc and in musl. */
 #ifndef LARDER_COMMON_H
 #define LARDER_COMMON_H
 
@@ -20,14 +21,14 @@
 #define TYPE_DIRECTORY 0040000u
 #define TEXT_MAX 4096
 
-/* libc's, when there is one that has them. */
+/* Symbols of libc, if there is a libc that has them. */
 extern WEAK char **environ;
 extern WEAK int *__errno_location(void);
 extern WEAK const char *gnu_get_libc_version(void);
 
 #define errno (*__errno_location())
 
-/* Own string functions (log.c); gcc may call the first four by itself. */
+/* The library's own string functions (log.c). gcc may emit calls of the first four by itself. */
 void *memcpy(void *to, const void *from, size_t size);
 void *memmove(void *to, const void *from, size_t size);
 void *memset(void *at, int byte, size_t size);
@@ -35,7 +36,7 @@ int memcmp(const void *a, const void *b, size_t size);
 size_t text_length(const char *text);
 bool text_equal(const char *a, const char *b);
 bool text_has_slash(const char *text);
-/* What follows `prefix` in `text`, or NULL. */
+/* Returns the rest of `text` after `prefix`, or NULL if `text` does not begin with it. */
 const char *text_after(const char *text, const char *prefix);
 
 /* A path or another string of an event: [dir "/"] tail. */
@@ -49,15 +50,15 @@ struct text {
 
 void text_raw(struct text *t, const char *bytes, size_t length);
 void text_string(struct text *t, const char *string);
-/* A path below a directory; NULL is an empty text. */
+/* Sets a path relative to the directory of `dirfd`. NULL becomes an empty text. */
 void text_path(struct text *t, int dirfd, const char *path);
-/* The same in two steps, for calls that may change the directory's own path. */
+/* text_path in two steps, for calls that may change the path of the directory. */
 void text_dir(struct text *t, int dirfd);
 void text_tail(struct text *t, const char *path);
-/* The path of a descriptor itself. */
+/* Sets the path of a descriptor itself. */
 void text_fd(struct text *t, int fd);
 
-/* The log (log.c).  0: not looked for yet, 1: being set up, 2: open, 3: inert. */
+/* The state of the log (log.c). 0: not looked for yet, 1: being set up, 2: open, 3: not used. */
 extern int log_state;
 extern struct larder_header *header;
 bool log_wake(void); /* environment.c */
@@ -71,58 +72,63 @@ static inline bool log_on(void)
 }
 
 bool log_open(const char *path);
-/* Where no event ends beyond. */
+/* Returns the offset at which the log ends. */
 uint64_t log_capacity(void);
-/* Where the event stands; 0 when there was no room. */
+/* Writes an event. Returns its offset, or 0 if there was no room. */
 uint64_t log_write(struct larder_event *event, const struct text *path, const struct text *path2);
 void event_stat(struct larder_event *event, const struct stat *st);
-/* Whether that is the observer's own program. */
+/* Returns true if the event's dev and ino are those of the wrapper's program. */
 bool event_is_of_wrapper(const struct larder_event *event);
-/* Whether errno says that a signal came, and the kernel asks as well (DONE). */
+/* Returns true if errno is EINTR and the kernel asks as well, so that the call is to be repeated
+ * (DONE in real.h). */
 bool log_interrupted(void);
-/* An event whose error is errno when `failed`. */
+/* Returns a new event. Its error is errno if `failed`. */
 struct larder_event event_new(unsigned kind, bool failed);
-/* The commonest events whole; they do nothing when the log is not open. */
+/* Write the most common events. They do nothing if the log is not open. */
 void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigned flags, uint32_t extra);
 void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
-/* A descriptor was opened; whether for writing (close.c). */
+/* Notes that a descriptor was opened, and whether for writing (close.c). */
 void close_watch(int fd, bool for_writing);
-/* A function failed with this error: an event if that says that something runs short (shortage.c). */
+/* Writes an event if a function failed with an error that says that a resource is short
+ * (shortage.c). */
 void shortage_of(int error, const char *function);
-/* A stream is about to be closed, or its error mark removed. */
+/* Notes that a stream is about to be closed, or its error mark to be removed. */
 void stream_ends(void *stream);
 void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2);
 
-/* An atomic addition; returns what was there before. */
+/* Adds atomically, and returns the value before. */
 static inline uint64_t add_atomically(uint64_t *to, uint64_t more)
 {
     return __atomic_fetch_add(to, more, __ATOMIC_RELAXED);
 }
 
-/* Stores `after` in `*word` if it is `before`; returns whether it was. */
+/* Stores `after` in `*word` if it is `before`. Returns whether it was. */
 static inline bool exchange_atomically(uint32_t *word, uint32_t before, uint32_t after)
 {
     return __atomic_compare_exchange_n(word, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* Has the kernel watch this process as well, where that is wanted, by beginning it anew: then it does not return
- * (sample.c).  To be called when no other constructor has run yet. */
+/* Asks the sampler to watch this process, if that is wanted. If the sampler does, this executes
+ * the program once more and does not return (sample.c). Call it before any other constructor has
+ * run. */
 void sample(const struct stat *own_file, char **argv, char **envp);
-/* Whether a process is watched so. */
+/* Returns true if the sampler watches the process. */
 bool sample_watches(uint32_t pid);
 
-/* The program that began, as far as other processes of the run tell it (known.c). */
+/* The program that began, as far as other processes of the run have found out about it
+ * (known.c). */
 struct begun {
     struct stat st;
-    const char *name; /* by which it was executed, when that is of use */
-    uint64_t key;     /* of it under that name; 0: none */
+    const char *name; /* the path it was executed by, if absolute */
+    uint64_t key;     /* the key of the file under that name; 0: none */
     const char *path; /* what /proc/self/exe says */
     size_t path_len;
 };
 bool known_begun(struct begun *begun);
-/* Its START event stands there. */
+/* Notes that the START event of the program is at this offset. */
 void begun_is_known(const struct begun *begun, uint64_t at);
-/* Whether the library may go along with a program (enum larder_drop, or 0). */
+/* Finds out whether the library may go along with a program (enum larder_drop, or 0). Returns false
+ * if that is not known. */
 bool known_verdict(const struct stat *st, unsigned *reason);
 void verdict_is_known(const struct stat *st, unsigned reason);
 
@@ -138,8 +144,8 @@ bool object_is_loaded(const char *name);
 size_t environment_count(char *const envp[], size_t *bytes);
 char **environment_fill(char **array, char *const envp[], size_t count);
 
-/* `envp` with the library's two variables, on the caller's stack (in a mapping of
- * its own when it is very long: the stack may be a vfork parent's). */
+/* Returns `envp` with the library's two variables added. It is on the caller's stack, or in a
+ * mapping of its own if it is very long, because the stack may be that of a vfork parent. */
 #define ENVIRONMENT_WITH_OWN(envp)                                                          \
     ({                                                                                      \
         size_t bytes_;                                                                      \
@@ -150,20 +156,21 @@ char **environment_fill(char **array, char *const envp[], size_t count);
         environment_fill(array_, (envp), count_);                                           \
     })
 
-/* What is about to be executed (elf.c). */
+/* A program that is about to be executed (elf.c). */
 struct target {
-    int error;       /* it could not be looked at */
+    int error;       /* the errno of its stat, or 0 */
     unsigned reason; /* enum larder_drop, or 0 */
-    bool script;     /* `final` is not the file itself */
+    bool script;     /* `final` is the interpreter, not the file itself */
     struct stat st;
     char final[260];
 };
 void target_look(struct target *target, const char *path);
-/* Looks and logs EXEC or DROP; true when the library may go along (exec.c). */
+/* Judges the program and writes an EXEC or DROP. Returns true if the library may go along
+ * (exec.c). */
 bool exec_announce(const char *path);
 bool log_closing(void);
-/* Some file actions of this process change the child's directory: what a relative
- * path means to posix_spawn is not known then. */
+/* True if some file actions of this process change the child's directory. Then it is unknown what a
+ * relative path means to posix_spawn. */
 extern bool spawn_moves;
 
 #endif

@@ -1,5 +1,6 @@
-//! Compiles the preloaded library, and the program that it is tried on, with one compiler for one machine. The build script
-//! includes this file, and so does the test that checks what is undefined in the library, so that both use the same flags.
+//! Compiles the preloaded library, and the program that it is tried on, with one compiler for one
+//! machine. Both the build script and the test that checks the library's undefined symbols include
+//! this file, so that both use the same flags.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,53 +17,59 @@ const FLAGS: &[&str] = &[
     "-fno-unwind-tables",
     "-U_FORTIFY_SOURCE",
     "-Wl,-z,noexecstack",
-    // A symbol that is undefined and not weak fails the build, because it would fail every program at its start.
+    // An undefined symbol that is not weak fails the build, because it would fail every program at
+    // its start.
     "-Wl,-z,defs",
-    // Its constructor comes before all others, where libc has an order of them: a sample begins the program anew.
+    // The library's constructor comes before all others, if libc has an order of them. This matters
+    // because a sample executes the program once more.
     "-Wl,-z,initfirst",
-    // One mapping for text and constants, not three: each process of a tool maps it.
+    // One mapping for code and constants instead of three, because each process of a tool maps
+    // them.
     "-Wl,-z,noseparate-code",
-    // And one page for what is written: no part of it is made read-only by a call of its own.
+    // The writable data is one page. No part of it is made read-only by an extra system call.
     "-Wl,-z,norelro",
     "-Wl,--build-id=none",
     "-s",
 ];
 
-/// Flags for gcc only. gcc would otherwise replace the loop in `memcpy` by a call of `memcpy`; clang does not if
-/// `-fno-builtin` is given, and does not know the flag.
+/// Flags for gcc only. Without them gcc replaces the loop in `memcpy` by a call of `memcpy`. clang
+/// does not do that with `-fno-builtin`, and does not know the flag.
 const FLAGS_OF_GCC: &[&str] = &["-fno-tree-loop-distribute-patterns"];
 
-/// Flags for aarch64 only. By default both compilers make atomic operations there calls of functions in libgcc
-/// ("outline atomics", `__aarch64_ldadd8_relax`), and the library is linked without libgcc.
+/// Flags for aarch64 only. By default both compilers turn atomic operations into calls of functions
+/// in libgcc ("outline atomics", `__aarch64_ldadd8_relax`), and the library is linked without
+/// libgcc.
 const FLAGS_OF_AARCH64: &[&str] = &["-mno-outline-atomics"];
 
-/// Compiles `sources/*.c` to the library `out` for `machine`, for example `aarch64`. Returns what the compiler said if it
-/// failed. `compiler` is gcc or clang; gcc must be one that compiles for that machine.
+/// Compiles `sources/*.c` to the library `out` for `machine`, for example `aarch64`. If that fails,
+/// returns the compiler's output. `compiler` is gcc or clang. A gcc must be one that compiles for
+/// that machine.
 pub(crate) fn compile(compiler: &Path, machine: &str, sources: &Path, out: &Path) -> Result<(), String> {
     let listed = std::fs::read_dir(sources).map_err(|error| format!("cannot list {}: {error}", sources.display()))?;
     let mut files: Vec<_> = listed.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
-    // In an order that does not depend on the file system, so that the library does not either.
+    // The order must not depend on the file system, so that the library does not either.
     files.sort();
     link(compiler, machine, &[FLAGS, &["-shared", "-Wl,-soname,larder-preload.so"]].concat(), &files, out)
 }
 
-/// The loader that the self-test is linked with: room for the path of the one that is tried.
+/// The path of the loader that the self-test is linked with. It leaves room for the path of the
+/// loader that is tried.
 #[allow(dead_code, reason = "the test of the library makes no self-test")]
 pub(crate) const LOADER_ROOM: &str = concat!(
     "/larder/loader/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 );
 
-/// Compiles the self-test in `sources` to the program `out`, by way of a library in the same directory that stands for
-/// libc.
+/// Compiles the self-test in `sources` to the program `out`. Before that, compiles a library that
+/// stands for libc into the same directory.
 #[allow(dead_code, reason = "the test of the library makes no self-test")]
 pub(crate) fn compile_self_test(compiler: &Path, machine: &str, sources: &Path, out: &Path) -> Result<(), String> {
     let libc = out.with_file_name("self-test-libc.so");
     let named = [FLAGS, &["-shared", "-fvisibility=default", "-Wl,-soname,libc.so.6"]].concat();
     link(compiler, machine, &named, &[sources.join("libc.c")], &libc)?;
     let loader = format!("-Wl,--dynamic-linker={LOADER_ROOM}");
-    // A symbol that is there but not used does not make the linker leave the library out.
+    // Without this flag, the linker leaves out a library of which no symbol is used.
     let program = [FLAGS, &["-pie", "-fPIE", "-Wl,--no-as-needed", &loader]].concat();
     link(compiler, machine, &program, &[sources.join("selftest.c"), libc], out)
 }
@@ -86,7 +93,8 @@ fn link(compiler: &Path, machine: &str, flags: &[&str], files: &[PathBuf], out: 
     }
 }
 
-/// Whether `compiler` is clang, whatever its name is. Returns an error if it cannot be started.
+/// Returns true if `compiler` is clang, whatever its name is. Returns an error if it cannot be
+/// started.
 fn is_clang(compiler: &Path) -> Result<bool, String> {
     let output = Command::new(compiler).arg("--version").output();
     let output = output.map_err(|error| format!("cannot start {}: {error}", compiler.display()))?;

@@ -1,6 +1,6 @@
-/* What is about to be executed: whether the library can go along.  A program of
- * another class or machine, a static, set-user-id or sanitized one would not load
- * the library, or would abort because of it. */
+/* Judges programs that are about to be executed: can the library go along? A program of another
+ * class or machine, or a static or set-user-id one, would not load the library. A sanitized one
+ * would abort because of it. */
 #include "common.h"
 
 #include <linux/elf.h>
@@ -23,7 +23,8 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset)
     return raw_pread(fd, to, size, (long)offset) == (long)size;
 }
 
-/* Where in the file an address of the program is; 0 when nowhere. */
+/* Returns the offset in the file of an address of the program, or 0 if the file does not have
+ * it. */
 static uint64_t file_offset(const struct elf *elf, uint64_t address)
 {
     for (unsigned i = 0; i < elf->count; i++) {
@@ -34,7 +35,7 @@ static uint64_t file_offset(const struct elf *elf, uint64_t address)
     return 0;
 }
 
-/* Up to 63 bytes of the string table, with a NUL. */
+/* Reads up to 63 bytes of the string table, and adds a NUL. */
 static void string_at(const struct elf *elf, uint64_t at, char to[64])
 {
     long size = 0;
@@ -58,7 +59,7 @@ static bool is_runtime(const char *name)
     return false;
 }
 
-/* Whether the program itself defines a symbol, by its GNU hash table. */
+/* Returns true if the program itself defines a symbol, by its GNU hash table. */
 static bool defines(const struct elf *elf, const char *symbol)
 {
     uint32_t head[4], hash = 5381, bucket, value;
@@ -107,7 +108,7 @@ static bool is_sanitized(struct elf *elf)
     if (!dynamic)
         return false;
     uint64_t count = dynamic->p_filesz / sizeof *entries;
-    /* Twice: the strings' place is known only at the end. */
+    /* Two rounds, because the place of the strings is known only after the first. */
     for (int round = 0; round < 2; round++) {
         for (uint64_t at = 0; at < count;) {
             uint64_t some = count - at < 32 ? count - at : 32;
@@ -147,7 +148,7 @@ static bool is_sanitized(struct elf *elf)
                 return true;
         return false;
     }
-    /* No such table: look through the strings, in pieces that overlap. */
+    /* There is no GNU hash table. Search the strings, in pieces that overlap. */
     char piece[4096];
     for (uint64_t at = 0; at < elf->strings_size;) {
         uint64_t some = elf->strings_size - at < sizeof piece ? elf->strings_size - at : sizeof piece;
@@ -192,7 +193,7 @@ static unsigned judge_elf(int fd, const Elf64_Ehdr *header, long got)
     return is_sanitized(&elf) ? LARDER_DROP_SANITIZED : 0;
 }
 
-/* The interpreter of a "#!" line, as the kernel finds it; false when there is none. */
+/* Finds the interpreter of a "#!" line as the kernel does. Returns false if there is none. */
 static bool script_interpreter(const char *line, long size, char to[256])
 {
     long at = 2, length = 0;
@@ -204,7 +205,8 @@ static bool script_interpreter(const char *line, long size, char to[256])
     return length > 0;
 }
 
-/* One file.  1: go on with the interpreter in `next`. */
+/* Judges one file. Returns 1 if it is a script whose interpreter, in `next`, is to be judged as
+ * well. */
 static int look(struct target *target, const char *path, struct stat *st, char next[256])
 {
     union {
@@ -219,7 +221,7 @@ static int look(struct target *target, const char *path, struct stat *st, char n
         return 0;
     }
     if ((st->st_mode & TYPE_MASK) != TYPE_REGULAR || !(st->st_mode & 0111))
-        return 0; /* the attempt will fail by itself */
+        return 0; /* executing it will fail by itself */
     if (known_verdict(st, &target->reason))
         return 0;
     long fd = raw_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -264,7 +266,7 @@ void target_look(struct target *target, const char *path)
         event.error = target->error;
         if (!event.error)
             event_stat(&event, &st);
-        target->error = 0; /* the file itself is there; the attempt will say the rest */
+        target->error = 0; /* the script itself exists; executing it will report the error */
         text_path(&text, AT_FDCWD, target->final);
         log_write(&event, &text, NULL);
         if (!more)

@@ -1,6 +1,6 @@
-/* The beginning: finding the log and the library's own path, hiding both from the
- * tool's environment, the START and OBJECT events; and putting the two variables
- * into the environment of what is executed next. */
+/* The start of the library in a program: finds the log and the library's own path, removes both
+ * variables from the tool's environment, and writes the START and OBJECT events. Also adds the two
+ * variables to the environment of the programs that are executed next. */
 #include "objects.h"
 #include "real.h"
 
@@ -39,7 +39,7 @@ static void object_event(const char *name)
 
 struct walk {
     bool first;
-    const char *interpreter; /* the main program's */
+    const char *interpreter; /* the main program's ELF interpreter */
     bool seen;
 };
 
@@ -77,7 +77,7 @@ struct search {
     bool found;
 };
 
-/* musl goes by the name that an object was loaded by instead. */
+/* glibc only: musl compares the name that an object was loaded by instead. */
 static int each_named(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
@@ -87,9 +87,9 @@ static int each_named(struct dl_phdr_info *info, size_t size, void *data)
     return search->found;
 }
 
-/* Whether the loader has an object of this name, which it then takes without looking for another:
- * dlopen(3), "if the same shared object is opened again".  Asked of one loader's names only: where a
- * program made others with dlmopen, that was no run to be believed. */
+/* Returns true if the loader has an object of this name. dlopen then takes that one without looking
+ * for another: dlopen(3), "if the same shared object is opened again". Only the objects of the
+ * default namespace are checked. A run in which dlmopen is called is not recorded anyway. */
 bool object_is_loaded(const char *name)
 {
     struct search search = {name, false};
@@ -97,9 +97,8 @@ bool object_is_loaded(const char *name)
     return search.found;
 }
 
-/* The arguments.  As the kernel lays them out: their number, the arguments, NULL, and
- * then the environment, which is still there when nobody's code has run but that of
- * libraries' constructors. */
+/* Finds the arguments of the program. The kernel lays out their number, the arguments, NULL, and
+ * then the environment. That is still so as long as only the constructors of libraries have run. */
 static char **find_arguments(char **envp)
 {
     if (!envp || envp[-1])
@@ -111,7 +110,7 @@ static char **find_arguments(char **envp)
     return NULL;
 }
 
-/* Adds text to arguments as log.h has them; returns their size. */
+/* Appends one argument to the text of a START event (log.h). Returns the new size. */
 static size_t add_argument(char to[LARDER_ARGUMENTS_MAX], size_t size, const char *text)
 {
     for (; *text && size < LARDER_ARGUMENTS_MAX; text++)
@@ -124,7 +123,7 @@ static size_t add_argument(char to[LARDER_ARGUMENTS_MAX], size_t size, const cha
 static size_t arguments(char to[LARDER_ARGUMENTS_MAX], char **argv)
 {
     size_t size = 0;
-    if (!argv) { /* unknown: more than are kept */
+    if (!argv) { /* unknown, which is marked like arguments that are too long */
         memset(to, '?', LARDER_ARGUMENTS_MAX);
         return LARDER_ARGUMENTS_MAX;
     }
@@ -133,7 +132,7 @@ static size_t arguments(char to[LARDER_ARGUMENTS_MAX], char **argv)
     return size;
 }
 
-/* Which program this is; the number of the error, negative, when it cannot be looked at. */
+/* Finds out which program this is. Returns 0, or the negative errno of its stat. */
 static long look_at_begun(struct begun *begun)
 {
     *begun = (struct begun){.name = NULL};
@@ -169,8 +168,8 @@ static void forget(char **entry)
     while (*entry++);
 }
 
-/* Finds the two variables in `envp`.  False when they are not there or name
- * another library first (another observer's turn). */
+/* Finds the two variables in `envp`. Returns false if one is missing, or if LD_PRELOAD names
+ * another library first, which belongs to another observer. */
 static bool find_own(char **envp, char ***log_at, char ***preload_at)
 {
     char **log = NULL, **preload = NULL;
@@ -193,12 +192,12 @@ static bool find_own(char **envp, char ***log_at, char ***preload_at)
     return true;
 }
 
-/* Takes them out. */
+/* Removes the two variables. */
 static void hide(char **log, char **preload)
 {
     char *value = *preload + sizeof PRELOAD_NAME - 1;
     const char *rest = value + own.preload_len;
-    if (*rest) { /* what follows ours was the tool's own, even when it is empty */
+    if (*rest) { /* the rest is the tool's own value, even if it is empty */
         memmove(value, rest + 1, text_length(rest + 1) + 1);
         forget(log);
     } else {
@@ -208,7 +207,7 @@ static void hide(char **log, char **preload)
     }
 }
 
-/* 2: open, 3: inert, 0: not now. */
+/* Returns the new log state: 2 open, 3 not used, 0 not possible now. */
 static int begin(char **envp, char **argv, bool is_first, struct begun *begun, long *result)
 {
     char **log, **preload;
@@ -233,7 +232,7 @@ static bool wake(char **envp, int otherwise, bool is_first)
     if (log_state)
         return log_state == 2;
     log_state = 1;
-    char **argv = find_arguments(envp); /* before anything is hidden */
+    char **argv = find_arguments(envp); /* before the variables are removed */
     struct begun begun;
     long result = -ENOENT;
     int state = begin(envp, argv, is_first, &begun, &result);
@@ -245,14 +244,15 @@ static bool wake(char **envp, int otherwise, bool is_first)
     return true;
 }
 
-/* Another library's constructor came first and called something of ours. */
+/* Opens the log early, because another library's constructor came first and called one of our
+ * functions. */
 bool log_wake(void)
 {
     return &environ && environ && wake(environ, 0, false);
 }
 
-/* Whether musl, which has no order of constructors that we could be the first in, has loaded nothing but itself, the
- * program and this library, by its name or as what the kernel gives. */
+/* Counts the objects that musl has loaded besides itself, the program, this library, and the
+ * kernel's own object. musl has no order of constructors by which ours could be the first. */
 static int count_others(struct dl_phdr_info *info, size_t size, void *count)
 {
     (void)size;
@@ -270,8 +270,9 @@ static bool is_alone(void)
     return !others;
 }
 
-/* glibc passes the arguments; as long as it has not set `environ`, no constructor has run, since its own come before
- * all but those of a library linked as this one is.  musl passes none. */
+/* glibc passes the arguments to a constructor. If glibc has not set `environ` yet, no other
+ * constructor has run: glibc's own come before all others except for those of a library that is
+ * linked with -z initfirst, as this one is. musl passes no arguments. */
 __attribute__((constructor)) static void construct(int argc, char **argv, char **envp)
 {
     (void)argc;
@@ -297,8 +298,8 @@ size_t environment_count(char *const envp[], size_t *bytes)
     return count;
 }
 
-/* `array` has room for count + 3 pointers and then the text of LD_PRELOAD, which
- * stays in its place if the caller has one: that order is what the tool sees. */
+/* Fills `array`, which has room for count + 3 pointers and then for the text of LD_PRELOAD. If the
+ * caller has that variable, it stays in its place, because the tool sees the order. */
 char **environment_fill(char **array, char *const envp[], size_t count)
 {
     if ((unsigned long)array >= -4095ul)

@@ -1,12 +1,13 @@
-/* Starting programs: the exec family, posix_spawn, system and popen.  Whatever can
- * be observed gets the library's two variables; the rest is started as the caller
- * asked and logged as a DROP.  Much of this runs in a vfork child, in the parent's
- * memory: everything is on the stack. */
+/* Starting programs: the exec family, posix_spawn, system and popen.
+ *
+ * A program that can be observed gets the library's two variables. Any other program is started as
+ * the caller asked, and logged as a DROP. Much of this runs in a vfork child, in the parent's
+ * memory, so everything is on the stack. */
 #include "real.h"
 
 typedef char *const *words;
 
-/* There is always one where there is a libc; but it is a weak symbol. */
+/* Every libc has `environ`, but for this library it is a weak symbol. */
 #define ENVIRON (&environ ? environ : NULL)
 
 bool spawn_moves;
@@ -67,8 +68,8 @@ EXPORT int execve(const char *path, words argv, words envp) { return run(path, a
 
 EXPORT int execv(const char *path, words argv) { return run(path, argv, ENVIRON); }
 
-/* The next candidate along PATH, into `to`; `from` moves on and becomes NULL at the
- * end.  False: this one is too long. */
+/* Writes the next candidate of PATH into `to`. `from` moves on, and becomes NULL at the end.
+ * Returns false if the candidate is too long. */
 static bool candidate(const char **from, const char *name, size_t name_len, char *to)
 {
     const char *entry = *from, *end = entry;
@@ -95,7 +96,7 @@ static const char *search_path(void)
     return gnu_get_libc_version ? "/bin:/usr/bin" : "/usr/local/bin:/bin:/usr/bin";
 }
 
-/* Errors after which the next entry of PATH is tried. */
+/* Returns true for errors after which the next entry of PATH is tried. */
 static bool goes_on(int error)
 {
     if (error == EACCES || error == ENOENT || error == ENOTDIR)
@@ -103,7 +104,7 @@ static bool goes_on(int error)
     return gnu_get_libc_version && (error == ESTALE || error == ENODEV || error == ETIMEDOUT);
 }
 
-/* glibc hands a file that is no program to the shell; musl does not. */
+/* Has the shell run a file that is no program. glibc does so and musl does not. */
 static void as_script(const char *path, words argv, words envp)
 {
     size_t count = 0;
@@ -166,7 +167,8 @@ EXPORT int execvp(const char *name, words argv)
     return log_on() ? run_along_path(name, argv, ENVIRON) : REAL(execvp)(name, argv);
 }
 
-/* The arguments of execl and its relatives; `list` is read twice. */
+/* The arguments of execl and its relatives. The list is read twice: to count them and to copy
+ * them. */
 #define ARGUMENTS(first)                                                                   \
     ({                                                                                     \
         va_list list_;                                                                     \
@@ -272,13 +274,14 @@ EXPORT int posix_spawnp(int *pid, const char *name, const void *actions, const v
             if (!goes_on((int)error))
                 break;
         }
-    int result = REAL(posix_spawnp)(pid, name, actions, attributes, argv, envp); /* its exact error */
-    if (result == 0) /* it found what was not found above */
+    /* Called for its exact error. */
+    int result = REAL(posix_spawnp)(pid, name, actions, attributes, argv, envp);
+    if (result == 0) /* it found a program that the loop above did not find */
         drop_event(LARDER_DROP_UNSUPPORTED, "posix_spawnp", 0, name);
     return result;
 }
 
-/* Before system() and popen(): true when the shell can be observed. */
+/* Writes an event before system() or popen(). Returns true if the shell can be observed. */
 static bool shell_announce(const char *command)
 {
     struct target target;

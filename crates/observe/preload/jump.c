@@ -1,7 +1,8 @@
-/* Functions of which only the call is logged, before it is made.  Each is a few
- * instructions that save the arguments, ask `jump_plan` where to go and jump there,
- * so that the real function sees its own caller: dlopen looks for libraries by it,
- * and syscall may return twice. */
+/* Functions of which only the call is logged, before it is made. Each consists of a few
+ * instructions that save the arguments, ask `jump_plan` where to go, and jump there.
+ *
+ * So the real function sees its own caller. That matters because dlopen searches libraries by its
+ * caller, and syscall may return twice. */
 #include "real.h"
 
 #define FAMILY_NETLINK 16
@@ -94,18 +95,20 @@ JUMP(gethostbyname, PLAN_NET, 0);
 JUMP(getifaddrs, PLAN_INTERFACES, 0);
 JUMP(socket, PLAN_SOCKET, 0);
 
-/* True the first time for each bit. */
+/* Returns true the first time for each bit. */
 static bool first(unsigned bit)
 {
     static unsigned seen;
     unsigned before = __atomic_load_n(&seen, __ATOMIC_RELAXED);
     if (before & 1u << bit)
         return false;
-    __atomic_store_n(&seen, before | 1u << bit, __ATOMIC_RELAXED); /* once too often does no harm */
+    /* A race returns true twice, which is harmless. */
+    __atomic_store_n(&seen, before | 1u << bit, __ATOMIC_RELAXED);
     return true;
 }
 
-/* How often a process asks tells a habit from a need: some are known to ask once or twice. */
+/* How often this process has asked for times, local times and random numbers. Some programs are
+ * known to ask once or twice in every run, so the count matters. */
 static unsigned times, locals, randoms;
 
 static bool one_of_few(unsigned *count)
@@ -123,7 +126,8 @@ static void number_event(unsigned kind, uint32_t extra, const char *name)
     log_write(&event, &text, NULL);
 }
 
-/* The clock is read; where standard output leads, when that is a file. */
+/* Writes the event of reading the clock, with the stat of standard output if that is a regular
+ * file. */
 static void time_event(uint32_t extra)
 {
     struct larder_event event = event_new(LARDER_TIME, false);
@@ -134,8 +138,8 @@ static void time_event(uint32_t extra)
     log_write(&event, NULL, NULL);
 }
 
-/* System calls that name files, list or start something: by syscall() they pass the
- * library by. */
+/* Returns true for system calls that take a path, list a directory or start a program. Made by
+ * syscall(), they bypass the other functions of this library. */
 static bool names_something(unsigned long number)
 {
     static const unsigned short table[] = {
@@ -147,8 +151,8 @@ static bool names_something(unsigned long number)
     return false;
 }
 
-/* jemalloc reads the kernel's settings by syscall(SYS_open): an open for reading below
- * /proc or /sys is logged as one, with what can be seen before the call. */
+/* Writes an OPEN if syscall() opens a file below /proc or /sys for reading, and returns true. The
+ * event has what can be seen before the call. jemalloc reads the kernel's settings in this way. */
 static bool opens_setting(const unsigned long *arguments)
 {
     const char *path = NULL;
@@ -176,8 +180,8 @@ static bool opens_setting(const unsigned long *arguments)
     return true;
 }
 
-/* dlopen of a path: the caller plays no part in finding it, so its result can be
- * waited for. */
+/* Does a dlopen of a path. Its caller does not matter for the search, so we can call it ourselves
+ * and wait for the result. */
 static void *dlopen_path(const char *name, int flags)
 {
     void *handle = ((void *(*)(const char *, int))real_get(R_dlopen))(name, flags);
@@ -190,9 +194,9 @@ static void *dlopen_path(const char *name, int flags)
     return handle;
 }
 
-/* glob with our own functions for what it looks at, so that each look is logged. */
+/* Calls glob with our own functions for its accesses, so that each access is logged. */
 #define GLOB_ALTDIRFUNC (1u << 9)
-#define GLOB_TILDE (1u << 12 | 1u << 14) /* asks for users' homes */
+#define GLOB_TILDE (1u << 12 | 1u << 14) /* needs the home directories of users */
 
 struct glob_result { /* glob_t of glibc */
     size_t count;
@@ -214,7 +218,8 @@ extern int stat(const char *, struct stat *);
 extern int __lxstat(int, const char *, void *);
 extern int __xstat(int, const char *, void *);
 
-/* Before glibc 2.33 programs have lstat and stat in themselves, and call these with the version of the structure. */
+/* Programs of glibc before 2.33 contain lstat and stat, which call these functions with the version
+ * of the structure. */
 #if defined(__x86_64__)
 #define STAT_VERSION 1
 #else
@@ -278,7 +283,8 @@ static bool plain_path(const char *name)
     return true;
 }
 
-/* An address in numbers is one, so that nothing is asked to sort several (netdb.h). */
+/* Returns true if getaddrinfo only converts an address in digits. There is one result then, so
+ * nothing needs the network to sort several (netdb.h). */
 static bool needs_no_network(const char *node, const char *service, const int *hints)
 {
     enum { NUMERIC_HOST = 0x0004, ONLY_OF_HERE = 0x0020, NUMERIC_SERVICE = 0x0400 };
@@ -324,7 +330,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         break;
     case PLAN_INTERFACES:
         number_event(LARDER_NET, FAMILY_NETLINK, name);
-        if (one_of_few(&times)) /* glibc numbers its questions by the time */
+        if (one_of_few(&times)) /* glibc numbers its requests by the time */
             time_event(LARDER_TIME_TIME);
         break;
     case PLAN_SOCKET:
@@ -332,7 +338,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             number_event(LARDER_NET, (uint32_t)arguments[0], name);
         break;
     case PLAN_GLOB:
-        if (arguments[1] & GLOB_ALTDIRFUNC) /* the caller's functions do the work */
+        if (arguments[1] & GLOB_ALTDIRFUNC) /* the caller's functions make the accesses */
             break;
         if (can_glob(arguments[1]))
             return jump->real == R_glob ? (void *)glob_observed : (void *)glob64_observed;
@@ -350,7 +356,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         if (plain_path((const char *)arguments[0]))
             return (void *)dlopen_path;
         if (object_is_loaded((const char *)arguments[0]))
-            break; /* nothing is looked for */
+            break; /* the loader looks for no file */
         drop_event(LARDER_DROP_UNSUPPORTED, name, 0, (const char *)arguments[0]);
         break;
     case PLAN_ADDCHDIR:

@@ -1,10 +1,11 @@
-/* What one process of a run found out about a file, and the others need not: a table in
- * the log, which all of them share without a lock. */
+/* A table in the log of facts about files, so that each process of a run need not find them out
+ * again. All processes share the table without a lock. */
 #include "common.h"
 
 #define AT_INTERPRETER 7 /* AT_BASE */
 #define AT_FILE_NAME 31  /* AT_EXECFN */
-#define SETTLED_S 2      /* a file that is not that much older than the run may be changed without its showing */
+/* A file that has changed in so many seconds before the run could change again unnoticed. */
+#define SETTLED_S 2
 #define WINDOW 8
 
 extern WEAK unsigned long getauxval(unsigned long type);
@@ -31,8 +32,8 @@ static struct larder_known *place(uint64_t key, unsigned step)
     return &table[(key + step) % LARDER_KNOWN_FILES];
 }
 
-/* 0: not known.  The two words of an entry are written one after the other: one that two processes wrote at once fits
- * no key. */
+/* Returns the value for a key, or 0. The two words of an entry are written one after the other. If
+ * two processes write an entry at once, its `check` matches no key. */
 static uint64_t find(uint64_t key)
 {
     for (unsigned step = 0; step < WINDOW; step++) {
@@ -72,11 +73,13 @@ static const char *name_of_begun(void)
     return loaded && name && name[0] == '/' ? name : NULL;
 }
 
-/* A program that began under the same name, as the same file, is the same one: what has that name now has it since
- * before this one was executed, or its change time would be another.  A script's file is none of the program's. */
+/* Finds the START event of an earlier process that executed the same program by the same path, and
+ * takes the program's real path from there. If the path leads to the same file as then, it has done
+ * so since before this process was executed, or the file's ctime would differ. The file of a script
+ * is not that of the program, so a script never matches. */
 bool known_begun(struct begun *begun)
 {
-    /* Where the kernel asks as well, this look would be taken for the program's own. */
+    /* If the kernel asks as well, this stat would be taken for the program's own. */
     if (header->overflow & LARDER_KERNEL_ASKS || sample_watches((uint32_t)raw_getpid()))
         return false;
     begun->name = name_of_begun();
@@ -105,9 +108,9 @@ void begun_is_known(const struct begun *begun, uint64_t at)
         keep(begun->key, at);
 }
 
-#define VERDICT 2 /* the first word of such a key */
+#define VERDICT 2 /* the first word of a key for a verdict */
 
-/* Whether the library may go along with a program is a matter of what is in its file and of its mode. */
+/* The verdict on a program depends only on its file's content and mode. */
 bool known_verdict(const struct stat *st, unsigned *reason)
 {
     uint64_t value = log_on() ? find(key_of(VERDICT, st)) : 0;

@@ -1,6 +1,8 @@
-/* Writing events into the shared log, the texts they are made of, and the few
- * string functions the library needs.  Everything here may run in a signal handler
- * and in a vfork child: no static state but the mapping itself. */
+/* Writes events into the shared log. Also has the texts of events and the few string functions that
+ * the library needs.
+ *
+ * Everything here may run in a signal handler and in a vfork child, so it takes no lock. Its only
+ * static state is the mapping of the log and `last_pid`. */
 #include "common.h"
 
 int log_state;
@@ -9,16 +11,17 @@ static uint64_t capacity;
 
 uint64_t log_capacity(void) { return capacity; }
 
-/* Eight bytes anywhere. */
+/* Eight bytes at any address. */
 typedef uint64_t __attribute__((may_alias, aligned(1))) piece;
 
-/* memmove relies on the order, from front to back. */
+/* Copies from front to back, which memmove relies on. */
 void *memcpy(void *to, const void *from, size_t size)
 {
     char *at = to;
     const char *byte = from;
 #if defined(__x86_64__)
-    /* The processor's string instruction takes some 35 ns to start, as long as this takes for a path. */
+    /* The processor's string instruction takes about 35 ns to start. In that time this loop copies
+     * a path. */
     if (size > 256) {
         __asm__ volatile("rep movsb" : "+D"(at), "+S"(byte), "+c"(size) : : "memory");
         return to;
@@ -102,7 +105,7 @@ void text_string(struct text *t, const char *string)
     text_raw(t, string, string ? text_length(string) : 0);
 }
 
-/* "/proc/self/fd/N", into at least 32 bytes. */
+/* Writes "/proc/self/fd/N" into at least 32 bytes. */
 static void fd_name(char *to, int fd)
 {
     char digits[12];
@@ -132,7 +135,7 @@ void text_dir(struct text *t, int dirfd)
     if (length < 1 || t->dir[0] != '/')
         return;
     t->has_dir = true;
-    t->dir_len = length == 1 ? 0 : (uint32_t)length; /* "/" itself: only the slash that joins */
+    t->dir_len = length == 1 ? 0 : (uint32_t)length; /* "/" itself becomes empty */
 }
 
 void text_tail(struct text *t, const char *path)
@@ -171,7 +174,8 @@ bool log_open(const char *path)
         return false;
     if (raw_fstat((int)fd, &st) == 0 && (st.st_mode & TYPE_MASK) == TYPE_REGULAR &&
         st.st_size > (long)LARDER_LOG_START) {
-        void *at = raw_mmap((unsigned long)st.st_size, 3 /* read, write */, 1 /* shared */, (int)fd);
+        /* 3: readable and writable; 1: shared */
+        void *at = raw_mmap((unsigned long)st.st_size, 3, 1, (int)fd);
         if ((unsigned long)at < -4095ul) {
             struct larder_header *found = at;
             good = memcmp(found->magic, LARDER_LOG_MAGIC, 8) == 0 &&
@@ -207,16 +211,16 @@ static char *text_copy(char *to, const struct text *t)
     return to + t->tail_len;
 }
 
-/* A forked process has its parent's memory, this number in it.  One that was vforked
- * has it together with its parent, so that either may seem to be new: the reader knows
- * them apart by the parent's number. */
+/* The pid that wrote the last event from this memory. A forked process has a copy of its parent's
+ * memory, with the parent's pid in it. A vfork child shares the memory with its parent, so either
+ * of the two may seem to be new. The reader tells them apart by the parent's pid. */
 static uint32_t last_pid;
 
 static uint32_t own_pid(void)
 {
     uint32_t pid = (uint32_t)raw_getpid();
     uint32_t before = __atomic_load_n(&last_pid, __ATOMIC_RELAXED);
-    if (before == pid) /* not written again: after a fork each page that is written to is copied */
+    if (before == pid) /* not written again: a write copies the page after a fork */
         return pid;
     __atomic_store_n(&last_pid, pid, __ATOMIC_RELAXED);
     if (before) {
@@ -245,15 +249,15 @@ uint64_t log_write(struct larder_event *event, const struct text *path, const st
     event->size = 0;
     memcpy(to, event, sizeof *event);
     text_copy(text_copy((char *)(to + 1), path), path2);
-    /* The padding is 0 already: no byte of the log is written twice. */
+    /* The padding is 0 already, because no byte of the log is written twice. */
     __atomic_store_n(&to->size, (uint32_t)size, __ATOMIC_RELEASE);
     return at;
 }
 
-/* Asked after the EXEC event was written: the supervisor writes its word first and then
- * waits for what the events say is under way.  Each side stores one thing and then loads
- * the other's.  Without a fence between the two, both could load what was there before:
- * also on x86-64, where a load may pass an earlier store. */
+/* Call this after the EXEC event was written. The supervisor sets the bit first, and then waits for
+ * the programs whose events say that they are being executed. Each side stores one thing and then
+ * loads the other side's. Without a fence in between, both could load the old value, even on
+ * x86-64, where a load may pass an earlier store. */
 bool log_closing(void)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -1,9 +1,9 @@
-/* Looking at names: stat, access, readlink and realpath with their relatives. */
+/* Looking at paths: stat, access, readlink, realpath and their relatives. */
 #include "real.h"
 
 #include <linux/stat.h>
 
-/* The parameter `st` is libc's, which on these machines is the kernel's. */
+/* Writes the event of a stat. On these machines, libc's struct stat is the kernel's. */
 static int looked(unsigned kind, int result, int dirfd, const char *path, const struct stat *st)
 {
     if (!log_on())
@@ -42,8 +42,8 @@ static int looked_at(int result, int dirfd, const char *path, const struct stat 
 FSTATAT(fstatat)
 FSTATAT(fstatat64)
 
-/* What programs linked against an older glibc call; a newer one hides them from
- * dlsym, but has the plain functions. */
+/* Programs that were linked with an older glibc call these. A newer glibc hides them from dlsym,
+ * but has the plain functions. */
 #define XSTAT(name, plain, kind)                                                            \
     EXPORT int name(int version, const char *path, struct stat *st)                         \
     {                                                                                       \
@@ -100,7 +100,8 @@ ACCESS(access, 0)
 ACCESS(eaccess, 2)
 ACCESS(euidaccess, 2)
 
-/* Of a file system: as far as files go, whether the path is there. */
+/* statfs and statvfs are about a file system. Of the path itself they only tell whether it
+ * exists. */
 #define STATFS(name)                                                                        \
     EXPORT int name(const char *path, void *st)                                             \
     {                                                                                       \

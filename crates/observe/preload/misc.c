@@ -1,4 +1,4 @@
-/* The environment and local sockets. */
+/* Reading variables of the environment, and local sockets. */
 #include "real.h"
 
 static char *got(char *value, const char *name)
@@ -14,7 +14,7 @@ static char *got(char *value, const char *name)
     return value;
 }
 
-/* The log is opened first: the library's own variables are gone then. */
+/* These open the log first, so that the library's own variables are removed before the lookup. */
 EXPORT char *getenv(const char *name)
 {
     log_on();
@@ -53,7 +53,7 @@ static int addressed(int result, const struct address *address, unsigned length,
     if (room > sizeof address->path)
         room = sizeof address->path;
     if (room && address->path[0]) {
-        char copy[sizeof address->path + 1]; /* it need not end with a NUL */
+        char copy[sizeof address->path + 1]; /* the path need not end with a NUL */
         memcpy(copy, address->path, room);
         copy[room] = 0;
         text_path(&text, AT_FDCWD, copy);

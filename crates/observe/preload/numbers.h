@@ -1,5 +1,5 @@
-/* The numbers of the system calls that name a file or a peer, list a directory or
- * start a process: the body of a table in jump.c. */
+/* The numbers of the system calls that take a path or the address of a peer, list a directory or
+ * start a process. This is the body of a table in jump.c. */
 #ifdef __NR_open
     __NR_open,
 #endif

@@ -1,5 +1,5 @@
-/* Reading what the dynamic loader has in memory: dynamic sections and symbol tables (System V ABI, chapter 5; the GNU
- * hash table as glibc's loader reads it). */
+/* Reads what the dynamic loader has in memory: dynamic sections and symbol tables (System V ABI,
+ * chapter 5; the GNU hash table as glibc's loader reads it). */
 #include "objects.h"
 
 #ifndef DT_GNU_HASH
@@ -29,8 +29,8 @@ bool object_is_own(const struct dl_phdr_info *info)
     return false;
 }
 
-/* glibc's loader has made the addresses in a dynamic section absolute; musl's has not, and no loader does so for the
- * kernel's own object. */
+/* Converts an address of the dynamic section. glibc's loader has made these addresses absolute.
+ * musl's has not, and no loader does so for the kernel's own object. */
 static const void *pointer(const struct object *object, unsigned long value)
 {
     return (const void *)(value < object->address ? object->address + value : value);
@@ -75,7 +75,8 @@ struct wanted wanted(const char *name)
     return wanted;
 }
 
-/* Whether symbol `index` is a definition of what is wanted; `*is_default` as said in objects.h. */
+/* Returns true if symbol `index` defines the wanted name. `*is_default` tells whether its version
+ * is the default one (objects.h). */
 static bool matches(const struct object *object, const struct wanted *wanted, uint32_t index, bool *is_default)
 {
     const Elf64_Sym *symbol = &object->symbols[index];
@@ -133,7 +134,8 @@ void *object_address(const struct object *object, const Elf64_Sym *symbol)
     if ((symbol->st_info & 0xf) != STT_GNU_IFUNC)
         return (void *)address;
 #if defined(__aarch64__)
-    /* As glibc's loader calls it: the capabilities, a flag that says that there is a second argument, and that. */
+    /* Call the resolver as glibc's loader does: with the capabilities, in them a flag that says
+     * that there is a second argument, and that argument. */
     enum { CAPABILITIES = 16, CAPABILITIES_2 = 26 };
     struct {
         unsigned long size, capabilities, capabilities_2;

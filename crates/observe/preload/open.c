@@ -1,5 +1,4 @@
-/* Opening: open and its relatives, fopen, temporary files, directories for listing,
- * and chdir. */
+/* Opening: open and its relatives, fopen, temporary files, directories for listing, and chdir. */
 #include "real.h"
 
 EXPORT int open(const char *path, int flags, ...);
@@ -11,10 +10,10 @@ EXPORT int openat64(int dirfd, const char *path, int flags, ...);
 #define __O_TMPFILE 020000000
 #endif
 
-/* Not one of the kernel's: the name was not there before. */
+/* A flag of our own that the kernel does not know: the path did not exist before. */
 #define O_NEW (1 << 30)
 
-/* The flags, with O_NEW where the call is about to make a name. */
+/* Returns the flags, with O_NEW if the call is about to create a file. */
 static int making(int dirfd, const char *path, int flags)
 {
     struct stat st;
@@ -53,7 +52,8 @@ static unsigned open_flags(int flags)
     return result;
 }
 
-/* Logs an OPEN or a LIST with the stat of the new descriptor (negative: it failed). */
+/* Writes an OPEN or a LIST with the stat of the new descriptor. If `fd` is negative, the call
+ * failed. */
 static void opened_event(unsigned kind, int fd, int dirfd, const char *path, unsigned flags, uint32_t mode)
 {
     struct larder_event event = event_new(kind, fd < 0);
@@ -136,7 +136,7 @@ CREAT(creat64)
 extern WEAK int fileno(void *stream);
 extern WEAK int dirfd(void *stream);
 
-/* The flags of a mode string of fopen. */
+/* Returns the flags of a mode string of fopen. */
 static int mode_flags(const char *mode)
 {
     int flags = 0, access = O_RDONLY;
@@ -161,7 +161,7 @@ static void *stream_opened(void *stream, const char *path, int flags)
     int before = errno;
     int fd = stream ? REAL(fileno)(stream) : -1;
     errno = before;
-    if (stream && !path) { /* freopen of what the stream has open */
+    if (stream && !path) { /* freopen of the file that the stream has open */
         struct larder_event event = event_new(LARDER_OPEN, false);
         struct text text;
         struct stat st;
@@ -240,7 +240,7 @@ EXPORT void *opendir(const char *path)
     return result;
 }
 
-/* A descriptor is listed: its path and stat. */
+/* Writes the event of listing a descriptor, with its path and stat. */
 static void listed(int fd)
 {
     struct larder_event event = event_new(LARDER_LIST, false);

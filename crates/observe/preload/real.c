@@ -1,7 +1,7 @@
-/* Looking up the next definition of each interposed function, as dlsym(RTLD_NEXT) would find it.
+/* Looks up the next definition of each interposed function, as dlsym(RTLD_NEXT) would find it.
  *
- * dlsym itself is not used.  Before glibc 2.34 it is in libdl, which gcc, dash and cat are not linked with; and it changes
- * what dlerror says to the tool. */
+ * dlsym itself is not used. Before glibc 2.34 it is in libdl, which gcc, dash and cat are not
+ * linked with. It also changes what dlerror returns to the tool. */
 #include "objects.h"
 #include "real.h"
 
@@ -21,7 +21,8 @@ static void *missing_pointer(void)
     return NULL;
 }
 
-/* One after the other, and where each begins: pointers would be relocated in every process. */
+/* The names of all functions in one block, and the offset of each. The loader would have to
+ * relocate an array of pointers in every process. */
 static const struct {
 #define TEXT(name) char name_##name[sizeof #name];
     REAL_LIST(TEXT, TEXT)
@@ -52,9 +53,9 @@ const char *real_name(enum real which) { return (const char *)&texts + begins[wh
 
 struct search {
     struct wanted wanted;
-    bool is_behind; /* this library was passed */
+    bool is_behind; /* the search has passed this library */
     void *found;
-    void *older; /* a version that only older programs use */
+    void *older; /* a symbol version that only older programs use */
 };
 
 static int each_behind(struct dl_phdr_info *info, size_t size, void *data)
@@ -67,7 +68,7 @@ static int each_behind(struct dl_phdr_info *info, size_t size, void *data)
         search->is_behind = object_is_own(info);
         return 0;
     }
-    /* The kernel's own object (vdso) is in the list and not searched by the loader. */
+    /* The kernel's own object (vDSO) is in the list, but the loader does not search it. */
     if (!object_read(info, &object) || (object.own_name && text_after(object.own_name, "linux-")))
         return 0;
     const Elf64_Sym *symbol = object_defines(&object, &search->wanted, &is_default);

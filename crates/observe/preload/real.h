@@ -1,11 +1,13 @@
-/* The functions that stand behind the library's own: the next definition of each
- * name in the loader's order (as dlsym with RTLD_NEXT), found once. */
+/* The functions of libc that the library's own functions stand in front of. Each is the next
+ * definition of its name in the loader's order, as dlsym finds it with RTLD_NEXT. It is looked up
+ * once. */
 #ifndef LARDER_REAL_H
 #define LARDER_REAL_H
 
 #include "common.h"
 
-/* I: fails with -1 and ENOSYS when there is none; P: with NULL. */
+/* All interposed functions: I for those that return a number, P for those that return a pointer. A
+ * function that libc lacks fails with ENOSYS and -1 (I) or NULL (P). */
 #define REAL_LIST(I, P)                                                                       \
     I(open) I(open64) I(__open_2) I(__open64_2) I(openat) I(openat64) I(__openat_2)           \
     I(__openat64_2) I(creat) I(creat64) P(fopen) P(fopen64) P(freopen) P(freopen64)           \
@@ -54,10 +56,11 @@ extern void *real_table[R_COUNT];
 void *real_find(enum real which);
 bool real_has(enum real which);
 const char *real_name(enum real which);
-/* Those that are called between fork and exec, or in signal handlers: at once. */
+/* Looks up at once the functions that are called between fork and exec, or in signal handlers. */
 void real_find_core(void);
 bool real_ready(void);
-/* Makes the program see which of the functions its libc lacks (absent.c).  To be called once, by the constructor. */
+/* Makes the program see which of these functions its libc lacks (absent.c). The constructor calls
+ * it once. */
 void hide_absent(void);
 
 static inline void *real_get(enum real which)
@@ -66,11 +69,12 @@ static inline void *real_get(enum real which)
     return __builtin_expect(found != NULL, 1) ? found : real_find(which);
 }
 
-/* The function behind `name`, with the type it is declared with. */
+/* The next definition of `name`, with its declared type. */
 #define REAL(name) ((__typeof__(&name))real_get(R_##name))
 
-/* Where the kernel asks the supervisor as well, a signal that comes before it has heard makes a call fail with EINTR that
- * was not even begun: it is made again. */
+/* Repeats a call that a signal has interrupted before it began. That can happen if the kernel asks
+ * the supervisor as well: a signal that comes before the supervisor has received the question makes
+ * the call fail with EINTR. */
 #define DONE(call)                                                                         \
     ({                                                                                     \
         __typeof__(call) result_;                                                          \

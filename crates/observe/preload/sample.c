@@ -1,23 +1,25 @@
-/* A sample: one process of a program is watched by the kernel as well, so that it shows
- * whether the library misses something of it.  The process asks the sampler, which
- * attaches to it (ptrace), and then executes itself once more, so that what the loader
- * does is seen too.  No constructor has run by then but ours.
+/* Takes samples: the kernel watches one process of a program as well, which shows whether the
+ * library misses anything that the program does.
  *
- * Nobody waits for ever: who is not answered in time goes on alone, and whom a sampler
- * watches that ends or is killed the kernel lets go on. */
+ * The process asks the sampler, which attaches to it (ptrace). Then the process executes its
+ * program once more, so that the loader's calls are seen too. At this point no constructor has run
+ * except the library's own.
+ *
+ * No process waits for ever. If the sampler does not answer in time, the process goes on unwatched.
+ * If the sampler ends or is killed, the kernel lets the processes that it watches go on. */
 #include "common.h"
 
 #define AT_INTERPRETER 7 /* AT_BASE */
 #define AT_IS_SECURE 23
 #define AT_FILE_NAME 31 /* AT_EXECFN */
-#define SIGNAL_WAKES 23 /* SIGURG, which whoever else may have that number by now ignores */
-#define ALLOW_TRACER 0x59616d61 /* PR_SET_PTRACER: where only ancestors may, this one may too */
+#define SIGNAL_WAKES 23 /* SIGURG: another process with that pid ignores it */
+#define ALLOW_TRACER 0x59616d61 /* PR_SET_PTRACER, for Yama's ptrace_scope 1 */
 #define PATIENCE_MS 5
 #define TIMES 60
 #define ENTRIES 64
 #define INTERPRETER_WORDS 8
 
-/* What is one file of a program, as far as a run is concerned. */
+/* Returns a key that identifies one version of a program's file during a run. It is never 0. */
 static uint64_t key_of(const struct stat *st)
 {
     uint64_t parts[] = {st->st_dev, st->st_ino, (uint64_t)st->st_size, (uint64_t)st->st_mtime,
@@ -30,7 +32,8 @@ static uint64_t key_of(const struct stat *st)
     return key ? key : 1;
 }
 
-/* What libc goes by when it looks for locales, messages and time zones. */
+/* Returns true for variables by which libc finds locales, messages and time zones, or tunes
+ * itself. */
 static bool is_of_libc(const char *variable)
 {
     static const char names[][13] = {"LANG=", "LANGUAGE=", "LC_", "LOCPATH=", "NLSPATH=", "TZ=", "TZDIR=", "GCONV_PATH=",
@@ -41,8 +44,9 @@ static bool is_of_libc(const char *variable)
     return false;
 }
 
-/* The same with the options that it was given, and with what libc goes by: with others it may look at other things.
- * Short ones and the names of long ones; what else there is differs in nearly every run. */
+/* Returns a key of the program, its options, and libc's variables, because the program may read
+ * other files with other ones. Only short options and the names of long options count. Other
+ * arguments differ in nearly every run. */
 static uint64_t key_with_options(uint64_t key, char **argv, char **envp)
 {
     for (char **entry = envp; *entry; entry++) {
@@ -63,7 +67,7 @@ static uint64_t key_with_options(uint64_t key, char **argv, char **envp)
     return key ? key : 1;
 }
 
-/* The program's place in the table; LARDER_PROGRAMS when there is no room. */
+/* Returns the index of the program in the table, or LARDER_PROGRAMS if there is no room. */
 static unsigned place_of(uint64_t key)
 {
     struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
@@ -73,7 +77,7 @@ static unsigned place_of(uint64_t key)
         if (found == key)
             return at;
         if (!found) {
-            /* Of two who take it at once the later one has it, and both ask. */
+            /* If two processes take the entry at once, the later one gets it, and both ask. */
             __atomic_store_n(&programs[at].key, key, __ATOMIC_RELEASE);
             return at;
         }
@@ -101,9 +105,9 @@ static bool is_script(const char *path)
     return is;
 }
 
-/* By which path and arguments this program can be executed just as it was; NULL when
- * that is not known.  A script's interpreter has found its own words before those of
- * the script, as the kernel put them there. */
+/* Returns the path by which this program can be executed just as it was, and moves `*argv` to the
+ * arguments for that. Returns NULL if they are unknown. The interpreter of a script finds extra
+ * words before those of the script, because the kernel has put them there. */
 static const char *way_back(const struct stat *own_file, char ***argv, struct stat *found)
 {
     uint64_t entries[2 * ENTRIES];
@@ -122,7 +126,8 @@ static const char *way_back(const struct stat *own_file, char ***argv, struct st
         if (entries[at] == AT_IS_SECURE && entries[at + 1])
             return NULL;
     }
-    /* Started by naming the loader; or by a descriptor, which may be closed by now. */
+    /* If AT_BASE is 0, the program was started by naming the loader. A path below /dev/fd or
+     * /proc may name a descriptor that is closed by now. */
     if (!loaded || !name || !**argv || text_after(name, "/dev/fd/") || text_after(name, "/proc/"))
         return NULL;
     if (raw_stat(AT_FDCWD, name, found, 0) != 0)
@@ -137,7 +142,7 @@ static const char *way_back(const struct stat *own_file, char ***argv, struct st
     return NULL;
 }
 
-/* The desk, when the sampler is attached; else NULL. */
+/* Returns the desk if the sampler has attached to this process, and otherwise NULL. */
 static struct larder_desk *ask(uint32_t pid, unsigned place, unsigned options)
 {
     struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
@@ -155,7 +160,7 @@ static struct larder_desk *ask(uint32_t pid, unsigned place, unsigned options)
     desk->address = (uint64_t)(unsigned long)sign;
     raw_prctl(ALLOW_TRACER, (unsigned long)sampler);
     __atomic_store_n(&desk->phase, LARDER_DESK_ASKS, __ATOMIC_SEQ_CST);
-    /* The signal may come just before the sampler waits. */
+    /* The signal may arrive just before the sampler waits, so it is sent again each time. */
     for (unsigned times = 0; times < TIMES && raw_kill(sampler, SIGNAL_WAKES) == 0; times++) {
         raw_wait_on(&desk->phase, LARDER_DESK_ASKS, PATIENCE_MS);
         if (__atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) != LARDER_DESK_ASKS)
@@ -193,7 +198,7 @@ void sample(const struct stat *own_file, char **argv, char **envp)
     struct larder_desk *desk = path ? ask(pid, place, options) : NULL;
     if (!desk)
         return;
-    /* What has that name by now may be another one. */
+    /* The path may lead to another file by now. */
     if (raw_stat(AT_FDCWD, path, &now, 0) == 0 && key_of(&now) == key_of(&found))
         raw_execve(path, argv, envp);
     __atomic_store_n(&desk->phase, LARDER_DESK_GIVEN_UP, __ATOMIC_SEQ_CST);

@@ -1,14 +1,16 @@
-/* Calls that fail because something runs short (space, quota, memory, descriptors, processes), or because a device fails.
- * A run in which one does may end otherwise the next time, so it is not recorded.  Nothing depends on what the tool says
- * about the failure, because messages are in the language of the user.
+/* Calls that fail because a resource is short (space, quota, memory, descriptors, processes), or
+ * because a device fails. If one does, the next run may end differently, so this run is not
+ * recorded. The tool's own messages do not matter, because they are in the user's language.
  *
- * Each function here calls libc's, and logs one event if that failed so.  It makes no system call of its own otherwise.
+ * Each function here calls libc's, and writes one event if that failed in this way. Otherwise it
+ * makes no system call of its own.
  *
- * libc's streams write and read by themselves, without any of these functions.  Their failures are known by the error
- * mark of the stream: when it is flushed, asked, unmarked or closed, and for all streams at the end of the process. */
+ * libc's streams read and write by themselves, without any of these functions. Their failures are
+ * known by the errno of fflush and by the error mark of the stream. The mark is checked by ferror,
+ * clearerr, rewind and fclose, and with glibc for all streams at the end of the process. */
 #include "real.h"
 
-/* An event of each sort is enough. */
+/* The maximum number of events of one process. More tell nothing new. */
 #define EVENTS_MAX 8
 
 static bool says_shortage(int error)
@@ -39,7 +41,8 @@ void shortage_of(int error, const char *function)
         shortage_event(error, -1, function);
 }
 
-/* A function that transfers bytes by descriptor `fd`, or sets a file's size.  EAGAIN only says "not yet" here. */
+/* Defines a function that transfers bytes by descriptor `fd`, or sets a file's size. EAGAIN only
+ * means "not yet" here. */
 #define TRANSFER(type, name, fd, parameters, arguments)                                     \
     EXPORT type name parameters                                                             \
     {                                                                                       \
@@ -76,7 +79,7 @@ TRANSFER(int, fsync, fd, (int fd), (fd))
 TRANSFER(int, fdatasync, fd, (int fd), (fd))
 TRANSFER(int, msync, -1, (void *at, size_t size, int flags), (at, size, flags))
 
-/* Descriptors. */
+/* Functions that make descriptors. */
 TRANSFER(int, pipe, -1, (int *ends), (ends))
 TRANSFER(int, pipe2, -1, (int *ends, int flags), (ends, flags))
 TRANSFER(int, socketpair, -1, (int family, int type, int protocol, int *ends), (family, type, protocol, ends))
@@ -87,7 +90,7 @@ TRANSFER(int, memfd_create, -1, (const char *name, unsigned flags), (name, flags
 TRANSFER(int, eventfd, -1, (unsigned value, int flags), (value, flags))
 TRANSFER(int, epoll_create1, -1, (int flags), (flags))
 
-/* Their third argument is a number or a pointer, or is not there. */
+/* The third argument is a number or a pointer, or is missing. */
 #define CONTROL(name)                                                                       \
     EXPORT int name(int fd, int command, ...)                                               \
     {                                                                                       \
@@ -103,7 +106,7 @@ TRANSFER(int, epoll_create1, -1, (int flags), (flags))
 CONTROL(fcntl)
 CONTROL(fcntl64)
 
-/* These return the number of the error. */
+/* These functions return the errno. */
 #define RESERVE(name)                                                                       \
     EXPORT int name(int fd, long at, long size)                                             \
     {                                                                                       \
@@ -115,7 +118,7 @@ CONTROL(fcntl64)
 RESERVE(posix_fallocate)
 RESERVE(posix_fallocate64)
 
-/* Memory.  More than this is nowhere to be had, so being refused that is no shortage. */
+/* Memory. No process can have more addresses than this, so a refusal of more is no shortage. */
 #define ADDRESSES_END (1ul << 47)
 #define FAILED ((void *)-1l)
 
@@ -132,7 +135,7 @@ MAP(mmap64)
 
 #define MAY_MOVE 1
 
-/* A mapping that must stay where it is often cannot grow, and its owner then moves it itself. */
+/* A mapping that must stay in its place often cannot grow. Its owner then moves it itself. */
 EXPORT void *mremap(void *at, size_t size, size_t new_size, int flags, ...)
 {
     va_list list;
@@ -161,8 +164,9 @@ EXPORT void *sbrk(long more)
     return result;
 }
 
-/* libc's malloc asks the kernel by itself.  What limits it is known before the run (`ulimit -v`: nothing is recorded), so
- * only a program of the run that sets a limit is left. */
+/* libc's malloc asks the kernel by itself, so its failures are not seen. If memory was limited
+ * before the run (`ulimit -v`), nothing is recorded at all. What is left is a program of the run
+ * that sets a limit. */
 #define LIMIT_DATA 2
 #define LIMIT_ADDRESSES 9
 
@@ -230,9 +234,10 @@ EXPORT int pthread_create(void *thread, const void *attributes, void *start, voi
     return error;
 }
 
-/* vfork returns twice on one stack, so that no function in C can stand in front of it.  This one makes the system call
- * itself, as libc's does: the address to return to is in a register meanwhile, because the child overwrites the stack.
- * With a shadow stack libc's is taken, because only that keeps the shadow in order. */
+/* vfork returns twice on one stack, so no C function can stand in front of it. This one makes the
+ * system call itself, as libc's does. It keeps the return address in a register meanwhile, because
+ * the child overwrites the stack. With a shadow stack libc's vfork is called, because only that one
+ * keeps the shadow stack in order. */
 __attribute__((used)) static void *vfork_of_libc(void) { return real_get(R_vfork); }
 
 __attribute__((used)) static int vfork_failed(int error)
@@ -244,7 +249,8 @@ __attribute__((used)) static int vfork_failed(int error)
 
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n.balign 16\n.globl vfork\n.type vfork,@function\nvfork:\n.cfi_startproc\nendbr64\n"
-        "xor %eax, %eax\n.byte 0xf3,0x48,0x0f,0x1e,0xc8\n" /* rdsspq %rax: does nothing without a shadow stack */
+        /* The bytes are rdsspq %rax, which does nothing without a shadow stack. */
+        "xor %eax, %eax\n.byte 0xf3,0x48,0x0f,0x1e,0xc8\n"
         "test %rax, %rax\njnz 2f\n"
         "pop %rdi\n.cfi_adjust_cfa_offset -8\n.cfi_register %rip, %rdi\n"
         "mov $58, %eax\nsyscall\n"
@@ -255,7 +261,8 @@ __asm__(".pushsection .text\n.balign 16\n.globl vfork\n.type vfork,@function\nvf
         ".cfi_endproc\n.size vfork,.-vfork\n.popsection\n");
 #else
 __asm__(".pushsection .text\n.balign 16\n.globl vfork\n.type vfork,%function\nvfork:\n.cfi_startproc\nhint #34\n"
-        "mov x16, #1\nhint #40\ncbz x16, 2f\n" /* chkfeat: leaves the bit without a guarded control stack */
+        /* The hint is chkfeat, which leaves the bit set without a guarded control stack. */
+        "mov x16, #1\nhint #40\ncbz x16, 2f\n"
         "mov x0, #0x4111\nmov x1, #0\nmov x8, #220\nsvc #0\n" /* clone: VFORK, VM, SIGCHLD */
         "cmn x0, #4095\nb.cs 1f\nret\n"
         "1: neg w0, w0\nb vfork_failed\n"
@@ -275,8 +282,9 @@ extern WEAK void *_IO_iter_file(void *at);
 #define TYPE_CHARACTER 0020000u
 #define TYPE_BLOCK 0060000u
 
-/* A stream is marked.  Which error it was is not known any more; of a file or a device it is taken for a failed transfer,
- * while a directory cannot be read, and a pipe may have no reader, in each run. */
+/* Handles a stream with an error mark. The errno is not known any more. On a file or a device, the
+ * mark is taken for a failed transfer. On anything else it says nothing: for example, a directory
+ * can never be read, and a pipe may have no reader in every run. */
 static void stream_is_marked(void *stream)
 {
     struct stat st;
@@ -323,11 +331,12 @@ EXPORT int fflush(void *stream)
     return result;
 }
 
-/* glibc's mark in the first word of each stream, which is part of its ABI. */
+/* glibc's error mark in the first word of each stream. It is part of glibc's ABI. */
 #define ERROR_MARK 0x20
 
-/* Whatever libc would write right after this, at the end of `exit`, is written now, so that its outcome is known.  Not if
- * there are threads: one may hold the lock of a stream for ever, and `exit` does not wait for that. */
+/* Writes the buffers that libc would write right after this, at the end of `exit`, so that errors
+ * are seen. This is not done if there are threads: one may hold the lock of a stream for ever, and
+ * `exit` does not wait for such a lock. */
 __attribute__((destructor)) static void end(void)
 {
     if (has_threads || !log_on() || !real_has(R_fflush))

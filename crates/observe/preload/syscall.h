@@ -1,6 +1,6 @@
-/* Raw system calls for x86_64 and aarch64: they touch neither errno nor libc, so
- * that nothing the library does by itself is seen by the tool or by the log.
- * Each returns what the kernel returned: -errno on failure. */
+/* Raw system calls for x86_64 and aarch64. They use neither errno nor libc, so that neither the
+ * tool nor the log sees what the library does by itself. Each returns what the kernel returned:
+ * -errno on failure. */
 #ifndef LARDER_SYSCALL_H
 #define LARDER_SYSCALL_H
 
@@ -52,7 +52,8 @@ static inline long raw_prctl(int option, unsigned long value)
     return raw6(__NR_prctl, option, (long)value, 0, 0, 0, 0);
 }
 
-/* Waits while `*word` is `value`, for some milliseconds below a second, or for no reason. */
+/* Waits while `*word` is `value`, for `ms` milliseconds, which must be below 1000. It may also
+ * return for no reason. */
 static inline long raw_wait_on(uint32_t *word, uint32_t value, long ms)
 {
     long time[2] = {0, ms * 1000000};

@@ -1,8 +1,9 @@
-/* Children that died by a signal, or exited as a part of gcc does after an internal error: what their parent makes of
- * that may come out otherwise the next time. */
+/* Children that died by a signal, or exited as a part of gcc does after an internal error. Their
+ * death may not happen in the next run, and the parent may then do something else. */
 #include "real.h"
 
-/* Stopped and continued children have not ended; an ordinary exit has no signal. */
+/* Writes an event if a child has ended in such a way. Stopped and continued children have not
+ * ended. After an ordinary exit, the signal is 0. */
 static void died(int child, int status)
 {
     unsigned signal = (unsigned)status & 0x7f;
@@ -51,7 +52,7 @@ EXPORT int wait4(int pid, int *status, int options, void *usage)
     return child;
 }
 
-/* The head of siginfo_t, the same on x86-64 and aarch64. */
+/* The first members of siginfo_t, which are the same on x86-64 and aarch64. */
 struct child_info {
     int signal, error, code, pad, pid, uid, status;
 };

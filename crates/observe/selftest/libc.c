@@ -1,4 +1,5 @@
-/* Stands for libc while the self-test is linked, under the name that every loader knows: libc.so.6. */
+/* Stands for libc while the self-test is linked. Its name is libc.so.6, which every loader knows.
+ */
 void open(void) {}
 void read(void) {}
 void close(void) {}

@@ -1,9 +1,11 @@
-/* The program that the preloaded library is tried on (src/preload/self_test.rs).  It has no start files and no interpreter
- * of its own: the path of the loader that is to be tried is written in place of the one that it was linked with.  It needs
- * one library, libc.so.6, which is what glibc's loader calls its libc; musl's loader takes any libc.* for itself.
+/* The program that the preloaded library is tried on (src/preload/self_test.rs).
  *
- * It does what every tool does, and checks what comes of it.  Its exit code is the number of the first step that went
- * otherwise than without the library, or SUCCESS. */
+ * It has no start files and no interpreter of its own: the path of the loader that is to be tried
+ * replaces the one that it was linked with. It needs one library, libc.so.6, which is the name of
+ * libc for glibc's loader. musl's loader takes any libc.* for its own libc.
+ *
+ * It does what every tool does and checks the results. Its exit code is SUCCESS, or the number of
+ * the first step whose result differs from that without the library. */
 
 #define SUCCESS 42
 #define ENOENT 2
@@ -37,7 +39,7 @@ static int first_wrong_step(void)
     const char *set = getenv("LARDER_SELF_TEST");
     if (!set || set[0] != '1')
         return 6;
-    if (getenv("LARDER_PRELOAD_LOG") || getenv("LD_PRELOAD")) /* the library takes both out */
+    if (getenv("LARDER_PRELOAD_LOG") || getenv("LD_PRELOAD")) /* the library removes both */
         return 7;
     if (!realpath("/proc", 0))
         return 8;

@@ -1,16 +1,16 @@
-//! The decoders of this crate, for the fuzz targets only.
+//! The decoders of this crate, made public for the fuzz targets only.
 
-/// The prerequisites in a depfile.
+/// Returns the prerequisites in a depfile, or `None` if it cannot be parsed.
 pub fn depfile(content: &[u8]) -> Option<Vec<Vec<u8>>> {
     crate::depfile::fuzz::prerequisites(content)
 }
 
-/// Reads a text as one of the user's and as one of the system's.
+/// Scans a text both as a user's source file and as a system header.
 pub fn scan(text: &[u8]) {
     crate::depfile::fuzz::scan(text);
 }
 
-/// How many bytes of a log are whole events.
+/// Returns how many bytes at the start of a log are whole events.
 pub fn log(log: &[u8]) -> usize {
     crate::preload::whole_bytes(log)
 }

@@ -1,18 +1,19 @@
-//! The judge of the preloaded observer: one run seen by both observers, and what only the kernel saw of it.
+//! Compares the two observers: one run is seen by the preloaded library and by the kernel, and this
+//! module finds what only one of them saw.
 //!
-//! A program may be left to the preloaded library once both saw the same of it. Three kinds of looks never reach the
-//! library and are no fault of the program:
+//! A program may be left to the preloaded library alone once both have seen the same of it. Three
+//! kinds of accesses never reach the library and do not count against the program:
 //!
-//! | what | how it is known |
-//! |---|---|
-//! | the dynamic loader's, before the program begins | they come before the library opens its log |
-//! | the loader's later ones, for what a plugin needs | failed looks for a library that the library saw loaded, and for the directories around it |
-//! | libc's own files | they are in [`LIBC_FILES`] or [`LIBC_DIRECTORIES`] |
+//! * The dynamic loader's, before the program begins. They come before the library opens its log.
+//! * The dynamic loader's, later, for a plugin. They are failed searches for a library that the
+//!   library saw loaded, and stats of the directories around it.
+//! * libc's to its own files. These files are in [`LIBC_FILES`] or [`LIBC_DIRECTORIES`].
 //!
-//! They depend on the program, its libraries, and keyed variables, so what was seen once can be recorded with every
-//! later run of that program. Anything else that only one of the two saw means that the library misses something.
+//! These accesses depend on the program, its libraries, and variables that are in the cache key. So
+//! what was seen once can be recorded with every later run of that program. Anything else that only
+//! one of the two saw means that the library misses something.
 //!
-//! Pure but for [`BothObservers`]. Unaware of: where verdicts are kept.
+//! All of this is pure, except for [`BothObservers`]. Unaware of: where verdicts are stored.
 
 use std::io;
 
@@ -26,18 +27,18 @@ use crate::trace;
 use crate::who::Who;
 use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
-/// What libc reads for itself.
+/// Files that libc reads by itself.
 #[rustfmt::skip]
 pub const LIBC_FILES: &[&str] = &[
     // setlocale, local time
     "/etc/locale.alias", "/etc/localtime",
-    // names of users, groups and hosts; `/` tells whether the process was moved to another root meanwhile
+    // Names of users, groups and hosts. libc stats `/` to notice that the root has changed.
     "/etc/nsswitch.conf", "/", "/etc/passwd", "/etc/group", "/var/run/nscd/socket", "/run/nscd/socket",
     // sysconf, malloc, qsort
     "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/ngroups_max",
 ];
 
-/// Directories in which, at any depth, libc reads for itself.
+/// Directories in which libc reads files by itself, at any depth.
 #[rustfmt::skip]
 pub const LIBC_DIRECTORIES: &[&str] = &[
     // setlocale, message catalogues, character sets
@@ -49,89 +50,92 @@ pub const LIBC_DIRECTORIES: &[&str] = &[
     "/sys/devices/system/cpu", "/sys/fs/cgroup",
 ];
 
-/// What the library itself asks for, whatever the program does.
+/// Paths that the library itself asks for, whatever the program does. Each is a prefix.
 const LIBRARYS_OWN: &[&[u8]] = &[b"/proc/self/exe", b"/proc/self/fd/", b"/proc/self/cwd"];
-/// In which there is nothing to see.
+/// A file that is always empty, so accesses to it do not matter.
 const NOTHING: &[u8] = b"/dev/null";
 
-/// In which way something was looked at or changed.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum What {
-    /// Its content was read, or it was executed.
+    /// The content was read, or the file was executed.
     Read,
-    /// It was looked at.
+    /// The path was looked at, by a stat or `access`, with links followed.
     Looked,
-    /// It was looked at as a link.
+    /// The path was looked at as a link, by `lstat` or `readlink`.
     Link,
-    /// Its names were listed.
+    /// The names in the directory were listed.
     Listed,
-    /// It was looked for and not there.
+    /// The path was looked for and does not exist.
     Absent,
-    /// Looking failed otherwise, with this error.
+    /// Looking failed with this errno.
     Failed(i32),
-    /// It was made or written.
+    /// The path was created or written.
     Made,
-    /// It was removed or renamed.
+    /// The path was removed or renamed.
     Removed,
-    /// Its mode, owner, times or attributes were changed, or should have been.
+    /// The mode, owner, times or attributes were changed, or a change of them failed.
     Changed,
-    /// A socket.
+    /// A socket was created or connected.
     Socket,
-    /// Host name, umask or clock was asked for.
+    /// The host name, umask, clock or random numbers were asked for.
     Asked,
 }
 
-/// One way in which one program relied on or changed one path.
+/// One kind of access of one program to one path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sight {
-    /// The program's file.
+    /// The path of the program's file. It is empty for executions, which count for any program.
     pub program: Vec<u8>,
-    /// The path, as it used it.
+    /// The path, as the program used it.
     pub path: Vec<u8>,
-    /// In which way.
+    /// The kind of the access.
     pub what: What,
 }
 
-/// How the preloaded observer did.
+/// The result of comparing the two observers on one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Both saw the same, but for what is in `unseen`.
+    /// Both saw the same, except for `unseen`.
     pub alike: bool,
-    /// What only the kernel saw and loader or libc did: to be recorded with every later run of the program.
+    /// Accesses that only the kernel saw and that the loader or libc made. They are recorded with
+    /// every later run of the program.
     pub unseen: Vec<Sight>,
-    /// What only the kernel saw, otherwise.
+    /// All other accesses that only the kernel saw. The library misses them.
     pub missed: Vec<Sight>,
-    /// What only the library saw.
+    /// Accesses that only the library saw.
     pub invented: Vec<Sight>,
-    /// Something happened that one of the two cannot follow.
+    /// Something happened that one of the two observers cannot follow.
     pub dropped: bool,
 }
 
-/// Both observers on one run.
+/// Runs a tool under both observers.
 pub struct BothObservers {
     preload: PreloadObserver,
     kernel: KernelObserver,
 }
 
-/// What both saw.
+/// What both observers saw of one run.
 pub struct BothObserved {
-    /// As the preloaded observer says it.
+    /// The run, as the preloaded observer saw it.
     pub observed: Observed,
-    /// What the kernel observer saw of the same run.
+    /// The same run, as the kernel observer saw it.
     pub kernel: Trace,
-    /// Below these is what the preloaded observer needs itself, and ours inside the run.
+    /// Prefixes of paths that only the preloaded observer uses, in this process and in nested
+    /// wrappers.
     plumbing: Vec<Vec<u8>>,
-    /// Our own program's file.
+    /// The path of our own program.
     wrapper: Vec<u8>,
 }
 
 impl BothObservers {
-    /// Where both are possible.
+    /// Creates both observers. Fails if the preloaded library cannot be set up.
     pub fn new(closing: Closing) -> io::Result<BothObservers> {
         Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing) })
     }
 
-    /// Run the tool, seen by both. An error means that it was not started and still can be.
+    /// Runs the tool under both observers. An error means that the tool was not started, so it can
+    /// still be run in another way.
     pub fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<BothObserved> {
         let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         self.preload.kernel_asks()?;
@@ -146,7 +150,8 @@ impl BothObservers {
 }
 
 impl BothObserved {
-    /// As the kernel observer says it, without what only the library needs.
+    /// Returns the run as the kernel observer saw it, without the accesses that only the preloaded
+    /// library makes, and with the reports of nested wrappers.
     pub fn by_kernel(self) -> Observed {
         let plumbing = |path: &[u8]| self.plumbing.iter().any(|own| path.starts_with(own));
         let mut reported = reports(&self.observed.trace, &self.wrapper);
@@ -164,25 +169,27 @@ impl BothObserved {
         Observed { finished: self.observed.finished, trace }
     }
 
-    /// Judge the run.
+    /// Compares what both observers saw.
     pub fn verdict(&self) -> Verdict {
         compare(&self.observed.trace, &self.kernel, &self.plumbing, &self.wrapper)
     }
 }
 
-/// In a `Kind::Clock`.
+/// The `extra` of a `Kind::Clock` event for local time.
 const LOCAL_TIME: u32 = 4;
 
-/// Stands for random numbers in what is asked for.
+/// The path that stands for random numbers in a [`What::Asked`].
 const RANDOM: &[u8] = b"random";
 
 type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
-/// Stands for the program in what is said of a file's being executed.
+/// The program that stands in accesses by execution, because the observers may differ about which
+/// program executed a file.
 pub(crate) const EXECUTED: &[u8] = b"";
 
-/// What wrappers inside a run have reported of themselves, run by run of each process's number.
+/// Returns the reports of nested wrappers by pid. A process may have run a nested wrapper several
+/// times, so each pid has a queue with one report for each run.
 fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::Event>>> {
     let mut reports: HashMap<u32, VecDeque<Vec<trace::Event>>> = HashMap::new();
     let mut who = Who::default();
@@ -194,7 +201,7 @@ fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::
         let of_process = reports.entry(event.pid).or_default();
         match event.kind {
             Kind::Start => of_process.push_back(Vec::new()),
-            // The kernel has seen these.
+            // The kernel observer has written these itself.
             Kind::Exec | Kind::ExecFailed => {}
             _ => of_process.back_mut().into_iter().for_each(|events| events.push(event.owned())),
         }
@@ -202,9 +209,8 @@ fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::
     reports
 }
 
-/// Compare what both saw of one run. The preloaded library and its log are files below one of `plumbing`; what the
-/// program
-/// `wrapper` does is none of its business.
+/// Compares what both observers saw of one run. The preloaded library and its log are files below
+/// one of `plumbing`. The accesses of nested wrappers, whose program is `wrapper`, are ignored.
 pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &[u8]) -> Verdict {
     let links = Links::of(kernel);
     let (theirs, ours) = (Facts::of(preload, &links, plumbing, wrapper), Facts::of(kernel, &links, plumbing, wrapper));
@@ -217,7 +223,8 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
         };
         list.push(sight(fact));
     }
-    // Those that are asked for as libc does for itself are no fact of the kernel's.
+    // The kernel observer does not count a draw in the form that libc uses for itself. The library
+    // sees such a draw if the program makes it by a function of libc. It is not invented.
     let is_random = |fact: &Fact| fact.2 == What::Asked && fact.1 == RANDOM;
     let invented = theirs.all.iter().filter(|fact| !ours.cover(fact) && !is_random(fact));
     verdict.invented = invented.map(sight).collect();
@@ -232,20 +239,20 @@ fn sight((program, path, what): &Fact) -> Sight {
     Sight { program: program.to_vec(), path: path.clone(), what: *what }
 }
 
-/// What a trace says, program by program.
+/// The accesses of a trace, by program.
 #[derive(Default)]
 struct Facts<'t> {
     all: HashSet<Fact<'t>>,
-    /// The same, whichever program it was.
+    /// The accesses of `all`, whichever program made them.
     anybodys: HashSet<(Vec<u8>, What)>,
-    /// Seen before the program itself began.
+    /// Accesses before the program itself began, so by its loader.
     loaders: HashSet<Fact<'t>>,
-    /// Where a program went by a path with `..` in it.
+    /// Paths that a program reached by a path with `..` in it, resolved as text.
     returned_to: HashSet<(&'t [u8], Vec<u8>)>,
-    /// Names of the libraries that each program has.
+    /// The file names of the libraries that each program has loaded.
     libraries: HashSet<(&'t [u8], &'t [u8])>,
     dropped: bool,
-    /// A program ran without the library.
+    /// A program ran without the preloaded library.
     unloaded: bool,
 }
 
@@ -254,7 +261,8 @@ impl<'t> Facts<'t> {
         let mut facts = Facts::default();
         let mut who = Who::default();
         let mut loading: HashSet<u32> = HashSet::default();
-        // Of those whom a wrapper starts, it tells itself; what it runs for its own purposes has no library.
+        // The programs that a nested wrapper starts. The wrapper reports the tool that it runs, and
+        // the library is not in the programs that it runs for its own purposes.
         let mut helpers: HashSet<u32> = HashSet::default();
         for e in trace.iter() {
             match e.kind {
@@ -275,7 +283,7 @@ impl<'t> Facts<'t> {
                 _ => {}
             }
             if plumbing.iter().any(|own| e.path.starts_with(own)) {
-                // The library opens its log when it begins, which is when the loader has done its work.
+                // The library opens its log when it begins, which is after the loader has finished.
                 if matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::WRITE)) {
                     loading.remove(&e.pid);
                 }
@@ -288,14 +296,15 @@ impl<'t> Facts<'t> {
             if e.kind == Kind::Object {
                 facts.libraries.insert((program, file_name(e.path)));
             }
-            // Who executes a program is often a child that was forked for it, of whom one observer may not yet know.
+            // A program is often executed by a child that was forked for it, and one observer may
+            // not know that child yet.
             let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Anonymous | Kind::Drop);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
                 if what == What::Looked && has_parents(&path) {
                     facts.returned_to.insert((program, without_parents(&path)));
                 }
-                // What is opened and then listed is named in two ways.
+                // A directory that is opened and then listed is given by two forms of its path.
                 let fact = (program, without_dots(path), what);
                 if loading.contains(&e.pid) {
                     facts.loaders.insert(fact.clone());
@@ -311,7 +320,7 @@ impl<'t> Facts<'t> {
         facts
     }
 
-    /// Whether `fact` is said here, or follows from what is.
+    /// Returns true if this observer saw the access, or another one that implies it.
     fn cover(&self, (program, path, what): &Fact<'t>) -> bool {
         let has = |what| match *program == EXECUTED {
             true => self.anybodys.contains(&(path.clone(), what)),
@@ -322,11 +331,11 @@ impl<'t> Facts<'t> {
             What::Read => &[What::Made],
             What::Absent => &[What::Made],
             What::Link => &[What::Removed, What::Made],
-            // Opened to be listed, and then not.
+            // A directory was opened to be listed, but was not listed.
             What::Listed => &[What::Looked],
             _ => &[],
         };
-        // After `chdir` the library looks at where it is.
+        // After `chdir` the library stats the new working directory.
         let itself = path.strip_suffix(b"/.").map(|dir| if dir.is_empty() { b"/".to_vec() } else { dir.to_vec() });
         let is_known = |dir: Vec<u8>| {
             let ways = [What::Looked, What::Made, What::Failed(libc::EEXIST)];
@@ -348,7 +357,8 @@ impl<'t> Facts<'t> {
         looks && (libcs || searched || self.loaders.contains(fact))
     }
 
-    /// A library that was loaded from elsewhere was looked for at `path`, or below it.
+    /// Returns true if the loader looked at `path` while it searched for a library that it then
+    /// found elsewhere: `path` has the name of that library, or is a directory above such a path.
     fn is_on_the_way(&self, program: &'t [u8], path: &[u8], theirs: &Facts<'t>) -> bool {
         let library = |path: &[u8]| theirs.libraries.iter().any(|(p, name)| *p == program && *name == file_name(path));
         let below = |other: &[u8]| other.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
@@ -357,7 +367,7 @@ impl<'t> Facts<'t> {
     }
 }
 
-/// What one event says.
+/// Returns the accesses of one event.
 fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
     let one = |what| vec![(e.path.to_vec(), what)];
     let looked = |what| match e.error {
@@ -366,16 +376,17 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         error => one(What::Failed(error)),
     };
     match e.kind {
-        // Whether there is a terminal cannot be foreseen.
+        // The kernel observer cannot foresee if there is a terminal.
         Kind::Open(_) if e.path == b"/dev/tty" => one(What::Looked),
         Kind::Open(flags) => opened(e, flags, looked),
         Kind::Object => looked(What::Read),
-        // A script's interpreter is looked into by the library.
+        // The library opens a script to find its interpreter.
         Kind::Exec if e.identity.is_some() && !e.path2.is_empty() => {
             vec![(e.path.to_vec(), What::Read), (e.path2.to_vec(), What::Read)]
         }
         Kind::Exec | Kind::Anonymous if e.identity.is_some() => one(What::Read),
-        // Started although the library cannot be loaded into it: that is no fault of who started it.
+        // The program was started although the library cannot be loaded into it. The program that
+        // started it is not at fault.
         Kind::Drop if e.identity.is_some() => {
             let files = [e.path, e.path2].into_iter().filter(|path| !path.is_empty());
             files.flat_map(|path| [(path.to_vec(), What::Read), (path.to_vec(), What::Looked)]).collect()
@@ -389,7 +400,7 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::List => looked(What::Listed),
         Kind::Unlink | Kind::RemoveDirectory => looked(What::Removed),
         Kind::Rename(_) if e.error == 0 => vec![(e.path.to_vec(), What::Removed), (e.path2.to_vec(), What::Made)],
-        // It was asked not to replace what is there.
+        // The call was asked not to replace an existing path.
         Kind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), What::Link)],
         Kind::Symlink | Kind::Link if e.error == 0 => vec![(e.path2.to_vec(), What::Made)],
         Kind::MakeDirectory | Kind::MakeNode => looked(What::Made),
@@ -401,15 +412,16 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         | Kind::SetTimes
         | Kind::ChangeOwner
         | Kind::SetAttribute => one(What::Changed),
-        // By whichever call: nothing of it is recorded.
+        // The function does not matter, because a run with network access is not recorded.
         Kind::Network => vec![(b"network".to_vec(), What::Socket)],
         Kind::UnixSocket => one(What::Socket),
         Kind::Identity => vec![(b"host".to_vec(), What::Asked)],
         Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
-        // A local time is asked for by reading the time zone, which both see in their own ways.
+        // A local time needs the time zone. The two observers see its read in different ways.
         Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
         Kind::Random if e.extra == 0 => vec![(RANDOM.to_vec(), What::Asked)],
-        // What a program keeps to itself, and what the two say in their own ways.
+        // All other events stay inside of the program, or the two observers write them in different
+        // ways.
         _ => Vec::new(),
     }
 }
@@ -424,7 +436,7 @@ fn opened<'t>(e: &Event<'t>, flags: OpenFlags, looked: impl Fn(What) -> Vec<(Vec
     }
 }
 
-/// A directory that is listed may be known by two paths.
+/// Returns an identity for a directory that is listed, because it may be known by two paths.
 fn inode(e: &Event) -> Vec<u8> {
     match e.identity {
         Some(id) => format!("directory {}:{}", id.device, id.inode).into_bytes(),
@@ -432,7 +444,7 @@ fn inode(e: &Event) -> Vec<u8> {
     }
 }
 
-/// What came of reading links of one name, which may have been one thing and then another.
+/// The results of reading one path as a link. The path may have been several things during the run.
 #[derive(Default)]
 struct Way<'t> {
     target: Option<&'t [u8]>,
@@ -440,16 +452,17 @@ struct Way<'t> {
     plain: bool,
 }
 
-/// What the kernel saw links to be, so as to know what `realpath` looked at on its way.
+/// The links that the kernel observer saw, which tell what `realpath` looked at.
 struct Links<'t> {
     /// By program and path.
     read: HashMap<&'t [u8], HashMap<&'t [u8], Way<'t>>>,
-    /// Paths that were looked at with a `/` at their end, and the errors: whether they are directories.
+    /// The errno of looking at a path with a `/` at its end, by program and path without that
+    /// slash. It tells whether the path is a directory.
     directories: HashMap<&'t [u8], HashMap<&'t [u8], i32>>,
 }
 
 impl<'t> Links<'t> {
-    /// More links in a row than this are an error.
+    /// The kernel follows at most this many links in a row.
     const MAX: usize = 40;
 
     fn of(kernel: &'t Trace) -> Links<'t> {
@@ -467,7 +480,8 @@ impl<'t> Links<'t> {
                         _ => way.plain = true,
                     }
                 }
-                // `realpath` of glibc before 2.33 looks at each component first, and reads those that are links.
+                // `realpath` of glibc before 2.33 calls `lstat` for each component first, and
+                // `readlink` only for links.
                 Kind::Lstat => {
                     const LINK: u32 = 0o12;
                     let way = links.read.entry(program).or_default().entry(e.path).or_default();
@@ -506,7 +520,8 @@ impl<'t> Links<'t> {
                 let what = if *error == 0 { What::Looked } else { What::Failed(*error) };
                 facts.push(([&next[..], b"/"].concat(), what));
             }
-            // The working directory, by which a path that is not absolute begins, has no links.
+            // The path begins with the working directory if it was relative. That part has no
+            // links.
             let Some(way) = self.read.get(program).and_then(|read| read.get(&next[..])) else {
                 done = next;
                 continue;
@@ -532,7 +547,7 @@ impl<'t> Links<'t> {
     }
 }
 
-/// The path without components that are a dot.
+/// Returns the path without `.` components in its middle.
 fn without_dots(mut path: Vec<u8>) -> Vec<u8> {
     while let Some(at) = memchr::memmem::find(&path, b"/./") {
         path.drain(at..at + 2);
@@ -561,7 +576,7 @@ mod tests {
         (verdict.alike, paths(&verdict.unseen), paths(&verdict.missed))
     }
 
-    /// The library opens its log.
+    /// Returns the event of the library opening its log.
     fn begins() -> trace::Event {
         event(Kind::Open(OpenFlags(OpenFlags::READ | OpenFlags::WRITE)), "/proc/9/fd/4", 0)
     }
@@ -580,25 +595,25 @@ mod tests {
             assert_eq!(judged(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
         };
         let loads = [missing("/opt/p.so"), read("/lib/p.so"), begins()];
-        check("before it begins", std::slice::from_ref(&library), &loads, true, &["/opt/p.so"], &[]);
+        check("by the loader", std::slice::from_ref(&library), &loads, true, &["/opt/p.so"], &[]);
         let plugin = [begins(), missing("/opt/p.so"), read("/lib/p.so")];
         check("for a plugin", std::slice::from_ref(&library), &plugin, true, &["/opt/p.so"], &[]);
         let locale = [begins(), read("/usr/share/locale/de/x.mo")];
-        check("a catalogue", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
-        check("its own instructions", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
-        check("not what was loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
+        check("messages", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
+        check("a raw system call", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
+        check("not loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
         check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
         let at_the_root = [begins(), event(Kind::Stat, "/", 0), event(Kind::Stat, "/.", 0)];
-        check("where it is", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
+        check("stat after chdir", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
         let shell = |kind| [trace::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
-        check("by a shell", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
+        check("by system()", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
         let asks = event(Kind::Random, "getrandom", 0);
         check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
-        check("as libc asks for its own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
+        check("in the form of libc's own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
         let by_vdso = trace::Event { extra: trace::RANDOM_BY_VDSO, ..asks };
-        check("for the name of a temporary file", &[], &[begins(), by_vdso], true, &[], &[]);
+        check("for the name of a file", &[], &[begins(), by_vdso], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
-        check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
+        check("not preloaded", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
     }
 
     #[test]

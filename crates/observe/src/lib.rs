@@ -1,12 +1,21 @@
-//! Running a tool and seeing what it looks at and writes.
+//! Runs a tool and observes which paths it reads and writes.
 //!
-//! An observer runs a tool beside us and gives a trace: one event for each thing that it, or a process it started, did
-//! with a path. `fold` turns any observer's trace into what was relied on and what was changed, by the rules that
-//! `docs/observation.md` explains. Which observer made the trace does not matter from there on.
+//! An observer runs the tool as a child and returns a [`Trace`]: one event for each operation on a
+//! path by the tool or by a process that it started. [`fold()`] reduces any observer's trace to
+//! what the run relied on and what it changed, by the rules in `docs/observation.md`. After that
+//! step it no longer matters which observer made the trace.
+//!
+//! | observer | how it observes |
+//! |---|---|
+//! | [`PreloadObserver`] | a preloaded library writes each operation into a shared log |
+//! | [`KernelObserver`] | the kernel asks us before each system call (seccomp user notification) |
+//! | [`DepfileObserver`] | works out the inputs of a compile afterwards, from its depfile |
+//! | [`BothObservers`] | the library and the kernel on the same run, to compare them |
+//! | [`SampledObserver`] | the library on the whole run, and the kernel on a few processes |
 //!
 //! Unaware of: compilers, the store, whether the result is worth keeping.
 #![forbid(unsafe_code)]
-// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
+// This crate is empty on systems other than Linux. Tools run unobserved there.
 #![cfg(target_os = "linux")]
 
 mod depfile;
@@ -40,20 +49,20 @@ pub use who::{Running, Who};
 use larder_spawn::{Command, Destinations, Finished};
 use larder_sys::Rivalry;
 
-/// Runs a tool and sees what it does.
+/// Runs a tool and observes what it does.
 pub trait Observer {
-    /// Which one it is, for the record.
+    /// The observer's name, which is stored in the record.
     fn name(&self) -> larder_model::Observer;
 
-    /// Run the tool beside us, passing on what it writes, until its rival wins, where it has one. An error means that
-    /// it was not started and still can be.
+    /// Runs the tool as a child and passes on what it writes. If `rival` wins first, the tool is
+    /// ended. An error means that the tool was not started, so it can still be run in another way.
     fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> std::io::Result<Observed>;
 }
 
-/// What an observer saw.
+/// The result of an observed run.
 pub struct Observed {
-    /// How the tool ended and what it wrote.
+    /// How the tool ended and what it wrote to its standard streams.
     pub finished: Finished,
-    /// Everything that it did with paths.
+    /// Every operation on a path.
     pub trace: Trace,
 }

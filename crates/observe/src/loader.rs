@@ -1,10 +1,14 @@
-//! What the dynamic loader looks at before any preloaded library is there: said by what configures it, until the kernel
-//! observer sees it do so. The objects that it found are in the trace.
+//! What the dynamic loader reads before any preloaded library is loaded, derived from its
+//! configuration. The objects that it loaded are in the trace itself.
+//!
+//! Unaware of: which program is loaded.
 
 use larder_model::Looked;
 
-/// The loader's own files, and the directories of `LD_LIBRARY_PATH` with their names: a library that appears in one of
-/// them comes before the one that was loaded.
+/// Returns what the loader looks at for a program whose `LD_LIBRARY_PATH` is `library_path`: its
+/// own files, and the names in each directory of `library_path`. The names matter because a library
+/// that appears in one of these directories is found before the library that was loaded. For
+/// example, `/etc/ld.so.cache` is one of its own files.
 pub fn loader_looks(library_path: Option<&[u8]>, cwd: &[u8]) -> Vec<(Vec<u8>, Looked)> {
     let mut looks = Vec::new();
     for path in [&b"/etc/ld.so.cache"[..], b"/etc/ld.so.preload"] {

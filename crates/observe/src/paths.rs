@@ -1,38 +1,44 @@
-//! The name by which the path of each event is known: one thing has one name, whatever the command called it.
+//! Normalizes the paths of a trace, so that each file that the command uses has one path.
 //!
-//! Left out are `.` components and repeated slashes; `..` behind a directory that the command made itself; and links
-//! that the command made itself, which stand for what they lead to. All of that is true for the next run as well, which
-//! makes them again. What any other `..` or link means is the kernel's business and stays as it was used.
+//! Removed from a path are:
+//! * `.` components and repeated slashes;
+//! * `..` behind a directory that the command created itself;
+//! * symbolic links that the command created itself, which are replaced by their targets.
 //!
-//! Unaware of: what becomes of an event.
+//! This is sound because the next run creates the same directories and links again. Only the kernel
+//! can resolve any other `..` or link, so those stay as the command used them. For example, if the
+//! command has created `/w/b`, then `/w/b/../in` becomes `/w/in`.
+//!
+//! Unaware of: what follows from an event.
 
 use larder_model::quick::{Map, Set};
 
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
-/// Links followed in one path.
+/// The maximum number of links that are followed in one path.
 const LINKS_MAX: usize = 40;
 
-/// The first and the second path of an event, where they are known by another name.
+/// The normalized first and second path of an event, each `None` if the path is already normalized.
 pub(crate) type Names = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// The names of all events, in their order.
+/// Returns the normalized paths of all events, in their order.
 pub(crate) fn names(trace: &Trace) -> Vec<Names> {
     let mut made = Made::default();
     trace.iter().map(|event| made.names_of(&event)).collect()
 }
 
-/// What stands behind the last slash.
+/// Returns the part of a path behind its last slash.
 pub(crate) fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
-/// Whether a component of an absolute path is `..`.
+/// Returns true if a component of an absolute path is `..`.
 pub(crate) fn has_parents(path: &[u8]) -> bool {
     path.windows(3).any(|part| matches!(part, b"/..")) && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
 
-/// Where `..` leads in an absolute path if there are no links on its way; where there are, it is another path.
+/// Resolves `..` in an absolute path as text. The result is a different file if a component before
+/// `..` is a symbolic link.
 pub fn without_parents(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|&b| b == b'/') {
@@ -45,7 +51,7 @@ pub fn without_parents(path: &[u8]) -> Vec<u8> {
     parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
 }
 
-/// What the command has made so far.
+/// The directories and symbolic links that the command has created so far.
 #[derive(Default)]
 struct Made {
     directories: Set<Vec<u8>>,
@@ -65,7 +71,7 @@ impl Made {
 
     fn first(&self, event: &Event<&[u8]>) -> Option<Vec<u8>> {
         match event.kind {
-            // A variable's name, a link's text.
+            // The path of these events is the name of a variable or the text of a link.
             Kind::GetEnvironment | Kind::Symlink => None,
             Kind::Lstat
             | Kind::ReadLink
@@ -100,7 +106,8 @@ impl Made {
         }
     }
 
-    /// Another name of `path`, if it has one. With `follow`, a link at its end stands for what it leads to.
+    /// Returns the normalized `path`, or `None` if it does not change. If `follow` is true, a link
+    /// at its end is replaced by its target as well.
     fn name(&self, path: &[u8], follow: bool) -> Option<Vec<u8>> {
         let odd = path.windows(2).any(|pair| matches!(pair, [b'/', b'/' | b'.']));
         if !path.starts_with(b"/") || !odd && self.links.is_empty() {
@@ -133,7 +140,8 @@ impl Made {
         tidied
     }
 
-    /// With the first link in it exchanged for what it leads to.
+    /// Returns `path` with its first known link replaced by the target, or `None` if it contains no
+    /// such link.
     fn through_a_link(&self, path: &[u8], follow: bool) -> Option<Vec<u8>> {
         let mut ends = path.iter().enumerate().filter(|(at, b)| *at > 0 && **b == b'/').map(|(at, _)| at);
         let end = ends.find(|end| self.links.contains_key(&path[..*end]));

@@ -1,7 +1,10 @@
-//! A run that the preloaded library sees whole and the kernel in samples: of each program that is not known yet, a few
-//! of its processes. By them programs are judged, at a small part of what it takes to have the kernel watch all.
+//! Observes a whole run by the preloaded library, and a few processes of each unknown program by
+//! the kernel as well.
 //!
-//! Unaware of: where verdicts are kept, which programs are known.
+//! The comparison of the two tells whether the library can be trusted for a program. It costs a
+//! small part of what it would take to have the kernel observe the whole run.
+//!
+//! Unaware of: where verdicts are stored, which programs are already trusted.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,56 +19,58 @@ use crate::kernel::{How, Life, lives, take_samples};
 use crate::preload::placed;
 use crate::{Kind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
 
-/// Looks at a whole run by the library, and at some of its processes by the kernel as well.
+/// Observes a whole run by the library, and some of its processes by the kernel as well.
 pub struct SampledObserver {
     preload: PreloadObserver,
     samples: File,
 }
 
-/// How much is to be seen of a program that begins.
+/// How much the kernel is to observe of a program that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// It is known.
+    /// Nothing, because the program has a verdict already.
     Nothing,
-    /// As `Beginning`, but once the beginning of one long life was seen, or three short ones, nothing more, whatever its
-    /// options.
+    /// Like [`Interest::Beginning`], but one long sample, or three short ones, are enough for the
+    /// whole run, whatever options the program's processes have.
     OneLong,
-    /// It lives long, and its beginning tells enough.
+    /// The beginning of a process. It tells enough because the program is one that lives long.
     Beginning,
-    /// All of it.
+    /// The whole process.
     Everything,
 }
 
-/// One process of a program, as both saw it.
+/// One process of a program, as both the library and the kernel saw it.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The program's file.
+    /// The path of the program's file.
     pub program: Vec<u8>,
-    /// Which file that was.
+    /// The identity of the program's file, if it is known.
     pub identity: Option<Identity>,
-    /// Nothing of it was left out; else its beginning was seen.
+    /// True if the whole process was observed, false if only its beginning was.
     pub whole: bool,
-    /// How the two compare.
+    /// The comparison of what the library and the kernel saw.
     pub verdict: Verdict,
 }
 
-/// What was seen.
+/// The result of a sampled run.
 pub struct SampledObserved {
-    /// As the preloaded library says it.
+    /// The whole run, as the library saw it.
     pub observed: Observed,
-    /// As many samples as could be had.
+    /// All samples that could be taken.
     pub samples: Vec<Sample>,
 }
 
 impl SampledObserver {
-    /// Where the library and the kernel can be had.
+    /// Creates an observer. Fails if the preloaded library or the file for the samples cannot be
+    /// created.
     pub fn new() -> io::Result<SampledObserver> {
         let samples = larder_sys::memory_file("larder-samples", false)?;
         Ok(SampledObserver { preload: PreloadObserver::new()?, samples })
     }
 
-    /// Run the tool. Of each program, by the path of its file, so much is seen as is of interest. An error means that it
-    /// was not started and still can be. This process must have one thread.
+    /// Runs the tool. `interest` decides by the path of a program's file how much of that program
+    /// the kernel observes. An error means that the tool was not started, so it can still be run in
+    /// another way. The calling process must have only one thread.
     pub fn run(
         &self,
         command: &Command,
@@ -75,7 +80,7 @@ impl SampledObserver {
     ) -> io::Result<SampledObserved> {
         let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         let (desks, theirs) = (self.preload.desks()?, self.preload.desks()?);
-        // Without it there are no samples, and nothing else is worse.
+        // If the sampler cannot be started, there are no samples. Nothing else changes.
         let sampler = Beside::start(move || drop(take_samples(theirs, interest, &self.samples))).ok();
         desks.open(sampler.as_ref().map_or(0, Beside::pid));
         let observed = self.preload.run(command, to, rival);
@@ -88,7 +93,8 @@ impl SampledObserver {
     }
 }
 
-/// What the library says of each life: of the calls that the kernel saw, and a little more.
+/// The library's events for one sampled process. `early` ends where the kernel stopped watching,
+/// and `late` goes on until the process executes another program.
 #[derive(Clone, Default)]
 struct Said {
     early: Vec<u8>,
@@ -107,7 +113,8 @@ fn judged(trace: &Trace, lives: &[Life], wrapper: &[u8]) -> Vec<Sample> {
         if life.how == How::Cut {
             verdict.invented = compare(&early, &kernel, &plumbing, wrapper).invented;
         }
-        // Whom others forked for it executes a program elsewhere.
+        // If the process forked a child to execute a program, the kernel does not see that
+        // execution here.
         verdict.invented.retain(|sight| sight.program != EXECUTED);
         verdict.alike = !verdict.dropped && verdict.missed.is_empty() && verdict.invented.is_empty();
         Some(Sample { program, identity, whole: life.how == How::Whole, verdict })
@@ -122,7 +129,7 @@ fn library(log: Vec<u8>) -> Trace {
 
 fn said(trace: &Trace, lives: &[Life]) -> Vec<Said> {
     let mut said = vec![Said::default(); lives.len()];
-    // (life, begin, end, whether more of it may come)
+    // For each pid: (index into `lives`, begin, end, whether `late` goes on after the end).
     let mut parts: HashMap<u32, Vec<(usize, u64, u64, bool)>> = HashMap::new();
     for (at, life) in lives.iter().enumerate() {
         for part in &life.parts {
@@ -135,7 +142,7 @@ fn said(trace: &Trace, lives: &[Life]) -> Vec<Said> {
                 said[*life].early.extend(bytes);
                 said[*life].late.extend(bytes);
             } else if *more && place >= *end {
-                // Until it is another program.
+                // Stop at the next program of this process.
                 *more = event.kind != Kind::Start;
                 if *more {
                     said[*life].late.extend(bytes);

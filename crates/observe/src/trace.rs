@@ -1,50 +1,53 @@
-//! A trace: what the processes of one command did with paths, in order.
+//! A trace: the operations on paths by all processes of one command, in order.
+//!
+//! Unaware of: what follows from an event.
 
 use larder_model::{FileMode, Identity, ModeRule, Placement};
 use larder_sys::Look;
 
-/// All events of a command. A compile of some size has thousands, so those that came as a log stay in it, and are
-/// read where they stand.
+/// All events of a command. A compile of some size has thousands, so the events of a log stay in
+/// its bytes and are decoded during iteration.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// What the preloaded library wrote (`preload/log.h`), in order, each event whole.
+    /// Whole events in the form of `preload/log.h`, as the preloaded library wrote them, in order.
     pub log: Vec<u8>,
-    /// What an observer made itself, in order.
+    /// Events that an observer made itself, in order. They follow those of `log`.
     pub events: Vec<Event<Vec<u8>>>,
-    /// Some could not be kept.
+    /// True if some events were lost.
     pub incomplete: bool,
 }
 
 impl Trace {
-    /// Every event, in the order in which they happened.
+    /// Iterates over all events, in the order in which they happened.
     pub fn iter(&self) -> impl Iterator<Item = Event<&[u8]>> {
         crate::preload::decode(&self.log).chain(self.events.iter().map(Event::borrowed))
     }
 }
 
-/// One thing that a process did; its paths are `Vec<u8>` or `&[u8]`.
+/// One operation of one process. Its paths are `Vec<u8>` or `&[u8]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<P = Vec<u8>> {
-    /// Which process.
+    /// The process.
     pub pid: u32,
-    /// Zero, or the number of the error in which it failed.
+    /// 0, or the errno with which the operation failed.
     pub error: i32,
-    /// What.
+    /// The operation.
     pub kind: Kind,
-    /// On what: absolute, as the process used it.
+    /// The path, absolute but otherwise as the process used it.
     pub path: P,
-    /// The second path or the text that came of it.
+    /// The second path, or a text by kind: for example, the target of a link or the value of a
+    /// variable.
     pub path2: P,
-    /// What `stat` said, where it is known.
+    /// What `stat` reported of the file, if that is known.
     pub identity: Option<Identity>,
-    /// File type and permission bits, where known; else zero.
+    /// File type and permission bits as in `st_mode`, or 0 if they are unknown.
     pub mode: u32,
-    /// By kind: the mode asked for, a child's id, a reason.
+    /// A number by kind: for example, the requested mode, the pid of a child, or a reason.
     pub extra: u32,
 }
 
 impl Event<&[u8]> {
-    /// The same with paths of its own.
+    /// Returns a copy with owned paths.
     pub fn owned(&self) -> Event {
         Event {
             pid: self.pid,
@@ -74,47 +77,52 @@ impl Event<Vec<u8>> {
     }
 }
 
-/// In a `Kind::Stat` of a wrapper that answered inside a run: how much of what `stat` says the result relied on.
+/// The `extra` of a [`Kind::Stat`] that a nested wrapper reported: its result relied on the file's
+/// mode. A nested wrapper runs inside the observed command and answered from its store.
 pub const REPORTED_MODE: u32 = 1 << 8;
-/// The same, with when it was modified.
+/// Like [`REPORTED_MODE`], but the result relied on the file's mtime.
 pub const REPORTED_MODIFIED: u32 = 2 << 8;
-/// The same, with all of it.
+/// Like [`REPORTED_MODE`], but the result relied on all fields of `stat`.
 pub const REPORTED_STATUS: u32 = 3 << 8;
-/// The same: when it was modified was compared.
+/// Like [`REPORTED_MODE`], but the file's mtime was compared with those of other files.
 pub const REPORTED_COMPARED: u32 = 4 << 8;
-/// The `extra` of a `Kind::Umask` of such a wrapper: what it answered from its store hangs on the umask, which it did not
-/// set.
+/// The `extra` of a [`Kind::Umask`] that a nested wrapper reported: its result depends on the
+/// umask, but the nested command did not change the umask.
 pub const REPORTED_UMASK: u32 = 1 << 16;
 
-/// The `extra` of a `Kind::Random` by which libc may have asked for itself: to make up the name of a temporary file, if it
-/// makes one next.
+/// The `extra` of a [`Kind::Random`] that libc may have caused for the name of a temporary file.
+/// The process's next operation shows whether it did: it then creates or checks a name.
 pub(crate) const RANDOM_FOR_NAME: u32 = 1;
-/// The same, to guard its memory, once in the life of a program, or for a name.
+/// The `extra` of a [`Kind::Random`] that libc may have caused either to guard its memory, once in
+/// the life of a program, or for the name of a temporary file.
 pub(crate) const RANDOM_FOR_MEMORY: u32 = 2;
-/// The same, by code of the kernel's own in the process (vDSO), which draws a key once and makes random numbers of it
-/// afterwards (glibc 2.41, Linux 6.11). libc draws one for the name of a temporary file, as a program does by libc's
-/// functions. The preloaded library sees the latter itself.
+/// The `extra` of a [`Kind::Random`] by the kernel's own code in the process (the vDSO), which
+/// draws a key once and later makes random numbers from it without a system call (glibc 2.41, Linux
+/// 6.11). libc causes it for the name of a temporary file, and a program by libc's functions. The
+/// preloaded library sees the program's calls of these functions itself.
 pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 
-/// In the `mode` of a `Kind::Start` that such a wrapper hands on: what the library does not see of the program is
-/// reported as well.
+/// A bit in the `mode` of a [`Kind::Start`] that a nested wrapper reported: the trace also contains
+/// what the preloaded library does not see of this program.
 pub const REPORTED_WHOLE: u32 = 1 << 31;
 
-/// The path of a `Kind::Network` that says that a socket was asked for, and no more.
+/// The path of a [`Kind::Network`] event for the creation of a socket and nothing more.
 pub const SOCKET: &[u8] = b"socket";
-/// The path of one that says that the kernel was asked which interfaces there are, and no more.
+/// The path of a [`Kind::Network`] event for a list of the network interfaces and nothing more.
 pub(crate) const INTERFACES: &[u8] = b"getifaddrs";
-/// Its number for the internet's families: `AF_INET`, `AF_INET6`.
+/// The socket families of the internet, `AF_INET` and `AF_INET6`, in the `extra` of a
+/// [`Kind::Network`] with the path [`SOCKET`].
 pub const INTERNET: [u32; 2] = [2, 10];
 
-/// In a `Kind::Open` of such a wrapper, above the mode: how it put the file in place, and what rule gave it its mode.
+/// Encodes the `extra` of a [`Kind::Open`] that a nested wrapper reports: how it placed the file
+/// (bits 16 to 19), by which rule the file got its mode (from bit 20), and the mode (bits 0 to 11).
 pub fn reported_output(placement: Placement, mode: FileMode) -> u32 {
     let placement = PLACEMENTS.iter().position(|one| *one == placement).unwrap_or_default() as u32 + 1;
     let rule = RULES.iter().position(|one| *one == mode.rule).unwrap_or_default() as u32;
     placement << 16 | rule << 20 | mode.bits & 0o7777
 }
 
-/// The other way, where it was reported.
+/// Decodes what [`reported_output`] encoded. Returns `None` if `extra` is a mode alone.
 pub(crate) fn output_reported(extra: u32) -> Option<(Placement, FileMode)> {
     let placement = PLACEMENTS.get((extra >> 16 & 15).checked_sub(1)? as usize)?;
     let rule = RULES.get((extra >> 20) as usize)?;
@@ -124,7 +132,7 @@ pub(crate) fn output_reported(extra: u32) -> Option<(Placement, FileMode)> {
 const PLACEMENTS: [Placement; 4] = [Placement::Truncate, Placement::Unlink, Placement::Replace, Placement::Rename];
 const RULES: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Set, ModeRule::Executable, ModeRule::Exact];
 
-/// The mode of what was found, as `stat` gives it: type and permissions.
+/// Returns the file type and permission bits as in `st_mode`.
 pub fn mode_of(look: &Look) -> u32 {
     let kind = match look.kind {
         larder_sys::Kind::File => 0o10,
@@ -135,7 +143,7 @@ pub fn mode_of(look: &Look) -> u32 {
     kind << 12 | look.mode
 }
 
-/// Which file was found.
+/// Returns the identity of the file that a stat found.
 pub fn identity_of(look: &Look) -> Identity {
     Identity {
         device: look.device,
@@ -146,67 +154,70 @@ pub fn identity_of(look: &Look) -> Identity {
     }
 }
 
-/// What follows each argument in the second text of a `Kind::Start` (`LARDER_ARGUMENT_END`, `preload/log.h`).
+/// The byte that follows each argument in the `path2` of a [`Kind::Start`] (`LARDER_ARGUMENT_END`
+/// in `preload/log.h`).
 pub(crate) const ARGUMENT_END: u8 = 0o37;
-/// No more of them is kept (`LARDER_ARGUMENTS_MAX`).
+/// At most this many bytes of the arguments are kept (`LARDER_ARGUMENTS_MAX` in `preload/log.h`).
 pub(crate) const ARGUMENTS_BYTES_MAX: usize = 4096;
 
-/// The arguments of a program but the first, from a `Kind::Start`. `None` where not all of them were kept.
+/// Returns the arguments of a program, without the first, from the `path2` of a [`Kind::Start`].
+/// Returns `None` if they were too long to be kept whole.
 pub fn arguments(kept: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let whole = kept.len() < ARGUMENTS_BYTES_MAX && kept.last().is_none_or(|last| *last == ARGUMENT_END);
     let words = kept.strip_suffix(&[ARGUMENT_END]).unwrap_or(kept).split(|byte| *byte == ARGUMENT_END);
     whole.then(|| words.take(if kept.is_empty() { 0 } else { usize::MAX }))
 }
 
-/// How a file was opened.
+/// How a file was opened, as bits. The values are those of `enum larder_open` in `preload/log.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFlags(pub u16);
 
 impl OpenFlags {
-    /// For reading.
+    /// Opened for reading.
     pub const READ: u16 = 1;
-    /// For writing.
+    /// Opened for writing.
     pub const WRITE: u16 = 2;
-    /// Made where it is not there.
+    /// Created if it is missing (`O_CREAT`).
     pub const CREATE: u16 = 4;
-    /// Must not be there.
+    /// Fails if the file exists (`O_EXCL`).
     pub const EXCLUSIVE: u16 = 8;
-    /// Emptied.
+    /// Truncated (`O_TRUNC`).
     pub const TRUNCATE: u16 = 16;
-    /// Written at its end.
+    /// Opened for appending (`O_APPEND`).
     pub const APPEND: u16 = 32;
-    /// By a name that libc made up.
+    /// Opened by a name that libc made up, for example by `mkstemp`.
     pub const TEMPORARY: u16 = 64;
-    /// Must be a directory.
+    /// Fails unless it is a directory (`O_DIRECTORY`).
     pub const DIRECTORY: u16 = 128;
-    /// Neither read nor written (`O_PATH`).
+    /// Opened neither for reading nor for writing (`O_PATH`).
     pub const PATH_ONLY: u16 = 256;
-    /// The name was not there before.
+    /// The name did not exist before.
     pub const NEW: u16 = 1024;
 
-    /// Whether a bit is set.
+    /// Returns true if any of the given bits is set.
     pub fn has(self, bit: u16) -> bool {
         self.0 & bit != 0
     }
 }
 
-/// What was done.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the system call, or the function, of its name")]
 pub enum Kind {
-    /// A program began; `path` is its file, `path2` its [`arguments`], `extra` its parent where that is known.
+    /// A program began. `path` is its file, `path2` its [`arguments`], and `extra` its parent, or 0
+    /// if that is unknown.
     Start,
     /// A shared object was loaded.
     Object,
     /// A program is about to be executed.
     Exec,
-    /// It was not.
+    /// The preceding `Exec` or `Drop` failed, so no program was executed.
     ExecFailed,
-    /// A program was started as child `extra`.
+    /// `posix_spawn` started a program as child `extra`.
     Spawned,
-    /// A program that will say who it is.
+    /// A program was started by `system` or `popen`. Its `Start` event will tell its pid.
     Anonymous,
-    /// Something happens that cannot be observed; `extra` is the reason.
+    /// Something happens that cannot be observed. `extra` is the reason.
     Drop,
     Open(OpenFlags),
     Stat,
@@ -216,7 +227,7 @@ pub enum Kind {
     RealPath,
     List,
     Unlink,
-    /// With `OpenFlags::NEW` where the new name was not there before.
+    /// The flags include `OpenFlags::NEW` if the new name did not exist before.
     Rename(OpenFlags),
     Link,
     Symlink,
@@ -230,21 +241,23 @@ pub enum Kind {
     SetAttribute,
     GetEnvironment,
     Umask,
-    /// The clock: 1 `time`, 2 `gettimeofday`, 3 `clock_gettime`, 4 local time.
+    /// The clock was read. `extra` is 1 for `time`, 2 for `gettimeofday`, 3 for `clock_gettime`, 4
+    /// for local time.
     Clock,
-    /// Random numbers were asked for; `extra` says whether libc may have done so for itself.
+    /// Random numbers were drawn. `extra` tells whether libc may have done so for itself.
     Random,
-    /// A process appears that was forked by process `extra`; or one goes on that shared its memory with such. `mode`:
-    /// the process that wrote from this memory before, or 0.
+    /// A process appears that process `extra` forked, or a process resumes that shared its memory
+    /// with a `vfork` child. `mode` is the process that last wrote an event from this memory, or 0.
     Forked,
     Network,
     UnixSocket,
     Identity,
-    /// A child died by signal `extra`; if that is 0, it exited as a part of gcc does after an internal error.
+    /// A child died by signal `extra`. If `extra` is 0, it exited with the code of gcc's programs
+    /// for an internal error.
     ChildDied,
-    /// A file that was open for writing was closed; its identity says which, and how it was then.
+    /// A file that was open for writing was closed. `identity` tells its state at that moment.
     Closed,
-    /// A call that is of no interest otherwise failed because something runs short, or because a device fails. `path` is
-    /// that of the descriptor, or the name of the function.
+    /// A call that is otherwise not observed failed because a resource is short or a device fails.
+    /// `path` is the path of the descriptor, or the name of the function.
     Shortage,
 }

@@ -1,4 +1,4 @@
-//! Which program each process runs, as a trace tells it.
+//! The process tree of a trace: which program each process runs, and which process forked it.
 //!
 //! Unaware of: what a program is trusted with.
 
@@ -9,23 +9,25 @@ use crate::trace::{Event, Kind};
 /// The program of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running<'t> {
-    /// Its file.
+    /// The path of the program's file.
     pub program: &'t [u8],
-    /// Its arguments, as a `Kind::Start` has them.
+    /// The encoded arguments, as in the `path2` of a [`Kind::Start`] event.
     pub arguments: &'t [u8],
 }
 
-/// All processes that have been seen.
+/// The process tree, built up event by event.
 #[derive(Debug, Default)]
 pub struct Who<'t> {
     running: Map<u32, Running<'t>>,
     parents: Map<u32, u32>,
-    /// Who started the first of all, and adopts those whose parents have ended.
+    /// The process that started the first process of the trace. It also adopts processes whose
+    /// parents have ended.
     outside: u32,
 }
 
 impl<'t> Who<'t> {
-    /// Learn from an event. Where a process was forked: from whom it has its program.
+    /// Updates the tree by one event. If the event shows a new process that was forked, returns the
+    /// process that it inherits its program from.
     pub fn learn(&mut self, event: &Event<&'t [u8]>) -> Option<u32> {
         match event.kind {
             Kind::Start => {
@@ -44,30 +46,35 @@ impl<'t> Who<'t> {
     }
 
     fn forked(&mut self, pid: u32, parent: u32, writer: u32) -> Option<u32> {
-        // It goes on after its child has begun another program. Where its parent wrote before it, it is new, and both
-        // numbers come again.
+        // A `Forked` event is either a new process or a known one that resumes after `vfork`:
+        // 1. A parent resumes once its `vfork` child has executed a program. The child wrote last
+        //    to the memory that they shared, so `writer` is not `parent`, and the tree has this
+        //    parent already.
+        // 2. If `parent` wrote last, the process is new, even if the tree has both numbers already:
+        //    the kernel has reused them.
         if writer != parent && self.parents.get(&pid) == Some(&parent) {
             return None;
         }
-        // It goes on after its parent has ended.
+        // The process is known, and its parent has ended, so another process has adopted it.
         const FIRST: u32 = 1;
         if (parent == FIRST || parent == self.outside) && self.running.contains_key(&pid) {
             return None;
         }
-        // A parent that has done nothing yet has its own parent's program.
+        // If the parent has no event yet, it still runs the program of the process that wrote
+        // before.
         let source = if self.running.contains_key(&parent) { parent } else { writer };
         self.running.insert(pid, *self.running.get(&source)?);
         self.parents.insert(pid, parent);
         Some(source)
     }
 
-    /// A process and those that it comes from.
+    /// Returns a process and its ancestors, nearest first. At most 64 are returned.
     pub fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
         const LONGEST: usize = 64;
         std::iter::successors(Some(pid), |pid| self.parents.get(pid).copied()).take(LONGEST)
     }
 
-    /// What a process runs.
+    /// Returns the program that a process runs. Both fields are empty if the process is unknown.
     pub fn runs(&self, pid: u32) -> Running<'t> {
         self.running.get(&pid).copied().unwrap_or_default()
     }
@@ -85,26 +92,27 @@ mod tests {
     fn forks_and_what_they_become() {
         let mut who = Who::default();
         who.learn(&event(Kind::Start, 10, b"/sh", 1, 0));
-        // A child that shares its memory becomes another program; the next child finds that one's number there.
+        // A `vfork` child executes a program. The next child then finds the first child's number in
+        // the shared memory.
         assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 10, 10)), Some(10));
         who.learn(&event(Kind::Start, 11, b"/date", 10, 0));
         assert_eq!(who.learn(&event(Kind::Forked, 12, b"", 10, 11)), Some(10));
         assert_eq!((who.runs(11).program, who.runs(12).program), (&b"/date"[..], &b"/sh"[..]));
-        // The parent goes on.
+        // The parent resumes.
         assert_eq!(who.learn(&event(Kind::Forked, 10, b"", 1, 12)), None);
         assert_eq!(who.runs(10).program, b"/sh");
-        // Its parent has ended before it wrote anything.
+        // A process whose parent ended before the process wrote anything.
         assert_eq!(who.learn(&event(Kind::Forked, 13, b"", 1, 12)), Some(12));
         assert_eq!(who.runs(13).program, b"/sh");
-        // A number comes again, forked by one that has done nothing itself.
+        // A number is reused, and the process that forked it has written no event.
         assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 77, 10)), Some(10));
         assert_eq!(who.runs(11).program, b"/sh");
         who.learn(&event(Kind::Start, 11, b"/date", 10, 0));
-        // And by one that has.
+        // A number is reused, and the process that forked it has written events.
         assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 13, 13)), Some(13));
         assert_eq!(who.runs(11).program, b"/sh");
         assert_eq!(who.runs(99).program, b"");
-        // Both numbers come again.
+        // The numbers of both parent and child are reused.
         who.learn(&event(Kind::Start, 20, b"/cc", 10, 0));
         who.learn(&event(Kind::Start, 21, b"/cc1", 20, 0));
         who.learn(&event(Kind::Start, 20, b"/sh", 10, 0));

@@ -1,4 +1,5 @@
-//! The depfile observer with the real gcc and clang, against what the preloaded observer sees of the same command.
+//! Tests the depfile observer with the real gcc and clang, against what the preloaded observer sees
+//! of the same command.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use larder_observe::{
 };
 use larder_spawn::{Command, Destinations};
 
-/// Signals and children are the whole process's: one compile at a time.
+/// Only one compile runs at a time, because signal handlers and children belong to the whole
+/// process.
 static ONE: Mutex<()> = Mutex::new(());
 
 const GCC: [&str; 2] = ["/usr/bin/gcc", "/usr/bin/g++"];
@@ -39,7 +41,8 @@ impl Tree {
         self.root.join(relative).as_os_str().as_bytes().to_vec()
     }
 
-    /// The plan and the command; absolute, since tests share one working directory.
+    /// Returns the plan and the command. All paths are absolute, because the tests share one
+    /// working directory.
     fn command(&self, tool: &str, flags: &[&str]) -> (DepfilePlan, Command) {
         let source = self.path(if self.cxx { "x.cc" } else { "x.c" });
         let flags: Vec<Vec<u8>> = flags
@@ -210,7 +213,8 @@ const CXX_PROGRAM: &str = "#include <vector>\n#include <string>\n#include <map>\
     #include <algorithm>\n#include <thread>\n#include <chrono>\n#include <memory>\n#include \"h.h\"\n\
     int x() { return H; }\n";
 
-/// All headers that the preloaded observer saw looked for must be looked for here, with the same outcome.
+/// Checks that each header that the preloaded observer saw looked for is in this observer's trace,
+/// with the same outcome.
 fn sees_what_preload_sees(name: &str, cxx: bool) {
     let source = if cxx { ("x.cc", CXX_PROGRAM) } else { ("x.c", C_PROGRAM) };
     let tree = Tree::new(name, cxx, &[source, ("a/none.h", ""), ("b/h.h", "#define H 1\n#include <stddef.h>\n")]);
@@ -223,7 +227,7 @@ fn sees_what_preload_sees(name: &str, cxx: bool) {
             continue;
         };
         let theirs = folded(&preload, &command);
-        // clang asks /proc for the path of a descriptor, which is as good as a real path.
+        // clang asks `/proc` for the path of a descriptor, which counts like a real path.
         assert!(theirs.refusals.iter().all(|(why, _)| *why == Unrecorded::Device), "{tool}: {:?}", theirs.refusals);
         let mut missing = Vec::new();
         for (path, looked) in &theirs.seen.looked {
@@ -239,7 +243,8 @@ fn sees_what_preload_sees(name: &str, cxx: bool) {
     }
 }
 
-/// An absence is one of the deepest directory that is there: above or below, it is the same fact.
+/// Returns true if an absence follows from another one: an absence is recorded for the deepest
+/// directory that exists, so those of paths above or below it are the same fact.
 fn is_below_absent(path: &[u8], looks: &BTreeMap<Vec<u8>, Looked>) -> bool {
     let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     let below = [path, b"/"].concat();

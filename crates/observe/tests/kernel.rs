@@ -1,4 +1,5 @@
-//! The kernel observer with real tools, against what the preloaded observer sees of the same command.
+//! Tests the kernel observer with real tools, against what the preloaded observer sees of the same
+//! command.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -13,10 +14,10 @@ use larder_observe::{
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
 
-/// Signals and children are the whole process's: one test at a time.
+/// Only one test runs at a time, because signal handlers and children belong to the whole process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A directory of one's own, and the turn.
+/// A temporary directory of the test, and the lock by which only one test runs.
 struct Place(PathBuf, #[expect(dead_code, reason = "held, not used")] MutexGuard<'static, ()>);
 
 impl Place {
@@ -113,7 +114,8 @@ fn changes(folded: &Folded) -> Vec<String> {
     changes
 }
 
-/// What the library saw, the kernel must have seen; both must have seen the same changes.
+/// Checks that the kernel observer saw everything that the library saw, and that both saw the same
+/// changes.
 fn folds_alike(place: &Place, words: &[&str]) {
     let (Some(kernel), Ok(preload)) = (kernel(), PreloadObserver::new()) else { return };
     let command = command(words);
@@ -139,7 +141,8 @@ fn folds_alike(place: &Place, words: &[&str]) {
                 && l.times >= looked.times
                 && (l.failed, &l.prior) == (looked.failed, &looked.prior)
         }
-        // `realpath` is one call of libc and many of the kernel, of links by other names.
+        // `realpath` is one call for the library and many for the kernel, on links with other
+        // paths.
         None => looked.link && !looked.content && !looked.listed && !looked.absent,
     };
     let missing: Vec<_> = theirs.iter().filter(|(path, looked)| !covered(path, looked)).collect();
@@ -216,7 +219,7 @@ fn preload_is_judged() {
     judged_alike(&["/usr/bin/python3", "-c", "import os; print(os.listdir('/etc/apt'))"]);
 }
 
-/// Compile a program of our own; false where that cannot be done.
+/// Compiles a program for the test. Returns false if that is not possible.
 fn compiled(source: &str, program: &str, flags: &[&str]) -> bool {
     there("/usr/bin/gcc")
         && std::process::Command::new("/usr/bin/gcc")
@@ -226,7 +229,7 @@ fn compiled(source: &str, program: &str, flags: &[&str]) -> bool {
             .is_ok_and(|status| status.success())
 }
 
-/// `openat` by the program's own instructions.
+/// A program that makes the system call `openat` by its own instructions.
 const RAW: &str = "
 static long call(long n, long a, long b, long c, long d) {
     long r;
@@ -275,7 +278,7 @@ fn a_static_program_is_seen() {
         println!("skipped: no static libc");
         return;
     }
-    // Tests share one working directory; a shell's is its own.
+    // The tests share one working directory, so a shell changes to its own.
     let line = format!("cd {} && exec ./s", place.0.display());
     let observed = run(&observer, &command(&["sh", "-c", &line]));
     assert_eq!(observed.finished.end, ChildEnd::Exited(0));
@@ -292,7 +295,8 @@ fn a_static_program_is_seen() {
     assert_eq!(closed.identity.map(|id| id.size_bytes), Some(4));
 }
 
-/// The shell opens the file before it starts a child, and the child asks when that was modified.
+/// The shell opens the file before it starts a child, and the child stats the open file for its
+/// mtime.
 #[test]
 fn a_file_that_a_shell_opens_for_a_child_may_be_asked_for_its_time() {
     let place = Place::new("redirected");
@@ -315,7 +319,7 @@ fn what_cannot_be_started_is_an_error() {
     }
 }
 
-/// What goes on after the tool has ended can still make system calls.
+/// A process that goes on after the tool has ended can still make system calls.
 #[test]
 fn a_process_that_outlives_the_tool_is_served() {
     let Some(observer) = kernel() else { return };
@@ -344,13 +348,13 @@ fn a_child_that_died_is_noted() {
     let observed = run(&observer, &command(&["sh", "-c", "sh -c 'test -f /etc/hostname; kill -9 $$'; exit 0"]));
     assert_eq!(observed.finished.end, ChildEnd::Exited(0));
     let died = observed.trace.events.iter().any(|e| e.kind == Kind::ChildDied && e.extra == 9);
-    // Before Linux 6.15 nobody but the parent learns it.
+    // Before Linux 6.15, only the parent learns how a child ended.
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("is there");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u32>().ok());
     assert!(died || (numbers.next(), numbers.next()) < (Some(6), Some(15)), "{release}");
 }
 
-/// Programs read the clock without a system call, unless they are made to.
+/// Programs read the clock without a system call, unless the observer patches their vDSO.
 #[test]
 fn the_clock_is_seen() {
     let place = Place::new("clock");

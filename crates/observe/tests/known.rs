@@ -1,5 +1,5 @@
-//! What one process of a run found out about a file, another takes from it: it must be the same file, under the same
-//! name.
+//! A process of a run uses what another process found out about a file only if the file and its
+//! path are still the same.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use larder_observe::{Kind, Observed, Observer, PreloadObserver};
 use larder_spawn::{Command, Destinations};
 
-/// A directory of one's own.
+/// A temporary directory of the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -37,7 +37,7 @@ fn run(script: &str) -> Observed {
     observer.run(&command, &Destinations::now(), None).expect("runs")
 }
 
-/// The programs that began, each with its inode.
+/// Returns the programs that began, each with its inode.
 fn began(observed: &Observed) -> Vec<(String, u64)> {
     let starts = observed.trace.iter().filter(|event| event.kind == Kind::Start);
     let of = |event: larder_observe::Event<&[u8]>| {
@@ -54,7 +54,7 @@ fn drops(observed: &Observed) -> usize {
     observed.trace.iter().filter(|event| event.kind == Kind::Drop).count()
 }
 
-/// One test, since signals and children are the whole process's.
+/// This is a single test, because signal handlers and children belong to the whole process.
 #[test]
 fn it_is_the_same_file_under_the_same_name() {
     let place = Place::new();
@@ -69,7 +69,8 @@ fn it_is_the_same_file_under_the_same_name() {
     let (true_inode, echo_inode) = (inode(&one), inode(&other));
     let (sh, sh_inode) = (Path::new("/bin/sh").canonicalize().expect("is there"), inode("/bin/sh"));
     let sh = sh.to_str().expect("is text");
-    // Each twice: the second time it is known. Then the name is another program's, as a link and as a file, and back.
+    // Each program runs twice, so that it is known the second time. Then its path is another
+    // program's, first as a link and then as a file, and at last its own again.
     let observed = run(&format!(
         "for i in 1 2; do {one}; {link}; {hard}; {script}; done; ln -sf other {link}; {link}; {link}; \
          mv {one} {one}.old; cp {other} {one}; {one}; {one}; mv {one}.old {one}; {one}; {one}; :"
@@ -98,12 +99,12 @@ fn it_is_the_same_file_under_the_same_name() {
     what_was_judged_is_judged_again_when_it_changes(&place);
 }
 
-/// A program that the library may go along with, and then may not.
+/// The library may go along with the program until the program becomes set-user-id.
 fn what_was_judged_is_judged_again_when_it_changes(place: &Place) {
     let tool = place.path("tool");
     std::fs::copy("/bin/true", &tool).expect("copies");
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("sets");
-    // What was changed just now is not taken for known.
+    // A file that was changed in the last seconds before the run is never taken as known.
     std::thread::sleep(std::time::Duration::from_secs(3));
     let observed = run(&format!("{tool}; {tool}; chmod u+s {tool}; {tool}; {tool}; chmod u-s {tool}; {tool}; :"));
     assert_eq!(drops(&observed), 2);

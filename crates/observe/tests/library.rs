@@ -1,4 +1,4 @@
-//! The preloaded library as a file: what it needs from the program that it is loaded into.
+//! Checks what the preloaded library, as a file, needs from the program that it is loaded into.
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn has(program: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// The library as `compiler` makes it for `machine`, in a file that is removed again.
+/// Returns the library as `compiler` compiles it for `machine`.
 fn library(compiler: &str, machine: &str) -> Vec<u8> {
     let name = format!("larder-library-{compiler}-{machine}-{}.so", std::process::id());
     let file = std::env::temp_dir().join(name);
@@ -34,7 +34,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("preload")
 }
 
-/// Its undefined symbols that are not weak: a program that lacks one of them does not start.
+/// Checks that all undefined symbols of the library are weak. A program that lacks a strong one
+/// does not start.
 fn check(compiler: &str, (machine, number): (&str, u16)) {
     let bytes = library(compiler, machine);
     let bytes = &bytes[..];
@@ -55,7 +56,8 @@ fn check(compiler: &str, (machine, number): (&str, u16)) {
         list.push(String::from_utf8_lossy(name));
     }
     assert_eq!(strong, [""; 0], "undefined in the library that {compiler} makes for {machine}");
-    // Both lists were read rightly: it takes errno's place from libc, and stands in front of libc's `open`.
+    // Check that both lists were read correctly: the library takes the address of errno from libc,
+    // and has its own `open`.
     assert!(weak.iter().any(|name| name == "__errno_location"), "{weak:?}");
     assert!(defined.iter().any(|name| name == "open"), "{} symbols", defined.len());
 }
@@ -81,7 +83,7 @@ fn gcc_for_aarch64_leaves_nothing_but_weak_symbols_undefined() {
 #[test]
 fn clang_for_aarch64_leaves_nothing_but_weak_symbols_undefined() {
     probe_skip!(has("clang"), "clang is not installed");
-    // It takes the linker and the headers from there.
+    // clang uses the linker and the headers of that compiler.
     probe_skip!(has("aarch64-linux-gnu-gcc"), "aarch64-linux-gnu-gcc is not installed");
     check("clang", AARCH64);
 }

@@ -1,4 +1,4 @@
-//! Looks at paths, each once, and the events of a trace that say the same.
+//! Stats paths, each once, and writes the events of a trace for them.
 //!
 //! Unaware of: why a path is looked at.
 
@@ -11,23 +11,23 @@ use super::{NOBODY, Reason, event};
 use crate::trace::identity_of;
 use crate::{Event, Kind, OpenFlags};
 
-/// More paths are not looked at for one command.
+/// A command that needs more paths is refused.
 const LOOKS_MAX: usize = 100_000;
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
 
-/// What was found at a path.
+/// The result of a stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A regular file, by device and inode.
+    /// A regular file, with its device and inode.
     File(u64, u64),
-    /// A directory.
+    /// A directory, with its device and inode.
     Directory(u64, u64),
-    /// Nothing.
+    /// The path does not exist.
     Absent,
 }
 
-/// Everything looked at so far.
+/// All paths that were looked at so far.
 pub(super) struct Looks {
     cwd: Vec<u8>,
     found: HashMap<Vec<u8>, Found>,
@@ -39,14 +39,15 @@ impl Looks {
         Looks { cwd: cwd.to_vec(), found: HashMap::new(), events: Vec::new() }
     }
 
-    /// Look at `path`, links followed. A file found counts as read: its content is an input.
+    /// Stats `path` and follows links. A file that exists counts as read, so its content is an
+    /// input.
     pub(super) fn look(&mut self, path: &[u8]) -> Result<Found, Reason> {
         let path = join(&self.cwd, path);
         if let Some(found) = self.found.get(&path) {
             return Ok(*found);
         }
         if self.found.len() >= LOOKS_MAX {
-            return Err(format!("{}: too many places to look at", text(&path)));
+            return Err(format!("{}: too many paths to look at", text(&path)));
         }
         let found = self.look_anew(&path)?;
         self.found.insert(path, found);
@@ -64,7 +65,8 @@ impl Looks {
             larder_sys::Kind::Directory => Found::Directory(key.0, key.1),
             _ => return Err(format!("{}: neither a file nor a directory", text(path))),
         };
-        // gcc writes the real path of a system header where that is shorter, so where links lead is looked at, too.
+        // gcc writes the real path of a system header if that is shorter, so the links in `path`
+        // are inputs as well.
         self.events.push(event(NOBODY, Kind::RealPath, path.to_vec()));
         if matches!(found, Found::File(..)) {
             self.events.push(opened(path, &look));
@@ -82,7 +84,8 @@ impl Looks {
         }
     }
 
-    /// The names in a directory count, where it is one; that it is none otherwise.
+    /// Lists a directory, so that its names are an input. If `path` is not a directory, that fact
+    /// is an input instead.
     pub(super) fn list(&mut self, path: &[u8]) -> Result<(), Reason> {
         if matches!(self.look(path)?, Found::Directory(..)) {
             self.events.push(event(NOBODY, Kind::List, join(&self.cwd, path)));
@@ -100,7 +103,7 @@ fn opened(path: &[u8], look: &Look) -> Event {
     Event { identity: Some(identity_of(look)), mode: 0o100_000 | look.mode & 0o7777, ..open }
 }
 
-/// `path` as seen from `directory`; nothing is normalised.
+/// Joins `path` to `directory` unless it is absolute. Nothing is normalized.
 pub(super) fn join(directory: &[u8], path: &[u8]) -> Vec<u8> {
     if path.first() == Some(&b'/') {
         return path.to_vec();
@@ -109,13 +112,13 @@ pub(super) fn join(directory: &[u8], path: &[u8]) -> Vec<u8> {
     [directory, slash, path].concat()
 }
 
-/// The directory that a path's last component is in.
+/// Returns the directory that contains the last component of a path.
 pub(super) fn directory_of(path: &[u8]) -> &[u8] {
     let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     &path[..slash.max(1)]
 }
 
-/// For messages.
+/// Converts a path to text for a message.
 pub(super) fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

@@ -1,10 +1,11 @@
-//! The depfile: a rule in make's language, as gcc and clang write it.
+//! Parses a depfile: rules in make's language, in the form that gcc and clang write.
 //!
 //! ```text
 //! file  = rule { phony rule }
 //! rule  = target { target } ':' { prerequisite }      over lines that end in '\'
 //! name  = { byte | '\ ' | '\#' | '$$' | '\\' before one of these }
 //! ```
+//!
 //! Unaware of: what the names mean.
 
 use std::ffi::OsStr;
@@ -14,12 +15,13 @@ use std::path::Path;
 use super::Reason;
 use super::looks::text;
 
-/// A larger depfile is not read.
+/// A larger depfile is refused.
 const DEPFILE_BYTES_MAX: u64 = 16 << 20;
-/// More prerequisites are not followed.
+/// A depfile with more prerequisites is refused.
 const PREREQUISITES_MAX: usize = 20_000;
 
-/// The prerequisites of the depfile at `path`, which must be of this run.
+/// Returns the prerequisites of the depfile at `path`. Refuses if this run has not written the
+/// depfile.
 pub(super) fn read(path: &[u8], started_ns: i64) -> Result<Vec<Vec<u8>>, Reason> {
     let trouble = |what: &str| format!("{}: {what}", text(path));
     let look = larder_sys::look_through(path).map_err(|error| trouble(&error.to_string()))?;
@@ -33,7 +35,7 @@ pub(super) fn read(path: &[u8], started_ns: i64) -> Result<Vec<Vec<u8>>, Reason>
     prerequisites(&content).ok_or_else(|| trouble("the depfile was not understood"))
 }
 
-/// The prerequisites of the first rule.
+/// Returns the prerequisites of the first rule, or `None` if the text is not understood.
 pub(crate) fn prerequisites(content: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut colon = false;
@@ -67,7 +69,8 @@ fn skip_blanks(mut rest: &[u8]) -> &[u8] {
     }
 }
 
-/// One name with its escapes resolved, and what follows. Backslashes count only before a blank or `#`; `$` is doubled.
+/// Parses one name. Returns it with its escapes resolved, and the rest of the text. A backslash
+/// escapes only a blank or `#`, and `$` is written as `$$`.
 fn name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut name = Vec::new();
     let mut at = 0;
@@ -84,10 +87,12 @@ fn name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
                 let run = text[at..].iter().take_while(|&&b| b == b'\\').count();
                 match text.get(at + run) {
                     Some(b'\n') if run == 1 => break,
-                    // A name that ends in a backslash, or a line that goes on.
+                    // Either the name ends in a backslash, or the line goes on. Both are written in
+                    // the same way.
                     Some(b'\n') => return None,
                     Some(&next @ (b' ' | b'#' | b'\t')) => {
-                        // gcc doubles those before the one that escapes a blank; clang does not. One is no question.
+                        // gcc doubles backslashes before the one that escapes a blank, and clang
+                        // does not. So more than one backslash is ambiguous.
                         if run > 1 {
                             return None;
                         }

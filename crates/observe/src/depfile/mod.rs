@@ -1,14 +1,16 @@
-//! The depfile observer: the tool runs unobserved, and what it looked at is worked out afterwards from the depfile it
-//! wrote, the compiler's own search directories, and the texts of all inputs.
+//! The depfile observer: the tool runs unobserved. Afterwards its inputs are worked out from the
+//! depfile that it wrote, the compiler's own search directories, and the texts of all inputs.
 //!
-//! For tools that cannot be preloaded into. Its principle is refusal: whatever is not understood makes the run one
-//! that is not recorded. What is sound to conclude:
+//! It is for tools that cannot be preloaded into. Its principle is refusal: if anything is not
+//! understood, the run is not recorded. These conclusions are sound:
 //!
-//! * every file in the depfile was read (`make.rs`);
-//! * an include directive anywhere in those files, in inactive regions too, was looked for along the search list, so
-//!   each place before the one where it is found holds an absence (`resolve.rs`);
-//! * texts that could look at a file, or at the clock, in another way refuse (`scan.rs`, `words.rs`);
-//! * the compiler proper, assembler and their libraries are found by asking the driver (`query.rs`, `toolchain.rs`).
+//! * Every file in the depfile was read (`make.rs`).
+//! * Every include directive in these files was looked up along the search list, even a directive
+//!   in an inactive region. So each place before the one where the header is found is an absence
+//!   (`resolve.rs`).
+//! * A text that could read a file, or the clock, in another way refuses (`scan.rs`, `words.rs`).
+//! * The driver names the compiler proper and the assembler, and their libraries are found by
+//!   asking the loader (`query.rs`, `toolchain.rs`).
 //!
 //! Unaware of: flags (the caller says which command lines are provable), and the store.
 
@@ -18,7 +20,7 @@ pub(crate) mod fuzz {
 
     pub(crate) fn scan(text: &[u8]) {
         for system in [false, true] {
-            // What it finds, or why it is refused, is whatever it is.
+            // Only a panic counts as a failure here.
             let _ = super::scan::scan(text, system);
         }
     }
@@ -39,44 +41,45 @@ use larder_sys::{ChildEnd, Rivalry};
 use crate::{Event, Kind, Observed, Observer, OpenFlags, Trace};
 use looks::{Looks, join};
 
-/// In [`Event::extra`] of a [`Kind::Drop`]: nothing was lost, but what was looked at could not be proved.
+/// The `extra` of a [`Kind::Drop`] event: nothing was lost, but the inputs of the run could not be
+/// proved.
 pub const UNPROVABLE: u32 = 0xDEF;
 
-/// Why a run cannot be proved, as people read it.
+/// A message that says why a run cannot be proved.
 type Reason = String;
 
-/// A command line of which the caller knows that the depfile is enough.
+/// A command line for which the caller knows that the depfile is enough.
 #[derive(Clone, Debug, Default)]
 pub struct DepfilePlan {
-    /// The tool is clang; else it is gcc.
+    /// True if the tool is clang, false if it is gcc.
     pub clang: bool,
-    /// The source is C++; else it is C.
+    /// True if the source is C++, false if it is C.
     pub cxx: bool,
-    /// The working directory, absolute.
+    /// The working directory, as an absolute path.
     pub cwd: Vec<u8>,
-    /// The source, as on the command line.
+    /// The path of the source, as on the command line.
     pub source: Vec<u8>,
-    /// The object file, as on the command line.
+    /// The path of the object file, as on the command line.
     pub object: Vec<u8>,
-    /// The depfile, as on the command line.
+    /// The path of the depfile, as on the command line.
     pub depfile: Vec<u8>,
-    /// The flags that could have a part in where headers and programs are looked for.
+    /// The flags that may affect where headers and programs are looked up.
     pub search_flags: Vec<Vec<u8>>,
-    /// The directories among them.
+    /// The directories that are named by `search_flags`.
     pub directories: Vec<Vec<u8>>,
-    /// Names of `-include` and `-imacros`.
+    /// The names after `-include` and `-imacros`.
     pub forced: Vec<Vec<u8>>,
-    /// Values of `-D`.
+    /// The values of `-D`, for example `NAME=1`.
     pub definitions: Vec<Vec<u8>>,
 }
 
-/// Runs one command of a provable shape.
+/// Runs one command that a [`DepfilePlan`] describes.
 pub struct DepfileObserver {
     plan: DepfilePlan,
 }
 
 impl DepfileObserver {
-    /// For the command that `plan` describes.
+    /// Creates an observer for the command that `plan` describes.
     pub fn new(plan: DepfilePlan) -> DepfileObserver {
         DepfileObserver { plan }
     }
@@ -95,21 +98,25 @@ impl DepfileObserver {
         Ok(Trace { events, ..Trace::default() })
     }
 
-    /// What would be written through, or into, is not ours to know.
+    /// Refuses if an output is not a regular file. We do not know what else was then written, for
+    /// example through a link.
     fn outputs_are_plain(&self) -> Result<(), Reason> {
         for path in [&self.plan.object, &self.plan.depfile] {
             let path = join(&self.plan.cwd, path);
             let (directory, name) = path.split_at(path.iter().rposition(|&b| b == b'/').unwrap_or(0) + 1);
             let look = larder_sys::Dir::open(directory, false).and_then(|directory| directory.look(name));
             if !look.is_ok_and(|look| look.kind == larder_sys::Kind::File) {
-                return Err(format!("{}: an output that is no plain file", looks::text(&path)));
+                return Err(format!("{}: the output is not a regular file", looks::text(&path)));
             }
         }
         Ok(())
     }
 
-    /// The outputs, as the compilers were seen to write them: the assembler empties the object (and unlinks it before,
-    /// which its name says), clang renames over it; the depfile is emptied by both, so its writer has no name here.
+    /// Returns the events of writing the outputs, as the compilers are known to write them. The
+    /// assembler truncates the object file. It also unlinks the old one first, which `fold` knows
+    /// by the assembler's name. clang writes a temporary file and renames it to the object file.
+    /// Both compilers truncate the depfile. Its event belongs to a process without a program, so
+    /// that no such rule applies to it.
     fn outputs(&self, pid: u32, writer: &[u8]) -> Vec<Event> {
         const EMPTIED: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
         const NEW: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
@@ -153,7 +160,7 @@ impl Observer for DepfileObserver {
         let finished = larder_spawn::run_beside(command, to, rival)?;
         let proved = match finished.end {
             ChildEnd::Exited(0) => self.trace(command, finished.pid, started_ns),
-            _ => Err("the command failed, and a failed compile leaves no whole depfile".to_owned()),
+            _ => Err("the command failed, and a failed compile leaves no complete depfile".to_owned()),
         };
         let trace = proved.unwrap_or_else(|reason| {
             let refusal = Event { extra: UNPROVABLE, ..event(finished.pid, Kind::Drop, reason.into_bytes()) };

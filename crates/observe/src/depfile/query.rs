@@ -1,6 +1,7 @@
-//! Asking the driver where it looks: the search list of `-v`, and its answers to `-print-…`.
+//! Asks the compiler driver where it looks: parses the search list of `-v` and its answers to
+//! `-print-…`.
 //!
-//! Unaware of: what is done with the answers.
+//! Unaware of: how the answers are used.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,28 +12,28 @@ use larder_spawn::Command;
 
 use super::{DepfilePlan, Reason};
 
-/// Where the compiler looks, in its own words.
+/// Where the compiler looks for headers and programs, by its own report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
-    /// For `"…"` only, before the others.
+    /// The directories for `"…"` only, which come before those of `bracket`.
     pub(super) quote: Vec<Vec<u8>>,
-    /// For `<…>`.
+    /// The directories for `<…>`.
     pub(super) bracket: Vec<Vec<u8>>,
-    /// Left out: not there, or there twice.
+    /// The directories that the compiler ignores because they do not exist or are given twice.
     pub(super) ignored: Vec<Vec<u8>>,
-    /// The compiler proper.
+    /// The path of the compiler proper, for example `/usr/lib/gcc/x86_64-linux-gnu/12/cc1`.
     pub(super) compiler: Vec<u8>,
-    /// clang: the directory of the driver.
+    /// The directory of the driver, if it is clang.
     pub(super) installed: Option<Vec<u8>>,
-    /// clang: the target.
+    /// The compilation target, for example `x86_64-linux-gnu`.
     pub(super) target: Vec<u8>,
-    /// clang: GCC installations that it found.
+    /// The GCC installations that clang found.
     pub(super) installations: Vec<Vec<u8>>,
-    /// clang: where it looks for configuration files.
+    /// The directories in which clang looks for configuration files.
     pub(super) configurations: Vec<Vec<u8>>,
 }
 
-/// Ask for the search list.
+/// Asks the driver for the search list.
 pub(super) fn search(plan: &DepfilePlan, command: &Command) -> Result<Search, Reason> {
     let language: &[u8] = if plan.cxx { b"c++" } else { b"c" };
     let question = [&b"-E"[..], b"-v", b"-x", language, b"/dev/null"];
@@ -40,7 +41,8 @@ pub(super) fn search(plan: &DepfilePlan, command: &Command) -> Result<Search, Re
     parse(&stderr)
 }
 
-/// Run `program` with the search flags and a question; its standard output and error.
+/// Runs `program` with the question, and with the plan's search flags if `with_flags` is true.
+/// Returns its standard output and standard error.
 pub(super) fn ask(
     plan: &DepfilePlan,
     program: &[u8],
@@ -71,7 +73,8 @@ pub(super) fn ask(
     Ok((output.stdout, output.stderr))
 }
 
-/// Run a dynamically linked program's loader alone, which tells what it would load.
+/// Returns the libraries that a dynamically linked program loads. Its loader prints them instead of
+/// running the program (`LD_TRACE_LOADED_OBJECTS`).
 pub(super) fn libraries(program: &[u8], command: &Command) -> Result<Vec<Vec<u8>>, Reason> {
     let environment = [&command.environment[..], &[b"LD_TRACE_LOADED_OBJECTS=1".to_vec()]].concat();
     let traced = Command::new(program.to_vec(), vec![program.to_vec()], environment);
@@ -147,7 +150,8 @@ impl Search {
         Ok(())
     }
 
-    /// The command line of the compiler proper: clang quotes each word, gcc none that needs no quotes.
+    /// Parses the command line of the compiler proper. clang quotes each word, gcc only the words
+    /// that need it.
     fn compiler_of(&mut self, line: &[u8]) {
         let line = line.trim_ascii_start();
         let (line, end) = line.strip_prefix(b"\"").map_or((line, b' '), |line| (line, b'"'));

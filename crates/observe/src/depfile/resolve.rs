@@ -1,7 +1,10 @@
-//! Every place where the compiler looked for a header, worked out from the texts of all that it read.
+//! Finds every place where the compiler looked for a header, from the texts of all files that it
+//! read.
 //!
-//! A directive is followed from each directory that its file may have been found in, along the search list, up to the
-//! first file that is there. What cannot be told apart is looked at in all ways: a look too many costs a hit at worst.
+//! Each include directive is followed along the search list, starting in each directory that its
+//! file may have been found in, up to the first file that exists. For example, if `-Ia -Ib` is
+//! given and only `b/h.h` exists, then `#include <h.h>` makes `a/h.h` an absence. If several cases
+//! cannot be told apart, all of them are tried: one stat too many costs a hit at worst.
 //!
 //! Unaware of: how a text is read.
 
@@ -15,7 +18,7 @@ use super::query::Search;
 use super::scan::{Include, Scan, scan};
 use super::{DepfilePlan, Reason};
 
-/// A larger input is not read.
+/// A run with a larger input is refused.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 /// A file that the compiler read.
@@ -23,7 +26,7 @@ struct Input {
     scan: Scan,
     /// The directories that it may have been found in.
     directories: Vec<Vec<u8>>,
-    /// The source: what it includes first may be precompiled.
+    /// It is the source. The header that the source includes first may be precompiled.
     source: bool,
 }
 
@@ -33,12 +36,14 @@ struct Resolve<'a> {
     looks: &'a mut Looks,
     inputs: Vec<Input>,
     by_identity: HashMap<(u64, u64), usize>,
-    /// Inputs and directories whose directives are not followed yet.
+    /// Inputs, each with one of its directories, whose directives are not followed yet.
     open: Vec<(usize, Vec<u8>)>,
+    /// The directives that were followed along the search list already, each with whether a
+    /// precompiled header was looked for.
     done: HashSet<(Include, bool)>,
 }
 
-/// Look at every input, and everywhere the compiler looked for it.
+/// Reads every input, and stats every place where the compiler looked for it.
 pub(super) fn inputs(
     plan: &DepfilePlan,
     search: &Search,
@@ -65,7 +70,8 @@ pub(super) fn inputs(
 }
 
 impl Resolve<'_> {
-    /// Look at all search directories; those of the compiler's own.
+    /// Stats all search directories. Returns those that belong to the compiler itself, which no
+    /// flag names.
     fn directories(&mut self) -> Result<Vec<Vec<u8>>, Reason> {
         let mut given = HashSet::new();
         for directory in self.plan.directories.iter().chain(&self.search.ignored) {
@@ -79,7 +85,7 @@ impl Resolve<'_> {
                 Found::Directory(device, inode) if given.contains(&(device, inode)) => {}
                 Found::Directory(..) if directory.first() == Some(&b'/') => system.push(directory.clone()),
                 Found::Directory(..) => {}
-                _ => return Err(format!("{}: a search directory that is none", text(directory))),
+                _ => return Err(format!("{}: a search directory that is not a directory", text(directory))),
             }
         }
         Ok(system)
@@ -87,7 +93,7 @@ impl Resolve<'_> {
 
     fn input(&mut self, path: &[u8], source: &[u8], system: &[Vec<u8>]) -> Result<(), Reason> {
         let Found::File(device, inode) = self.looks.look(path)? else {
-            return Err(format!("{}: an input that is no file", text(path)));
+            return Err(format!("{}: an input that is not a regular file", text(path)));
         };
         let is_source = same_but_dot(path, source);
         let directory = directory_of(path).to_vec();
@@ -108,7 +114,7 @@ impl Resolve<'_> {
         Ok(())
     }
 
-    /// An input was found in a directory: its quoted includes are looked for there first.
+    /// Notes that an input was found in a directory: its quoted includes are looked up there first.
     fn found_in(&mut self, input: usize, directory: Vec<u8>) {
         let known = &mut self.inputs[input].directories;
         if !known.contains(&directory) {
@@ -117,7 +123,7 @@ impl Resolve<'_> {
         }
     }
 
-    /// What `-D` defines is read as if the source defined it.
+    /// Scans each `-D` as if the source defined the macro.
     fn definitions(&mut self) -> Result<(), Reason> {
         for definition in &self.plan.definitions {
             let line = [b"#define ", &definition[..], b"\n"].concat();
@@ -127,7 +133,8 @@ impl Resolve<'_> {
         Ok(())
     }
 
-    /// What is included without a directive: by `-include`, `-imacros`, and by gcc itself.
+    /// Follows the headers that are included without a directive: by `-include`, by `-imacros`, and
+    /// by gcc itself.
     fn forced(&mut self) -> Result<(), Reason> {
         let predefined = Include { name: b"stdc-predef.h".to_vec(), quoted: false, everywhere: false };
         self.include(&predefined, None, true)?;
@@ -174,7 +181,7 @@ impl Resolve<'_> {
         Ok(())
     }
 
-    /// Look for a header in one directory; whether it is there.
+    /// Looks for a header in one directory. Returns whether it exists.
     fn candidate(&mut self, directory: &[u8], include: &Include, precompiled: bool) -> Result<bool, Reason> {
         let path = join(directory, &include.name);
         if precompiled {
@@ -187,7 +194,8 @@ impl Resolve<'_> {
         Ok(true)
     }
 
-    /// gcc takes a precompiled header for the first file that is included, and looks for one of the source itself.
+    /// Refuses if a precompiled header exists for `path`. gcc uses one for the first file that is
+    /// included, and also looks for one of the source itself.
     fn not_precompiled(&mut self, path: &[u8]) -> Result<(), Reason> {
         for ending in [&b".gch"[..], b".pch"] {
             let precompiled = [path, ending].concat();
@@ -198,7 +206,7 @@ impl Resolve<'_> {
         Ok(())
     }
 
-    /// Assembler may be pieced together, in any text, from pieces in any other.
+    /// Refuses if assembler text may be pasted together. The pieces may come from any of the texts.
     fn assembler(&self) -> Result<(), Reason> {
         let any = |of: fn(&Scan) -> bool| self.inputs.iter().any(|input| of(&input.scan));
         if any(|scan| scan.assembler) && any(|scan| scan.pieces) {
@@ -208,7 +216,8 @@ impl Resolve<'_> {
     }
 }
 
-/// gcc and clang leave `./` out at the front of a relative path.
+/// Returns true if two paths differ only by `.` components and slashes. gcc and clang omit `./` at
+/// the front of a relative path.
 fn same_but_dot(path: &[u8], source: &[u8]) -> bool {
     let plain = |path: &[u8]| -> Vec<Vec<u8>> {
         path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
@@ -216,7 +225,8 @@ fn same_but_dot(path: &[u8], source: &[u8]) -> bool {
     plain(path) == plain(source)
 }
 
-/// Whether a path is in one of the directories, by its own words or once links and `..` are resolved.
+/// Returns true if a path is below one of the directories, either as text or once links and `..`
+/// are resolved.
 fn is_below(path: &[u8], directories: &[Vec<u8>]) -> bool {
     let below = |path: &[u8], directory: &[u8]| {
         let rest = path.strip_prefix(directory);

@@ -1,35 +1,36 @@
-//! One text: which headers it may ask for, and whether it can look at anything else.
+//! Scans one text: which headers it may include, and whether it can read anything else.
 //!
-//! The text is read as a preprocessor reads it, without its conditions: line splices, comments and strings are known,
-//! and where it is not certain whether something is a comment or a string, it is read as neither. A directive in an
-//! inactive region counts.
+//! The text is read as a preprocessor reads it, but without its conditions, so a directive in an
+//! inactive region counts. Line splices, comments and strings are recognized. If it is not certain
+//! whether something is a comment or a string, it is treated as neither.
 //!
 //! Unaware of: where headers are.
 
 use super::Reason;
 use super::words::{Word, holds, judge};
 
-/// A header that is asked for.
+/// A header that a text includes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Include {
     pub(super) name: Vec<u8>,
-    /// `"…"`, not `<…>`.
+    /// True for `"…"`, false for `<…>`.
     pub(super) quoted: bool,
-    /// The search need not end, nor begin, where it does for `#include`.
+    /// The search need not stop at the first match, and need not begin at the start of the search
+    /// list. For example, `#include_next` and `#import` are searched in this way.
     pub(super) everywhere: bool,
 }
 
-/// What a text holds.
+/// What a text contains.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) includes: Vec<Include>,
-    /// It has assembler in it, by one of the compiler's words.
+    /// It contains assembler text, by one of the compiler's keywords.
     pub(super) assembler: bool,
-    /// Its strings could be pieces of a directive for the assembler.
+    /// Its strings could be pieces of an assembler directive.
     pub(super) pieces: bool,
 }
 
-/// Read a text. A `system` one is a header in the compiler's own directories.
+/// Scans a text. `system` is true for a header in the compiler's own directories.
 pub(super) fn scan(text: &[u8], system: bool) -> Result<Scan, Reason> {
     for trigraph in [&b"??/"[..], b"??="] {
         if holds(text, trigraph) {
@@ -49,7 +50,7 @@ pub(super) fn scan(text: &[u8], system: bool) -> Result<Scan, Reason> {
     Ok(reader.found)
 }
 
-/// Without `\`-newline, blanks between the two allowed.
+/// Removes line splices: a backslash, optional blanks, and a newline.
 fn spliced(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -67,7 +68,8 @@ fn spliced(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Comments become blanks. The second value is where certainty about strings ends: from there all is copied as it is.
+/// Replaces each comment by a blank. The second value is the offset from which strings are not
+/// certain. From there on the text is copied as it is.
 fn without_comments(text: &[u8]) -> (Vec<u8>, usize) {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -89,7 +91,7 @@ fn without_comments(text: &[u8]) -> (Vec<u8>, usize) {
                     out.extend_from_slice(&text[at..]);
                     return (out, certain);
                 }
-                // A digit separator is copied alone.
+                // A digit separator is copied by itself.
                 let end = if text[at] == b'\'' && follows_number(text, at) { at + 1 } else { end };
                 out.extend_from_slice(&text[at..end]);
                 at = end;
@@ -104,7 +106,7 @@ fn without_comments(text: &[u8]) -> (Vec<u8>, usize) {
     (out, certain)
 }
 
-/// Behind the quote that closes the one at `at`, or at the end of its line.
+/// Returns the offset behind the quote that closes the one at `at`, or the end of its line.
 fn literal_end(text: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while end < text.len() && text[end] != b'\n' {
@@ -117,7 +119,8 @@ fn literal_end(text: &[u8], at: usize) -> usize {
     end.min(text.len())
 }
 
-/// A raw string, or what is one to some languages only; a `'` in a number that others take for a character.
+/// Returns true if a literal is ambiguous. Either it is a raw string, which only some languages
+/// have, or it is a `'` in a number, which others take for the start of a character.
 fn is_uncertain(text: &[u8], at: usize, end: usize) -> bool {
     let commented = holds(&text[at..end], b"//") || holds(&text[at..end], b"/*");
     let quoted = text[at + 1..end].contains(&b'"');
@@ -127,7 +130,7 @@ fn is_uncertain(text: &[u8], at: usize, end: usize) -> bool {
     }
 }
 
-/// Whether the quote stands in a number: `1'000`.
+/// Returns true if the quote stands in a number, as in `1'000`.
 fn follows_number(text: &[u8], at: usize) -> bool {
     let word = text[..at].iter().rev().take_while(|&&b| is_word(b) || b == b'\'').count();
     word > 0 && text[at - word].is_ascii_digit()
@@ -145,11 +148,11 @@ struct Reader<'a> {
     certain: usize,
     system: bool,
     line_start: bool,
-    /// In a `#define`.
+    /// The current line is a `#define`.
     defining: bool,
     pragma: bool,
     before: &'a [u8],
-    /// All strings, one behind the other.
+    /// The contents of all strings, joined.
     strings: Vec<u8>,
     found: Scan,
 }
@@ -179,12 +182,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `#` or `%:`, of that many bytes.
+    /// Handles `#` or `%:`, which is `length` bytes long.
     fn hash(&mut self, length: usize, line_start: bool) -> Result<(), Reason> {
         let start = self.at;
         self.at += length;
         if !line_start && self.at < self.certain {
-            // `##` is nothing that matters: what it could make is refused by its pieces.
+            // `##` does not matter here: the pieces of a refused word are refused themselves.
             let pastes = self.text[self.at..].starts_with(b"#") || self.text[..start].ends_with(b"#");
             self.found.pieces |= self.defining && !pastes && !self.system;
             self.at = start;
@@ -202,7 +205,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The name behind an include directive.
+    /// Parses the name of an include directive.
     fn header(&mut self, everywhere: bool) -> Result<(), Reason> {
         self.blanks();
         let computed = || "a computed include".to_owned();
@@ -242,7 +245,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// `.inc` that is no member: a directive of the assembler, perhaps on its way to become a string.
+    /// Refuses `.inc` unless it is a member of a struct. It may be a directive of the assembler
+    /// that a macro turns into a string.
     fn dot(&mut self) -> Result<(), Reason> {
         let before = self.text[..self.at].iter().rev().find(|b| !b.is_ascii_whitespace());
         let member = before.is_some_and(|&b| is_word(b) || b")]>".contains(&b));
@@ -280,7 +284,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether the line asks with `defined (` whether there is such a word.
+    /// Returns true if the line tests with `defined (…)` whether this macro exists.
     fn asked_for(&self) -> bool {
         let line = self.text[..self.at].rsplit(|&b| b == b'\n').next().unwrap_or_default();
         self.text.get(self.at) == Some(&b')') && holds(line, b"defined")

@@ -1,4 +1,4 @@
-//! Texts and what is read in them.
+//! Tests of [`scan`] on short texts.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! The programs behind a driver: which they are, where else they would have been looked for, and their libraries.
+//! The programs behind a compiler driver: which they are, where else they would have been looked
+//! up, and their libraries.
 //!
 //! Unaware of: sources and headers.
 
@@ -16,13 +17,13 @@ use super::query::{Search, ask, libraries};
 use super::{DepfilePlan, Reason};
 use crate::{Program, judge};
 
-/// The programs that matter later.
+/// The programs that later steps need.
 pub(super) struct Programs {
-    /// Who writes the object file.
+    /// The program that writes the object file.
     pub(super) writer: Vec<u8>,
 }
 
-/// Look at every program of the toolchain, and at the places before each where it is not.
+/// Stats every program of the toolchain, and every place before it where it could have been.
 pub(super) fn programs(
     plan: &DepfilePlan,
     command: &Command,
@@ -37,7 +38,7 @@ pub(super) fn programs(
         return Ok(Programs { writer: search.compiler.clone() });
     }
     if search.installed.is_some() {
-        return Err(format!("{}: clang by a name of gcc's", text(&tool)));
+        return Err(format!("{}: this is clang under a name of gcc", text(&tool)));
     }
     program(&tool, command, looks)?;
     let directories = gcc_directories(plan, command, looks)?;
@@ -49,26 +50,26 @@ pub(super) fn programs(
     Ok(Programs { writer: assembler })
 }
 
-/// A program, and what its loader loads.
+/// Reads a program and the libraries that its loader loads.
 fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reason> {
     if !matches!(looks.look(path)?, Found::File(..)) {
         return Err(format!("{}: not a program", text(path)));
     }
     let (kind, script) = judge(path);
     if script {
-        return Err(format!("{}: a script", text(path)));
+        return Err(format!("{}: a script, not a program", text(path)));
     }
     if matches!(kind, Program::Dynamic { .. }) {
         for library in libraries(path, command)? {
             looks.look(&library)?;
         }
     } else if !is_static(path) {
-        return Err(format!("{}: a program whose libraries cannot be told", text(path)));
+        return Err(format!("{}: the libraries of this program cannot be determined", text(path)));
     }
     Ok(())
 }
 
-/// Whether a program of this machine's word size needs no loader.
+/// Returns true if a 64-bit ELF program needs no loader.
 fn is_static(path: &[u8]) -> bool {
     let Ok(file) = File::open(OsStr::from_bytes(path)) else { return false };
     let cache = ReadCache::new(file);
@@ -78,7 +79,8 @@ fn is_static(path: &[u8]) -> bool {
     !segments.is_empty() && segments.iter().all(|segment| segment.p_type(endian) != PT_INTERP)
 }
 
-/// Where gcc looks for programs; and specs files, of which there are none (one that was read refuses before).
+/// Returns the directories in which gcc looks for programs. Refuses if one of them has a specs
+/// file. (If gcc has read one already, `query` has refused.)
 fn gcc_directories(plan: &DepfilePlan, command: &Command, looks: &mut Looks) -> Result<Vec<Vec<u8>>, Reason> {
     let (answer, _) = ask(plan, &command.program, command, &[b"-print-search-dirs"], true)?;
     let line = |start: &[u8]| -> Vec<Vec<u8>> {
@@ -102,8 +104,9 @@ fn gcc_directories(plan: &DepfilePlan, command: &Command, looks: &mut Looks) -> 
     Ok(programs)
 }
 
-/// gcc tries the target's assembler before the plain one, in its own directories and then along `PATH`. All that could
-/// be meant are looked at; the last is the one that its answer names.
+/// Returns the assembler that gcc runs. gcc looks for the target's assembler before the plain one,
+/// first in its own directories and then in those of `PATH`. All candidates are read. The last one
+/// is the one that gcc's answer (`named`) names.
 fn assembler(
     plan: &DepfilePlan,
     named: &[u8],
@@ -120,13 +123,13 @@ fn assembler(
     }
     for name in [places.target_assembler, named] {
         if places.directories.iter().any(|directory| looks.look(&join(directory, name)) != Ok(Found::Absent)) {
-            return Err("an assembler in gcc's own directories that it does not name".to_owned());
+            return Err("gcc's own directories have an assembler, but gcc does not name it".to_owned());
         }
         if let Some(found) = along_path(plan, name, command, looks)? {
             program(&found, command, looks)?;
         }
     }
-    along_path(plan, named, command, looks)?.ok_or_else(|| format!("{}: no assembler along PATH", text(named)))
+    along_path(plan, named, command, looks)?.ok_or_else(|| format!("{}: PATH has no such assembler", text(named)))
 }
 
 /// Where gcc looks for its assembler.
@@ -135,7 +138,7 @@ struct Places<'a> {
     target_assembler: &'a [u8],
 }
 
-/// The first program of that name along `PATH`.
+/// Returns the first program of this name in the directories of `PATH`.
 fn along_path(
     plan: &DepfilePlan,
     name: &[u8],
@@ -154,7 +157,8 @@ fn along_path(
     Ok(None)
 }
 
-/// clang asks these which distribution it is on, and which compilers were installed beside the system's.
+/// The paths by which clang finds out which distribution it runs on, and which compilers are
+/// installed beside the system's.
 const DISTRIBUTION: [&[u8]; 8] = [
     b"/opt",
     b"/opt/rh",
@@ -166,8 +170,9 @@ const DISTRIBUTION: [&[u8]; 8] = [
     b"/etc/SuSE-release",
 ];
 
-/// What clang's driver looks at to find the newest GCC, whose headers and libstdc++ it then uses, and configuration
-/// files. The listings make any other installation that comes or goes show.
+/// Reads what clang's driver reads to find the newest GCC, whose headers and libstdc++ it then
+/// uses. Refuses if there is a configuration file. Because directories are listed, a GCC that is
+/// installed or removed later invalidates the record.
 fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> {
     const LIBRARIES: [&[u8]; 4] = [b"lib", b"lib64", b"lib32", b"libx32"];
     let installed = search.installed.clone().ok_or("clang does not say where it is installed")?;
@@ -193,7 +198,8 @@ fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> 
     configurations(tool, &[&[installed, real], &search.configurations[..]].concat(), search, looks)
 }
 
-/// A directory of targets, each a directory of versions.
+/// Lists a directory that has a directory for each target, and each of those, which have one for
+/// each version.
 fn installations(directory: &[u8], looks: &mut Looks) -> Result<(), Reason> {
     looks.list(directory)?;
     let Ok(open) = larder_sys::Dir::open(directory, false) else { return Ok(()) };

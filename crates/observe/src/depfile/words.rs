@@ -1,33 +1,36 @@
-//! Words that refuse: identifiers by which a text can look at the clock, at a file, or be made to by pasting.
+//! Judges identifiers: some refuse a text, because the text could read the clock or a file by them,
+//! directly or by token pasting. For example, `__TI` refuses because `__TI ## ME__` is `__TIME__`.
 //!
 //! Unaware of: where in a text a word stands.
 
-/// Replaced by the time of the compile, or of the file.
+/// Macros that expand to the time of the compile, or of the file.
 const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
 const HAS_INCLUDE: &[u8] = b"__has_include";
 const INCLUDE: &[u8] = b"include";
-/// Shorter pieces of a clock's name are everywhere.
+/// Shorter pieces of these names are too common to refuse.
 const PIECE_BYTES_MIN: usize = 3;
-/// `__h` is everywhere; `__has` is not.
+/// `__h` is too common to refuse, `__has` is not.
 const HAS_PIECE_BYTES_MIN: usize = 5;
-/// Pieces that the system's headers hold for purposes of their own, each seen: a template's parameter in `math.h`;
-/// `__has_ ## _NTYPE` in libstdc++, undefined where it was used.
+/// Pieces of the names that system headers use for other purposes. Both were seen: `__T` is the
+/// parameter of a template in `math.h`, and libstdc++ has `__has_ ## _NTYPE`, which is undefined
+/// where it was used.
 const SYSTEM_PIECES: [&[u8]; 2] = [b"__T", b"__has_"];
 
 /// What an identifier means for the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Nothing.
+    /// The identifier does not matter.
     Plain,
-    /// `__has_include` and `__has_include_next`: asks for a header.
+    /// `__has_include` or `__has_include_next`, which look for a header.
     HasInclude,
-    /// Begins an assembler text.
+    /// A keyword that begins assembler text.
     Assembler,
-    /// Refuses.
+    /// The identifier refuses the text.
     Refused,
 }
 
-/// Judge an identifier; `system` when it stands in a header of the compiler's own directories.
+/// Judges an identifier. `system` is true if it stands in a header of the compiler's own
+/// directories.
 pub(super) fn judge(word: &[u8], system: bool) -> Word {
     match word {
         b"__has_include" | b"__has_include_next" if system => Word::HasInclude,
@@ -42,7 +45,7 @@ pub(super) fn judge(word: &[u8], system: bool) -> Word {
     }
 }
 
-/// Whether pasting could make a refused word of this one and others.
+/// Returns true if token pasting could make a refused word from this word and others.
 fn is_piece(word: &[u8]) -> bool {
     let of_a_clock = |clock: &&[u8]| word.len() < clock.len() && holds(clock, word);
     let of_has_include = word.len() >= HAS_PIECE_BYTES_MIN && HAS_INCLUDE.starts_with(word)
@@ -50,7 +53,7 @@ fn is_piece(word: &[u8]) -> bool {
     word.len() >= PIECE_BYTES_MIN && CLOCKS.iter().any(of_a_clock) || of_has_include
 }
 
-/// Whether `text` holds `part`.
+/// Returns true if `text` contains `part`.
 pub(super) fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }

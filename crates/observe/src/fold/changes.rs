@@ -1,4 +1,6 @@
-//! What comes, goes, and is changed: names, modes, times.
+//! Changes: paths that come and go, modes, owners and times.
+//!
+//! Unaware of: the content of files.
 
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 
@@ -6,7 +8,7 @@ use super::{EEXIST, ENOENT, Event, Fold, Made, Policy};
 use crate::trace::{Kind, OpenFlags};
 
 impl<'t> Fold<'t> {
-    /// A name comes or goes: only whether it was there before the first time counts.
+    /// Notes that a path comes or goes. Only whether it existed before the first change counts.
     pub(super) fn name(&mut self, path: &'t [u8], existed: bool) {
         self.names.entry(path).or_insert(existed);
     }
@@ -54,15 +56,16 @@ impl<'t> Fold<'t> {
             }
             Kind::ChangeMode => self.change_mode(e, policy),
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
-            // To now, which is what it is.
+            // The file's mtime is set to the present time, which it already is.
             Kind::SetTimes if e.extra == 1 && matches!(self.made.get(e.path), Some(Made::File { .. })) => {}
             Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::File { .. })) => {
                 self.dated.insert(e.path);
             }
-            // Nobody compares those: what is made later in a directory would change it again.
+            // The mtimes of directories and links are never compared. A file that is made later in
+            // a directory would change its mtime again.
             Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) => {}
             Kind::Truncate if self.is_temporary(e.path) => {}
-            // What they were set to shows at the end.
+            // The new owner and attributes are read at the end of the run.
             Kind::ChangeOwner | Kind::SetAttribute if self.may_be_given(e) => {
                 self.owners_set = true;
                 if e.kind == Kind::SetAttribute && matches!(self.made.get(e.path), Some(Made::File { .. })) {
@@ -79,9 +82,9 @@ impl<'t> Fold<'t> {
     fn change_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
             _ if self.is_made(e) && e.error == ENOENT => {}
-            // What it made there itself it has renamed or removed since.
+            // The command itself has renamed or removed what it had made there.
             (Kind::Rename(_), ENOENT) if self.names.contains_key(e.path) => {}
-            // What it should have replaced is there, so its directory is: what it leads from is missing.
+            // The new path exists, so its directory does. So the old path does not exist.
             (Kind::Rename(_), ENOENT) if self.is_temporary(e.path2) => {
                 self.touch(e.path).absent = true;
                 self.reused.insert(e.path);
@@ -93,13 +96,13 @@ impl<'t> Fold<'t> {
                 self.touch(e.path).absent = true;
             }
             (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
-            // It asked not to replace what is there.
+            // The call was asked not to replace an existing path.
             (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) => {
                 if !self.made.contains_key(e.path2) {
                     let looked = self.touch(e.path2);
                     (looked.kind, looked.link) = (true, true);
                 }
-                // What it leads from was looked for first.
+                // The kernel looked up the old path first, so it exists.
                 if e.kind != Kind::Symlink && !self.made.contains_key(e.path) {
                     let looked = self.touch(e.path);
                     (looked.kind, looked.link) = (true, true);
@@ -109,7 +112,7 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Whether owners, or attributes, may be set there.
+    /// Returns true if the command may set owners or attributes of this path.
     fn may_be_given(&mut self, e: &Event<'t>) -> bool {
         match self.made.get(e.path) {
             Some(Made::File { temporary: true, .. } | Made::Directory(_) | Made::Link) => true,
@@ -120,7 +123,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Of a file that the command wrote: it is a new one, or the mode that it had before is relied on from now on.
+    /// Returns true if the earlier mode of a file that the command wrote cannot matter because the
+    /// file is new, or if that mode is known. In the second case the mode becomes an observation.
     fn mode_before_is_known(&mut self, path: &'t [u8]) -> bool {
         let Some(Made::File { placement, .. }) = self.made.get(path) else { return false };
         let anew = matches!(placement, Placement::Unlink | Placement::Rename);
@@ -136,7 +140,7 @@ impl<'t> Fold<'t> {
         known
     }
 
-    /// What was found there before the command changed it.
+    /// Notes the mode that a path had before the command changed it.
     pub(super) fn note_mode(&mut self, path: &'t [u8], mode: u32) {
         if mode == 0 {
             return;
@@ -151,7 +155,7 @@ impl<'t> Fold<'t> {
         matches!(self.made.get(path), Some(Made::File { temporary: true, .. }))
     }
 
-    /// The command found nothing there.
+    /// Notes that the path did not exist before the run.
     pub(super) fn was_absent(&mut self, path: &'t [u8]) {
         if !self.names.contains_key(path) {
             self.touch(path).absent = true;
@@ -159,8 +163,9 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// A file or link that the command made goes away under this name. What was there before would have gone with it, and
-    /// other names of that would have been written to.
+    /// Handles a file or link that the command made and that loses this path. If a file existed
+    /// there before the run, the run is refused, unless the program is known to replace outputs.
+    /// That file would be lost as well, and its other hard links would have been written to.
     fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
         let replaces = match self.made.get(e.path) {
             Some(Made::File { writer, .. }) => (policy.replaces_output)(writer),
@@ -177,12 +182,13 @@ impl<'t> Fold<'t> {
     fn unlink(&mut self, e: &Event<'t>, policy: &Policy) {
         self.made_file_goes(e, policy);
         if self.first_read.get(&e.pid) == Some(&e.path) && (policy.opens_output)(self.program(e.pid)) {
-            // It was opened to be unlinked.
+            // It was opened only to be unlinked.
             self.touch(e.path).content = false;
         }
         self.date_is_lost |= self.dated.remove(e.path);
         self.attributed.remove(e.path);
-        // What the command made itself is as if it had never been, unless something was there before.
+        // A file that the command made and removed does not count, unless something existed there
+        // before.
         let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
         match self.made.get(e.path) {
             Some(Made::File { placement: Placement::Truncate, .. }) if !before => self.make(e.path, Made::Removed),
@@ -190,7 +196,8 @@ impl<'t> Fold<'t> {
             Some(_) => {
                 self.made.remove(e.path);
             }
-            // A link to nothing: looking says that it is not there, and the next run would find it gone.
+            // The path is a dangling link: a stat said that it does not exist. The next run would
+            // find it gone.
             None if before => self.refuse(Unrecorded::OutputSpecial, e.path),
             None => {
                 self.note_mode(e.path, if e.mode == 0 { 0o10 << 12 } else { e.mode });
@@ -225,7 +232,7 @@ impl<'t> Fold<'t> {
                 self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
             }
             Some(Made::Link) => self.make(e.path2, Made::Link),
-            // The output that was there takes the place of a new file, to be written anew by that name.
+            // The old output gets the name of a new file, and is written anew under that name.
             None if (policy.rewrites_output)(self.program(e.pid)) && self.is_temporary(e.path2) => {
                 self.note_mode(e.path, e.mode);
                 self.make(e.path, Made::Removed);
@@ -235,7 +242,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Linkers ask for the umask and add the right to execute to what is there.
+    /// Handles a change of mode. Linkers read the umask and add execute permission to the mode that
+    /// the file has.
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
         let linker = (policy.adds_execute)(self.program(e.pid));
         if !linker && !self.habit(e.pid, policy).reports {
@@ -249,7 +257,7 @@ impl<'t> Fold<'t> {
         let replaces = (policy.unlinks_output)(self.program(e.pid));
         let was_there = self.names.get(e.path) == Some(&true);
         if !linker && !replaces && was_there && !self.mode_before_is_known(e.path) {
-            // What it has now may come of what it had.
+            // The new mode may be derived from the old one.
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
         match self.made.get_mut(e.path) {

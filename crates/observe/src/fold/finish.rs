@@ -1,4 +1,6 @@
-//! The end: what of all that was seen counts, as inputs and as outputs.
+//! The end of a fold: decides which of the collected facts count as inputs and as outputs.
+//!
+//! Unaware of: single events.
 
 use larder_model::quick::Set;
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
@@ -12,7 +14,7 @@ impl<'t> Fold<'t> {
             self.drew(pid, what_for, policy);
         }
         if !self.named_at_random.is_empty() {
-            self.refuse(Unrecorded::Random, b"a name that was not used");
+            self.refuse(Unrecorded::Random, b"random numbers for a name that was never used");
         }
         for name in self.random_names.clone() {
             if self.made.contains_key(name) {
@@ -21,7 +23,7 @@ impl<'t> Fold<'t> {
         }
         let unaccounted: i64 = self.starts.values().filter(|n| **n != 0).sum();
         if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
-            self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
+            self.refuse(Unrecorded::NotObserved, b"a program that was executed but not observed");
         }
         for (program, output) in std::mem::take(&mut self.times_told) {
             let log = self.logs.get(&output).and_then(|log| self.made.get(log));
@@ -30,13 +32,14 @@ impl<'t> Fold<'t> {
             }
         }
         if self.dates_count && self.date_is_lost {
-            self.refuse(Unrecorded::ComparesTimes, b"a file whose time was set, and that is gone");
+            self.refuse(Unrecorded::ComparesTimes, b"a removed file whose time the command had set");
         }
         if self.no_temporary_directory {
-            // Elsewhere there may be one.
+            // On another machine, the variable may name a directory that exists.
             self.environment.extend(std::mem::take(&mut self.temporary_directories));
         }
-        // What has the mode of something that was made hangs on the umask as that does.
+        // A mode that was copied from something that the command made depends on the umask, as the
+        // original does.
         let gives = |life: &(u32, u32)| self.gives_modes.contains(life) || self.gives_directory_modes.contains(life);
         self.umask |= self.saw_masked.iter().any(gives);
         let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
@@ -63,7 +66,7 @@ impl<'t> Fold<'t> {
                 self.output(path, made, policy, &mut seen);
             }
         }
-        // The mode of what is made may be that of what was read.
+        // The mode of what the process made may be copied from what it read.
         for (life, path) in std::mem::take(&mut self.seen_by) {
             let directory = self.modes.get(path).is_some_and(|mode| mode >> 12 == 0o04);
             let gives = if directory { &self.gives_directory_modes } else { &self.gives_modes };
@@ -91,8 +94,9 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Nothing was there, and the name was made up at random: nobody will look for it again. One that holds the number
-    /// of a process is kept: it may hold another number that is the same by accident, and looking for it is harmless.
+    /// Returns true for an absence of a path with a random name, which no later run will look for.
+    /// Paths that contain a pid are kept as absences. The number may equal the pid by accident, and
+    /// checking such an absence is harmless.
     fn is_of_this_run(&self, path: &[u8]) -> bool {
         let nothing = Looked { absent: true, ..Looked::default() };
         if self.looked.get(path) != Some(&nothing) || self.made.contains_key(path) {
@@ -110,7 +114,7 @@ impl<'t> Fold<'t> {
             Made::File { placement, mode, writer, temporary } => {
                 let known = (policy.replaces_output)(writer);
                 if temporary && !known && self.names.get(path) != Some(&true) {
-                    // It was made only because nothing was there.
+                    // The program made the file only because the path did not exist.
                     self.touch(path).absent = true;
                 }
                 let unlinks = (policy.unlinks_output)(writer) && !self.in_place.contains(path);
@@ -140,7 +144,8 @@ impl<'t> Fold<'t> {
         if self.temporary_places.contains(path) && !looked.content && !looked.listed && !looked.absent {
             return;
         }
-        // What is in a directory that the command made was made there by it, and nothing was there before.
+        // The command made the directory, so whatever is in it was made by the command and did not
+        // exist before.
         if looked.absent && self.below_made(path) {
             return;
         }
@@ -149,7 +154,7 @@ impl<'t> Fold<'t> {
             looked.prior = Some(Prior::Absent);
         }
         if self.dates_count && looked.compared {
-            // How old it is counts beside a time that is always the same.
+            // Its mtime is compared with an mtime that is the same in every run.
             looked.times = looked.times.max(Times::Files);
         }
         if let Some(made) = self.made.get(path) {
@@ -164,7 +169,8 @@ impl<'t> Fold<'t> {
                 };
                 looked.prior = Some(prior);
             } else {
-                // Compilers look whether it is one of their inputs, and then write it.
+                // Compilers stat an output to check that it is not one of their inputs, and then
+                // write it.
                 if let Made::File { writer, .. } = made
                     && !self.must_be_absent.contains(path)
                     && !self.looked_at_by_others.contains(path)
@@ -186,7 +192,8 @@ impl<'t> Fold<'t> {
     }
 }
 
-/// What a file without content was. Nobody executes such.
+/// Returns the earlier state of a file that was empty. No program executes an empty file, so its
+/// unknown mode does not matter.
 fn empty(opened: &Identity, mode: Option<u32>) -> Option<Prior> {
     (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), mode })
 }

@@ -1,4 +1,6 @@
-//! What is read, looked at, listed, and not found.
+//! Looks: paths that are read, looked at, listed, or missing.
+//!
+//! Unaware of: changes of files.
 
 use larder_model::{Fact, Identity, Looked, ModeRule, Times, Unrecorded};
 
@@ -6,7 +8,7 @@ use super::{EINVAL, ENOENT, Event, Fold, Made, Policy, without_slash};
 use crate::paths::has_parents;
 use crate::trace::{self, Kind, OpenFlags};
 
-/// What is new has the inode of what is gone.
+/// Returns true if the event created the file. A new file may have the inode of a removed one.
 fn is_new(e: &Event) -> bool {
     matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE))
 }
@@ -18,7 +20,7 @@ impl<'t> Fold<'t> {
             b"/dev/zero",
             b"/proc/self/exe",
             b"/proc/self/fd",
-            // What it was started with.
+            // The arguments that the program was started with.
             b"/proc/self/cmdline",
             b"/proc/sys/vm/overcommit_memory",
             b"/sys/kernel/mm/transparent_hugepage/enabled",
@@ -26,13 +28,14 @@ impl<'t> Fold<'t> {
         path.is_empty() || EXACT.contains(&path)
     }
 
-    /// What compilers tune their memory by, and build tools the number of what they start; what others make of it is
-    /// not known.
+    /// Returns true for files by which compilers tune their use of memory, and build tools the
+    /// number of processes that they start. What other programs do with them is not known.
     fn tunes_memory(&mut self, e: &Event, policy: &Policy) -> bool {
         const EXACT: [&[u8]; 4] =
             [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
         let limits = e.path.starts_with(b"/sys/fs/cgroup/");
-        // libc reads it for `pthread_getattr_np`, to find the stack. Its addresses are random numbers of the kernel's.
+        // libc reads it for `pthread_getattr_np`, to find the stack. The addresses in it are chosen
+        // at random by the kernel.
         if e.path == b"/proc/self/maps" && policy.chance_is_compared && !self.habit(e.pid, policy).tunes_memory {
             self.chance_program = self.chance_program.or(Some(self.who.runs(e.pid).program));
             return true;
@@ -50,7 +53,7 @@ impl<'t> Fold<'t> {
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
         let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
         let named = |path: &[u8]| self.made.contains_key(path) || self.below_made(path);
-        // What a `..` leads to is found by inode, or as the directory is at the end.
+        // A path with `..` is matched by inode, or by its resolved form at the end of the run.
         let by_name = match self.real.get(e.path) {
             Some(real) => real.as_ref().is_some_and(|real| named(real)),
             None => named(without_slash(e.path)),
@@ -64,7 +67,7 @@ impl<'t> Fold<'t> {
         by_inode || by_name
     }
 
-    /// Below a directory that the command made.
+    /// Returns true if the path is below a directory that the command made.
     pub(super) fn below_made(&self, path: &[u8]) -> bool {
         if !self.made_directories {
             return false;
@@ -128,7 +131,8 @@ impl<'t> Fold<'t> {
     }
 
     pub(super) fn look(&mut self, e: &Event<'t>, policy: &Policy) {
-        // The working directory by another name, as Bazel has `PWD`: both are in the key.
+        // It is another path of the working directory. For example, Bazel sets `PWD` to it. Both
+        // are in the cache key.
         let names_cwd = e.path == b"/proc/self/cwd" && self.habit(e.pid, policy).times != Times::Status;
         if self.ignored(e.path) || names_cwd {
             return;
@@ -164,7 +168,7 @@ impl<'t> Fold<'t> {
             Kind::Stat | Kind::Lstat if file || habit.times == Times::Status => habit.times,
             _ => Times::Blind,
         };
-        // Whether a file can be executed is part of what is recorded of it.
+        // The execute permission of a file is part of its recorded fact.
         let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
         let asks_rights = special && !self.runs_a_compiler_part(e.pid, policy);
         self.seen_by.push((self.life(e.pid), e.path));
@@ -199,7 +203,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// The times of what the command made are those of this run, but for those that it set itself.
+    /// Handles a stat of something that the command made. Its times are those of this run, except
+    /// for mtimes that the command set itself.
     fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
         self.sees_mode_of_made(e);
         let habit = self.habit(e.pid, policy);
@@ -211,7 +216,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Who gives that on to something else gives on what the umask left, unless the mode was set.
+    /// Notes that a process saw a mode that depends on the umask. If the process gives that mode to
+    /// another file, the mode of that file depends on the umask as well.
     fn sees_mode_of_made(&mut self, e: &Event<'t>) {
         let rule = match self.made.get(without_slash(e.path)) {
             Some(Made::File { mode, .. } | Made::Directory(mode)) => mode.rule,
@@ -222,7 +228,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// LLVM asks so for the real path of the file that it has just opened.
+    /// Handles `readlink` of a descriptor's link below `/proc`. LLVM asks in this way for the real
+    /// path of the file that it has just opened.
     fn read_link_of_open_file(&mut self, e: &Event<'t>) {
         let Some(opened) = self.last_read.get(&e.pid).copied() else {
             return self.refuse(Unrecorded::Device, e.path);
@@ -238,10 +245,11 @@ impl<'t> Fold<'t> {
                 self.lstat_missing.insert(e.path);
                 self.touch(e.path).absent = true;
             }
-            // Not a link: it was looked at as one.
+            // It exists and is no link, and the program looked at it as a link.
             (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
             (_, ENOENT) => self.touch(e.path).absent = true,
-            // Whether a file can be executed is part of what is recorded of it; any other right is asked for again.
+            // The execute permission of a file is part of its recorded fact. Any other permission
+            // is checked again.
             (Kind::Access, 13) if e.extra & 6 == 0 => {
                 let looked = self.touch(e.path);
                 (looked.kind, looked.executed) = (true, true);
@@ -255,5 +263,5 @@ impl<'t> Fold<'t> {
     }
 }
 
-/// No file at all: stands for an identity that is not known yet.
+/// Stands for an identity that is not known yet. No file has it.
 const NOBODY: Identity = Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };

@@ -1,16 +1,23 @@
-//! From a trace to what was relied on and what was changed. Pure: no file is looked at here.
+//! Folds a trace: reduces its events to what the run relied on and what it changed. Pure: no file
+//! is read here.
 //!
-//! Files that the command made before it read them are no inputs, temporaries included; what it made and left are its
-//! outputs. A path that it looked at and changed later counts as it was before. What cannot be recorded soundly is a
-//! refusal, with the path that shows why.
+//! * A file that the command made before it read it is no input. This includes temporary files.
+//! * What the command made and left is an output. What it made and removed is neither.
+//! * A path that the command looked at and changed later counts as it was before the change.
+//! * If a run cannot be recorded soundly, it is refused, with the path that shows why.
+//!
+//! For example, a compiler that reads `x.c`, writes `/tmp/x.s`, reads that and removes it, and
+//! writes `x.o`, relied on the content of `x.c` and made `x.o`.
 //!
 //! | file | is about |
 //! |---|---|
 //! | `processes` | which program each process runs, and what it may do |
-//! | `looks` | what is read, looked at, listed, not found |
+//! | `looks` | paths that are read, looked at, listed, or missing |
 //! | `opening` | files that are opened, for reading or writing |
-//! | `changes` | names that come and go, modes, times |
-//! | `finish` | what counts in the end |
+//! | `changes` | paths that come and go, modes, times |
+//! | `finish` | what counts at the end |
+//!
+//! Unaware of: which observer made the trace, the content of files, the store.
 
 mod changes;
 mod finish;
@@ -35,86 +42,97 @@ type Event<'a> = trace::Event<&'a [u8]>;
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
-/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, EFBIG, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
+/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, EFBIG, ENOSPC, EDQUOT. If a call of a run failed with one
+/// of them, the next run may end differently.
 const SHORTAGES: [i32; 8] = [5, 11, 12, 23, 24, 27, 28, 122];
 
-/// From a program's file name, its arguments as a `Kind::Start` has them, and where it comes from, to what it does.
+/// Returns what a program does in every run, from its file name, its arguments as in the `path2` of
+/// a `Kind::Start`, and its origin.
 pub type HabitOf<'a> = dyn Fn(&[u8], &[u8], Origin) -> Habit + 'a;
 
-/// What depends on the kind of command.
+/// The rules that depend on the kind of command. A program is given by its file name, without the
+/// directory.
 pub struct Policy<'a> {
-    /// Program file names whose way with an existing output is known, so that looking at it first is no observation.
+    /// Returns true for programs that handle an existing output in a known way. That they look at
+    /// it first is then no observation.
     pub replaces_output: &'a dyn Fn(&[u8]) -> bool,
-    /// Program file names that unlink an existing output before they open it.
+    /// Returns true for programs that unlink an existing output before they open it.
     pub unlinks_output: &'a dyn Fn(&[u8]) -> bool,
-    /// Program file names that close an output before it is complete, and that may move an existing one aside to write
-    /// into it.
+    /// Returns true for programs that close an output before it is complete, and that may rename an
+    /// existing output to a temporary name and write into it. For example, mold.
     pub rewrites_output: &'a dyn Fn(&[u8]) -> bool,
-    /// Program file names that open an existing output, without reading it, before they unlink it.
+    /// Returns true for programs that open an existing output, without reading it, before they
+    /// unlink it.
     pub opens_output: &'a dyn Fn(&[u8]) -> bool,
-    /// Program file names that add the right to execute to what they made.
+    /// Returns true for programs that add execute permission to what they made, such as linkers.
     pub adds_execute: &'a dyn Fn(&[u8]) -> bool,
-    /// Variables that need no observation.
+    /// Returns true for variables that need no observation, because they are in the cache key or do
+    /// not matter.
     pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
-    /// The environment that the command was started with.
+    /// Returns the value of a variable in the environment that the command was started with.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// Program file names that are known parts of compilers: they ask libc for the variables they use.
+    /// Returns true for known parts of compilers. They read variables only through libc's `getenv`.
     pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
-    /// What a program of this file name and with these arguments, as a `Kind::Start` has them, does in every run,
-    /// whatever its result.
+    /// Returns what a program does in every run, whatever its result.
     pub habit: &'a HabitOf<'a>,
-    /// Whether a program of this file name and with these arguments finds out about the machine for a build, by making
-    /// programs and running them.
+    /// Returns true for a program, with its arguments, that examines the machine for a build by
+    /// making programs and running them. For example, `configure`.
     pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
-    /// The wrapper's own file: inside the run it reports what the results that it hands out rely on. Another program of
-    /// its name does not.
+    /// The path of the wrapper's own program. A nested wrapper reports what the results that it
+    /// delivers rely on. Another program with the same file name does not.
     pub wrapper: &'a [u8],
-    /// What was in a file before the command ran, where that was noted.
+    /// Returns what was in a file before the command ran, if that was noted.
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
-    /// Whether a file is one that people read when something went wrong: times in it are of no matter.
+    /// Returns true for files that people read when something went wrong. Times in them do not
+    /// matter.
     pub is_log: &'a dyn Fn(&[u8]) -> bool,
-    /// Whether the command may write there.
+    /// Returns true for paths that the command may write.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
-    /// The path without links and `..` in its directory, as that is at the end.
+    /// Returns a path with links and `..` in its directory resolved, as the directory is at the end
+    /// of the run.
     pub real: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// The first process of the command, which its caller started.
+    /// The first process of the command, which the observer's caller started.
     pub first_pid: Option<u32>,
-    /// Random numbers and addresses that a program is not known to ask for are no refusal, because the caller compares the
-    /// result with that of another run before it serves.
+    /// If true, random numbers and addresses are no refusal for a program that is not known to ask
+    /// for them. The caller then compares the result with that of another run before it is served.
     pub chance_is_compared: bool,
 }
 
-/// Where a program of a run comes from.
+/// The origin of a program of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The command made it, and a program that [`Policy::configures`] started it.
+    /// The command made the program, and a program for which [`Policy::configures`] holds started
+    /// it. For example, `configure` runs the `conftest` that it has built.
     MadeToAsk,
-    /// Anywhere else.
+    /// Any other origin.
     Other,
 }
 
-/// What came of a trace.
+/// The result of [`fold()`].
 #[derive(Debug, Default)]
 pub struct Folded {
-    /// Relied on and changed.
+    /// What the run relied on and what it changed.
     pub seen: Seen,
-    /// Why it must not be recorded; the first counts.
+    /// The reasons not to record the run, each with the path that shows it. The first one is
+    /// reported.
     pub refusals: Vec<(Unrecorded, Vec<u8>)>,
-    /// A program ran that is no known part of a compiler. It may be a shell, which reads its environment without
-    /// asking anybody.
+    /// A program ran that is no known part of a compiler. It may read its environment without a
+    /// call of libc's `getenv`, as shells do.
     pub foreign_program: Option<Vec<u8>>,
-    /// Names that were made up at random and are gone again: a result that holds one is another each time.
+    /// File names that were made up at random. If the result contains one, the result differs in
+    /// each run.
     pub random_names: Vec<Vec<u8>>,
-    /// Numbers of inodes that a program was asked for.
+    /// Inode numbers that a program asked for and may have written down.
     pub inodes_shown: BTreeSet<u64>,
-    /// A program that asked for random numbers, or for its addresses, if it is not known that they do not matter to it
-    /// and `Policy::chance_is_compared` holds.
+    /// The first program that asked for random numbers or for its own addresses although its
+    /// `Habit` does not cover that. It is set only if [`Policy::chance_is_compared`] is true.
     pub chance_program: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
 enum Made<'t> {
-    /// `writer` is the file name of the program: the number of its process may be another's by the end.
+    /// `writer` is the file name of the program. It is kept because by the end another process may
+    /// have the same pid.
     File {
         placement: Placement,
         mode: FileMode,
@@ -126,116 +144,130 @@ enum Made<'t> {
     Removed,
 }
 
-/// `'t` is the trace's: paths stay where they stand in it.
+/// The state of a fold. `'t` is the lifetime of the trace: paths are slices of it.
 #[derive(Default)]
 struct Fold<'t> {
     order: Vec<&'t [u8]>,
     looked: Map<&'t [u8], Looked>,
-    /// Type and permissions of what was there before the command changed it; permissions are 0 where nobody saw them.
+    /// File type and permissions of a path before the command changed it. The permissions are 0 if
+    /// they are unknown.
     modes: Map<&'t [u8], u32>,
     made: Map<&'t [u8], Made<'t>>,
     made_order: Vec<&'t [u8]>,
-    /// There was a directory among it.
+    /// `made` contains a directory, or has contained one.
     made_directories: bool,
-    /// Names that came or went, and whether they were there before.
+    /// Paths that came or went, and whether each existed before.
     names: Map<&'t [u8], bool>,
     made_inodes: Set<(u64, u64)>,
-    /// Names with a `..` in them that led to what the command had made.
+    /// Paths with `..` in them that led to something that the command had made.
     made_by_other_names: Set<&'t [u8]>,
-    /// Names by which the command found what it had made by others: links that were there before.
+    /// Paths of links that existed before the run and through which the command found something
+    /// that it had made.
     leading: Set<&'t [u8]>,
-    /// Names with a `..` in them, and where they lead at the end.
+    /// Paths with `..` in them, and their resolved forms at the end of the run.
     real: Map<&'t [u8], Option<Vec<u8>>>,
-    /// How each file was when it was last closed after writing.
+    /// The state of each written file when it was closed last, by device and inode.
     closed: Map<(u64, u64), Identity>,
-    /// Owners or attributes of what the command made were set.
+    /// The command set owners or extended attributes of something that it had made.
     owners_set: bool,
-    /// Files that the command made and then gave attributes: `cp` sets modes so.
+    /// Files that the command made and then gave extended attributes. For example, `cp` sets modes
+    /// in this way.
     attributed: Set<&'t [u8]>,
-    /// Files that the command made and then gave a time.
+    /// Files that the command made and then gave an mtime.
     dated: Set<&'t [u8]>,
-    /// Such a file is gone, so that nobody can say any more which time it had.
+    /// A file of `dated` was removed or overwritten, so its mtime is unknown at the end.
     date_is_lost: bool,
-    /// A program that goes by times looked at one of those.
+    /// A program to which times matter looked at a file of `dated`.
     dates_count: bool,
-    /// What was made there would not have been, or otherwise, over something else.
+    /// Paths that must not exist before a run. If something had been there, the command would have
+    /// made nothing at that path, or something else.
     must_be_absent: Set<&'t [u8]>,
-    /// Looked at by programs that are no compilers before the command made it: make decides by what is there.
+    /// Paths that programs other than compilers looked at before the command made them. Such a look
+    /// may decide what is done, as it does in `make`.
     looked_at_by_others: Set<&'t [u8]>,
-    /// Names that were made up at random.
+    /// Paths with names that were made up at random.
     temporary_names: Set<&'t [u8]>,
-    /// Those among them that a program was started to make up, for others to use.
+    /// Those of `temporary_names` that a program made up for others to use. For example, `mktemp`
+    /// does so.
     random_names: Vec<&'t [u8]>,
-    /// Who made each temporary file.
+    /// The program that made each temporary file, with its arguments.
     authors: Map<&'t [u8], Running<'t>>,
     temporary_places: Set<&'t [u8]>,
-    /// Looked at as a link and not there: LLVM does so before it removes a file.
+    /// Paths for which `lstat` said that they do not exist. LLVM calls it before it removes a file.
     lstat_missing: Set<&'t [u8]>,
-    /// Opened for writing by programs that would not have made them: they write to what is there.
+    /// Outputs that are written in place: they were opened without O_CREAT, or they are inputs as
+    /// well.
     in_place: Set<&'t [u8]>,
-    /// Where something was to be removed and nothing was.
+    /// Paths that were to be unlinked and did not exist.
     unlinked: Set<&'t [u8]>,
     who: Who<'t>,
-    /// Inodes whose numbers a program wrote down.
+    /// Inode numbers that a program may have written down.
     inodes_shown: BTreeSet<u64>,
     /// Processes that run a program which the command made.
     run_made: Set<u32>,
-    /// Of the program that each process runs.
+    /// The habit of the program that each process runs, as a cache.
     habits: Map<u32, Habit>,
-    /// How often each process read the clock and asked for random numbers.
+    /// How often each process has read the clock. The next two count local times and random
+    /// numbers.
     clock_reads: Map<u32, u32>,
     zone_reads: Map<u32, u32>,
     random_reads: Map<u32, u32>,
-    /// Processes whose last event was random numbers that libc may have asked for itself, and what for.
+    /// Processes whose last event was a draw of random numbers that libc may have made for itself,
+    /// each with the `extra` of that event.
     drawn: Map<u32, u32>,
-    /// Processes in which libc has asked for those that guard its memory.
+    /// Processes in which libc has drawn the random numbers that guard its memory.
     guarded: Set<u32>,
-    /// Which process looked at what, and those that give modes to what they make, each by its number and how many had
-    /// that before.
+    /// Which process looked at which path. This and the next three sets hold lives: a pid, and how
+    /// many processes had that pid before. `gives_modes` holds those that set the modes of files.
     seen_by: Vec<((u32, u32), &'t [u8])>,
     gives_modes: Set<(u32, u32)>,
-    /// The same of directories.
+    /// Lives that set the modes of directories.
     gives_directory_modes: Set<(u32, u32)>,
-    /// Those that looked at what the command had made with the mode that the umask left of another.
+    /// Lives that looked at something that the command had made and whose mode depends on the
+    /// umask.
     saw_masked: Set<(u32, u32)>,
     lives: Map<u32, u32>,
-    /// Who told the time, and the file that standard output led to.
+    /// Programs that read the clock, each with the file that standard output led to.
     times_told: Vec<(&'t [u8], (u64, u64))>,
     /// Logs that the command made, by device and inode.
     logs: Map<(u64, u64), &'t [u8]>,
-    /// Files that the command made and read again.
+    /// Files that the command made and read again, by device and inode.
     read_again: Set<(u64, u64)>,
-    /// Processes that took random numbers for a name, until they make something of it.
+    /// Processes that drew random numbers for a name and have not made anything with that name yet.
     named_at_random: Set<u32>,
     umask: bool,
     umask_is_set: bool,
     host: bool,
     sockets: bool,
     last_read: Map<u32, &'t [u8]>,
-    /// What each process opened for reading last, if nothing in the command had opened it before.
+    /// The file that each process opened for reading last, if nothing in the command had opened it
+    /// before.
     first_read: Map<u32, &'t [u8]>,
-    /// Outputs over which their writer would have moved the old ones, to write into those.
+    /// Outputs whose writer would have renamed an old output to a temporary name, to write into
+    /// that file.
     reused: Set<&'t [u8]>,
-    /// What each process opened for reading, itself: a program that it becomes may find that open.
+    /// The files that each process opened for reading. The program that the process executes next
+    /// may inherit them.
     opened: Map<u32, Vec<&'t [u8]>>,
-    /// Of these, what it opened since it last started another process: a shell that uses `vfork` opens for that one.
+    /// Those of `opened` that were opened since the process last started another one. A shell that
+    /// uses `vfork` opens files for its child.
     opened_for_child: Map<u32, Vec<&'t [u8]>>,
-    /// A program's name as it stands in the trace, and whether it is a part of a compiler: the next event is mostly of
-    /// the same.
+    /// The program of the previous event, by its address in the trace, and whether it is a part of
+    /// a compiler. This is a cache: most events have the same program as the one before.
     last_part: Cell<(&'t [u8], bool)>,
     starts: Map<u32, i64>,
     anonymous: i64,
     environment: Map<&'t [u8], Option<&'t [u8]>>,
-    /// Of those that need no observation, the ones that say where temporary files go.
+    /// Variables that need no observation by themselves but name the directory for temporary files.
     temporary_directories: Map<&'t [u8], Option<&'t [u8]>>,
-    /// There was no directory for a temporary file.
+    /// A temporary file could not be created because its directory does not exist.
     no_temporary_directory: bool,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
     foreign_program: Option<&'t [u8]>,
     chance_program: Option<&'t [u8]>,
 }
 
-/// Fold `trace` by `policy`.
+/// Reduces `trace` to what the run relied on and what it changed, by the rules of `policy`.
 pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
     let names = crate::paths::names(trace);
     let mut fold = Fold::default();
@@ -312,9 +344,9 @@ impl<'t> Fold<'t> {
                 let is_answer = e.extra == trace::REPORTED_UMASK && self.habit(e.pid, policy).reports;
                 self.umask_is_set |= !is_answer && !self.runs_a_compiler_part(e.pid, policy);
             }
-            // `SHORTAGES` refuses it by its error.
+            // `SHORTAGES` has refused it by its error.
             Kind::Shortage => {}
-            // Of another program 4 is an exit code like any other.
+            // For programs that are no parts of compilers, 4 is an exit code like any other.
             Kind::ChildDied if e.extra == 0 && !self.runs_a_compiler_part(e.pid, policy) => {}
             Kind::ChildDied if e.extra == 0 => self.refuse(Unrecorded::InternalError, e.path),
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
@@ -329,12 +361,13 @@ impl<'t> Fold<'t> {
     }
 }
 
-/// Whether it asked for a socket of the internet's families, or for interfaces, and no more.
+/// Returns true if the event only creates a socket of the internet's families or lists the network
+/// interfaces.
 fn only_tries(e: &Event) -> bool {
     e.path == SOCKET && INTERNET.contains(&e.extra) || e.path == INTERFACES
 }
 
-/// A directory's name, which may have a slash at its end, or a dot after that.
+/// Returns the path of a directory without a slash, or a slash and a dot, at its end.
 fn without_slash(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b"/.").unwrap_or(path);
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);

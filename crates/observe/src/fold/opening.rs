@@ -1,4 +1,6 @@
-//! Opening: reading, and making or writing files, temporary ones among them.
+//! Opening files: reading them, and making or writing them, including temporary files.
+//!
+//! Unaware of: what happens to a file after it was opened.
 
 use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 
@@ -19,7 +21,7 @@ impl<'t> Fold<'t> {
             return self.open_failed(e, flags, writes, policy);
         }
         if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
-            // Paths below it may be found by its real name from now on.
+            // From now on, the program may find paths below it by its resolved path.
             return self.look(&Event { kind: Kind::RealPath, ..e.clone() }, policy);
         }
         if !writes {
@@ -35,17 +37,17 @@ impl<'t> Fold<'t> {
             return;
         }
         match e.error {
-            // A file could not be made, so the directory is what is missing.
+            // A file could not be created, so its directory does not exist.
             ENOENT if flags.has(OpenFlags::CREATE) => {
                 self.no_temporary_directory |= flags.has(OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY);
                 if let Some(directory) = parent(e.path) {
                     self.touch(directory).absent = true;
                 }
             }
-            // Whoever opens it would have read it: what is made there later is another file.
+            // The program would have read the file. What is made there later is another file.
             ENOENT => {
                 self.touch(e.path).absent = true;
-                // An old output, which would have been unlinked.
+                // The path may be that of an old output, which the program would have unlinked.
                 if !(policy.opens_output)(self.program(e.pid)) {
                     self.must_be_absent.insert(e.path);
                 }
@@ -67,7 +69,7 @@ impl<'t> Fold<'t> {
         if self.is_made(e) && !matches!(self.made.get(e.path), None | Some(Made::Removed)) {
             return;
         }
-        // By another name, which need not lead there in the next run.
+        // The path leads to the file through a link, which may lead elsewhere in the next run.
         if self.leading.contains(e.path) {
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
@@ -80,7 +82,7 @@ impl<'t> Fold<'t> {
             looked.content = true;
             looked.identity = looked.identity.or(e.identity);
         } else if !fresh {
-            // What it becomes is recorded whole, so what it was must be known.
+            // The whole new content is recorded, so the old content must be known as well.
             if e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
                 return self.refuse(Unrecorded::UpdatesFile, e.path);
             }
@@ -94,12 +96,13 @@ impl<'t> Fold<'t> {
         }
         self.name(e.path, !new);
         let Habit { reports, times, .. } = self.habit(e.pid, policy);
-        // Of what an inner run put in place, this is how it is since.
+        // In a report of a nested wrapper, the mode is that of the new file and not of the file
+        // before.
         if !new && !reports {
             self.note_mode(e.path, e.mode);
         }
-        // An input that is not empty and was not unlinked: for example, `objcopy` of binutils 2.35 writes to a file that has
-        // several names in this way.
+        // The file is an input that is not empty and was not unlinked. For example, `objcopy` of
+        // binutils 2.35 writes in this way to a file that has several names.
         let is_input = |l: &Looked| l.content && l.identity.is_some_and(|id| id.size_bytes > 0);
         if !flags.has(OpenFlags::CREATE) || !new && self.looked.get(e.path).is_some_and(is_input) {
             self.in_place.insert(e.path);
@@ -130,7 +133,7 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Made where nothing was, or not at all.
+    /// Handles something that was made by a call that requires that the path does not exist.
     pub(super) fn made_by_its_name(&mut self, e: &Event<'t>, policy: &Policy) {
         let at_random = self.named_at_random.remove(&e.pid) || self.habit(e.pid, policy).names_at_random;
         let temporary = self.is_temporary_name(e, policy);
@@ -144,14 +147,16 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Made up at random, so that it says nothing of the next run. Compilers' parts make all their temporary names so.
+    /// Returns true if libc made up the name at random, so that it tells nothing about the next
+    /// run. All temporary names of compiler parts are like that.
     fn is_temporary_name(&self, e: &Event, policy: &Policy) -> bool {
         const NAMED_BY_LIBC: u16 = OpenFlags::TEMPORARY;
         let flags = if let Kind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
         flags.has(NAMED_BY_LIBC) || self.runs_a_compiler_part(e.pid, policy)
     }
 
-    /// Where no output can be, so that nobody else looks for it.
+    /// Returns true if the name looks like one of Python's `tempfile` and is outside of the places
+    /// for outputs, so that no other program will look for it.
     fn is_of_tempfile(&mut self, e: &Event, policy: &Policy) -> bool {
         is_name_of_tempfile(file_name(e.path))
             && !(policy.may_write)(e.path)

@@ -1,4 +1,7 @@
-//! Processes: which program each runs, what that is trusted with, and whether it was observed at all.
+//! Processes: which program each process runs, what that program is trusted with, and whether it
+//! was observed at all.
+//!
+//! Unaware of: paths other than those of programs and scripts.
 
 use larder_model::{Habit, Times, Unrecorded};
 
@@ -8,7 +11,8 @@ use crate::trace::{Kind, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FO
 use crate::who::Running;
 
 impl<'t> Fold<'t> {
-    /// Each successful execution must be followed by a sign of life from the new program: else it was not observed.
+    /// Handles the start of a program. Each successful execution must be followed by an event of
+    /// the new program. Otherwise that program was not observed.
     pub(super) fn process(&mut self, e: &Event<'t>, policy: &Policy) {
         match e.kind {
             Kind::Start => {
@@ -42,7 +46,8 @@ impl<'t> Fold<'t> {
                     self.touch(e.path).kind = true;
                 }
             }
-            // The parent said `Exec` before it knew the child's id.
+            // The parent wrote `Exec` under its own pid, because it did not know the child's pid
+            // yet.
             Kind::Spawned => {
                 *self.starts.entry(e.pid).or_default() += 1;
                 *self.starts.entry(e.extra).or_default() -= 1;
@@ -52,18 +57,20 @@ impl<'t> Fold<'t> {
             Kind::Drop if e.extra == crate::INTERRUPTED => self.refuse(Unrecorded::Interrupted, e.path),
             _ => self.refuse(Unrecorded::NotObserved, e.path),
         }
-        // Without a look at it there is no such file, and the failure that follows says so.
+        // If the event has no stat, the file does not exist, and the `ExecFailed` that follows says
+        // so.
         if e.kind == Kind::Exec && e.identity.is_some() {
             self.read(e, true, policy);
             if !e.path2.is_empty() {
-                // A script's interpreter, by the name that the script has for it.
+                // The interpreter of a script, by the path in the script's first line.
                 self.read(&Event { path: e.path2, identity: None, ..e.clone() }, true, policy);
             }
         }
     }
 
-    /// A shell opens what it is told by `< file`, and becomes the program that asks how old that is, or starts it. Its own
-    /// script it has for itself.
+    /// Handles files that a program may inherit. A shell opens `FILE` for `< FILE`, and then
+    /// executes or starts the program that may stat it. The shell's own script is left out: the
+    /// shell opened it for itself.
     fn finds_open(&mut self, e: &Event<'t>, before: Running<'t>, policy: &Policy) {
         let from_parent = self.opened_for_child.remove(&e.extra).filter(|_| e.extra != 0).unwrap_or_default();
         let times = self.habit(e.pid, policy).times;
@@ -102,15 +109,16 @@ impl<'t> Fold<'t> {
         if is_made_to_ask { Origin::MadeToAsk } else { Origin::Other }
     }
 
-    /// Who wrote the script that a process runs, where that is a temporary file of the same interpreter: Meson has
-    /// Python tell about itself so. It is trusted as its author is.
+    /// Returns the program that wrote the script that a process runs, if the script is a temporary
+    /// file and both programs are the same interpreter. The script is trusted as its author is. For
+    /// example, Meson has Python describe itself in this way.
     fn author(&self, running: Running) -> Option<Running<'t>> {
         let script = arguments(running.arguments)?.find(|word| !word.starts_with(b"-"))?;
         let author = self.authors.get(script)?;
         (author.program == running.program).then_some(*author)
     }
 
-    /// A process, by its number and how many had that before.
+    /// Identifies a process by its pid and by how many processes had that pid before.
     pub(super) fn life(&self, pid: u32) -> (u32, u32) {
         (pid, self.lives.get(&pid).copied().unwrap_or_default())
     }
@@ -120,7 +128,7 @@ impl<'t> Fold<'t> {
         habit.tries_sockets || habit.reports
     }
 
-    /// The file name of what a process runs.
+    /// Returns the file name of the program that a process runs.
     pub(super) fn program(&self, pid: u32) -> &'t [u8] {
         file_name(self.who.runs(pid).program)
     }
@@ -136,13 +144,14 @@ impl<'t> Fold<'t> {
         is_part
     }
 
-    /// What a process does after it drew random numbers that libc may have wanted for itself shows whether it did.
+    /// Handles the first event of a process after it drew random numbers that libc may have drawn
+    /// for itself. That event shows whether libc did.
     pub(super) fn after_drawing(&mut self, e: &Event<'t>, policy: &Policy) {
         let Some(what_for) = self.drawn.remove(&e.pid) else { return };
         let makes_a_name = match e.kind {
             Kind::Open(flags) => flags.has(OpenFlags::EXCLUSIVE),
             Kind::MakeDirectory | Kind::Lstat | Kind::Symlink | Kind::Link => true,
-            // Some numbers would favour some letters, and are drawn again.
+            // libc repeats a draw if its number would favour some letters over others.
             Kind::Random => [what_for, e.extra] == [RANDOM_FOR_NAME; 2],
             _ => false,
         };
@@ -151,7 +160,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// No name was made of random numbers: they guard the memory, once, or are the program's own.
+    /// Handles a draw that was not for a name. It guards libc's memory, once in the life of a
+    /// program, or is the program's own.
     pub(super) fn drew(&mut self, pid: u32, what_for: u32, policy: &Policy) {
         if what_for == RANDOM_FOR_MEMORY && self.guarded.insert(pid) {
             return;
@@ -182,7 +192,8 @@ impl<'t> Fold<'t> {
             self.named_at_random.insert(e.pid);
             return;
         }
-        // The vDSO draws a key once, and makes any number of random numbers of it without a system call.
+        // The vDSO draws a key once, and makes any number of random numbers from it without a
+        // system call.
         let count = if !clock && e.extra == RANDOM_BY_VDSO { u32::MAX } else { 1 };
         let reads = reads.entry(e.pid).or_default();
         *reads = reads.saturating_add(count);
@@ -201,7 +212,7 @@ impl<'t> Fold<'t> {
 
     pub(super) fn variable(&mut self, e: &Event<'t>, policy: &Policy) {
         let value = (e.error == 0).then_some(e.path2);
-        // A variable that differs from the caller's was set by the command itself.
+        // If the value is not the caller's, the command has set the variable itself.
         if (policy.variable)(e.path).as_deref() != value {
             return;
         }
@@ -213,7 +224,7 @@ impl<'t> Fold<'t> {
     }
 }
 
-/// Whether the program is a shell's, or another's, that runs this script.
+/// Returns true if the running program is an interpreter that runs the script at this path.
 fn is_script_of(running: Running, path: &[u8]) -> bool {
     let is_option = |word: &[u8]| matches!(word.first(), None | Some(b'-'));
     let script = arguments(running.arguments).and_then(|mut words| words.find(|word| !is_option(word)));

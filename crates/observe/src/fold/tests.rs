@@ -84,7 +84,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<trace::Eve
     fold(&Trace { events, ..Trace::default() }, &policy)
 }
 
-/// What is relied on beside the program itself, what is changed, and why it is refused, as text.
+/// Returns as text what was relied on below `/w`, what was changed, and the first refusal.
 fn told(folded: &Folded) -> (String, String, String) {
     let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
     let looked = folded.seen.looked.iter().filter(|(path, _)| path.starts_with(b"/w/"));
@@ -171,7 +171,7 @@ fn a_look_at_an_output_counts_as_it_was_before() {
     check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
 }
 
-/// A file with bytes in it.
+/// Returns the event with the identity of a file of 5 bytes.
 fn with_bytes(event: trace::Event) -> trace::Event {
     trace::Event { identity: event.identity.map(|id| Identity { size_bytes: 5, ..id }), ..event }
 }
@@ -192,9 +192,9 @@ fn a_linker_opens_its_old_output_only_to_unlink_it() {
     check("lld", "/b/lld", replaced(), ("", "/w/p", ""));
     check("mold, of a library", "/b/mold", replaced(), ("", "/w/p", ""));
     check("any other", "/b/cc1", replaced(), ("", "/w/p", "updates-file"));
-    check("which is an input", "/b/lld", [vec![opened()], replaced()].concat(), ("", "/w/p", "updates-file"));
+    check("an input too", "/b/lld", [vec![opened()], replaced()].concat(), ("", "/w/p", "updates-file"));
     let between = [vec![opened(), open("/w/x.o", READ)], replaced()[2..].to_vec()].concat();
-    check("which was the first input", "/b/lld", between, ("/w/x.o content", "/w/p", "updates-file"));
+    check("the first input", "/b/lld", between, ("/w/x.o content", "/w/p", "updates-file"));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_linker_writes_into_its_old_output() {
         let [(_, Change::File { placement, closed_when_complete, .. })] = &folded.seen.changed[..] else { panic!() };
         assert_eq!((*placement, *closed_when_complete), (Placement::Truncate, false));
     }
-    // Of another program it is not known what it would have done with the other.
+    // For any other program, one run does not tell what the program does in the other case.
     check("absent", "/b/sh", absent, ("/w/p was absent", "/w/p", ""));
     check("there", "/b/sh", there, ("/w/p was absent", "/w/p", "updates-file"));
 }
@@ -233,7 +233,7 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
         assert_eq!((told(&by(false)).2.as_str(), by(false).chance_program), (refused, None));
         assert_eq!((told(&by(true)).2.as_str(), by(true).chance_program), ("", Some(b"/b/linker".to_vec())));
     }
-    // That is no more than is known of it.
+    // The habit of this program covers it, so it is not reported.
     let folded = folded_by(true, "/b/cc1", vec![open("/proc/self/maps", READ)]);
     assert_eq!((told(&folded).2.as_str(), folded.chance_program), ("", None));
 }
@@ -290,7 +290,7 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     assert_eq!(times("/b/generator", "/w/in"), Some(Times::Files));
     assert_eq!(times("/b/cp", "/w/in"), Some(Times::Blind));
     assert_eq!(times("/b/generator", "/w/s"), Some(Times::Blind));
-    // It may open that before it starts the program by `vfork`.
+    // The shell may open the file before it starts the program by `vfork`.
     let started = |file: &str| {
         let script = trace::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
         let child = |pid: u32, program: &str| trace::Event { pid, extra: script.pid, ..event(Kind::Start, program) };
@@ -327,7 +327,8 @@ fn what_would_not_have_been_made_is_written_in_place() {
     assert_eq!(placement(OpenFlags::WRITE | OpenFlags::TRUNCATE), Placement::Truncate);
 }
 
-/// `objcopy` of binutils 2.35 reads its input, writes another file, and copies that over the input if it has other names.
+/// `objcopy` of binutils 2.35 reads its input, writes another file, and copies that over the input
+/// if the input has several names.
 #[test]
 fn an_input_that_is_opened_as_it_is_is_written_in_place() {
     let events = |first: trace::Event| vec![first, open("/w/x.o", MAKE)];
@@ -357,7 +358,7 @@ fn the_time_may_be_told_to_a_log() {
         trace::Event { extra: 3, identity, ..event(Kind::Clock, "") }
     };
     let is_refused = |output: Option<&str>, then: Vec<trace::Event>| {
-        // The first look at the clock is allowed here to every program.
+        // The policy of these tests allows every program one read of the clock.
         let made = vec![open("/w/config.log", MAKE), open("/w/x", MAKE), read_clock(output), read_clock(output)];
         folded("/b/date", [made, then].concat()).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
     };
@@ -374,12 +375,12 @@ fn the_time_may_be_told_to_a_log() {
 fn what_cannot_be_recorded() {
     let clock = |extra| trace::Event { extra, ..event(Kind::Clock, "") };
     check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
-    check("a date", "/b/cc1", vec![clock(4)], ("", "", "clock"));
-    check("a habit", "/b/sh", vec![clock(1)], ("", "", ""));
-    check("a script's clock", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
+    check("local time", "/b/cc1", vec![clock(4)], ("", "", "clock"));
+    check("once by habit", "/b/sh", vec![clock(1)], ("", "", ""));
+    check("twice, no habit", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
     check("random numbers", "/b/sh", vec![event(Kind::Random, "getrandom")], ("", "", "random"));
     let known = [open("/w/known", READ), open("/w/known", OpenFlags::WRITE)].to_vec();
-    check("an update of what is known", "/b/ar", known, ("/w/known had content", "/w/known", ""));
+    check("update of known content", "/b/ar", known, ("/w/known had content", "/w/known", ""));
     let times = |program| (program, [event(Kind::Stat, "/w/o"), open("/w/o", MAKE)].to_vec());
     let (program, events) = times("/b/find");
     check("an output's times", program, events, ("", "/w/o", "compares-times"));
@@ -387,7 +388,7 @@ fn what_cannot_be_recorded() {
     check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
     for short in [5, 11, 12, 23, 24, 27, 28, 122] {
         let events = vec![failed(short, event(Kind::Shortage, "write"))];
-        check("a call that is of no interest otherwise", "/b/cc1", events, ("", "", "shortage"));
+        check("only its error matters", "/b/cc1", events, ("", "", "shortage"));
     }
     let internal = || vec![trace::Event { extra: 0, ..event(Kind::ChildDied, "") }];
     check("a child's internal error", "/b/cc1", internal(), ("", "", "internal-error"));
@@ -396,10 +397,11 @@ fn what_cannot_be_recorded() {
     check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
     check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
     let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
-    check("no sign of life", "/b/cc1", vec![silent], ("", "", "not-observed"));
+    check("no start event", "/b/cc1", vec![silent], ("", "", "not-observed"));
 }
 
-/// Only a program that the command made, and that is started by what configures the build, is trusted as a probe.
+/// A program is trusted as a probe only if the command made it and a program that configures the
+/// build started it.
 #[test]
 fn a_probe_is_made_and_started_by_what_configures() {
     let reads = |made: bool, by: &str| {
@@ -413,11 +415,11 @@ fn a_probe_is_made_and_started_by_what_configures() {
         folded(by, events).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
     };
     assert!(!reads(true, "/w/configure"));
-    assert!(reads(false, "/w/configure"), "it was there before");
+    assert!(reads(false, "/w/configure"), "the program was there before");
     assert!(reads(true, "/b/sh"), "another program started it");
 }
 
-/// A program is the wrapper by its path, not by its name.
+/// A program is the wrapper by its path, not by its file name.
 #[test]
 fn only_the_wrapper_reports() {
     let asks = |program: &str| {
@@ -457,7 +459,8 @@ fn where_temporary_files_go_counts_where_none_can_be_made() {
     assert!(!counts(open("/t/x.o", MAKE)));
 }
 
-/// `ar` of binutils 2.35 makes an archive, writes another file, gives that the archive's name and then its owner.
+/// `ar` of binutils 2.35 makes an archive, writes another file, renames that to the archive, and
+/// then sets its owner.
 #[test]
 fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
     let events = |new: u16| {
@@ -474,12 +477,13 @@ fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
     assert_eq!(refusals, [(Unrecorded::UpdatesFile, b"/w/l.a".to_vec())]);
 }
 
-/// What draws a key by the vDSO may make numbers of it later without a system call.
+/// A process that draws a key by the vDSO may later make random numbers without a system call.
 #[test]
 fn random_numbers_by_the_vdso_are_a_programs_own() {
     let drawn = trace::Event { extra: RANDOM_BY_VDSO, ..event(Kind::Random, "getrandom") };
     let name = open("/w/tmpX", MAKE | OpenFlags::EXCLUSIVE);
-    // Python may draw a number for its hash function, but this says nothing of how many it draws.
+    // Python may draw a number for its hash function, but the draw of a key does not tell how many
+    // numbers it makes.
     for program in ["/b/tool", "/b/python3.11"] {
         let refusals = folded(program, vec![drawn.clone(), name.clone()]).refusals;
         assert_eq!(refusals.first().map(|(why, _)| *why), Some(Unrecorded::Random), "{program}");

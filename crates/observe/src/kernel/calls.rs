@@ -1,109 +1,117 @@
-//! The system calls that are watched, as data: number, what it does, and which of its arguments say what.
+//! The table of observed system calls: their numbers, what they do, and the meaning of their
+//! arguments.
 //!
-//! Unaware of: processes, what is made of a call.
+//! Unaware of: processes, what events follow from a call.
 
 use libc::*;
 
 use crate::Kind;
 
-/// Where the arguments are that name a path: the descriptor of its directory, if any, and the text.
+/// Which arguments of a call give a path: the descriptor of its directory, if there is one, and the
+/// address of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) dir: Option<u8>,
     pub(super) path: u8,
 }
 
-/// A number after a name is which argument.
+/// What a call does. Each number in a variant is the index of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only older machines have such calls"))]
 pub(super) enum Call {
-    /// Flags, mode.
+    /// Path, flags, mode.
     Open(At, u8, u8),
-    /// Mode.
+    /// Path, mode.
     Create(At, u8),
-    /// `struct open_how`.
+    /// Path, address of a `struct open_how`.
     OpenHow(At, u8),
-    /// Flags, where it has some.
+    /// Path, and flags if the call has them.
     Stat(At, Option<u8>),
     Lstat(At),
-    /// Mode, flags; without a mode whether it is there.
+    /// Path, mode, flags. Without a mode, the call only asks whether the path exists.
     Access(At, Option<u8>, Option<u8>),
     ReadLink(At),
     ChangeDirectory(At),
-    /// Descriptor.
+    /// Descriptor of a directory.
     List(u8),
     /// Descriptor.
     Close(u8),
-    /// Flags, where it has some.
+    /// Path, and flags if the call has them.
     Unlink(At, Option<u8>),
     RemoveDirectory(At),
-    /// Flags.
+    /// Old path, new path, and flags if the call has them.
     Rename(At, At, Option<u8>),
     Link(At, At),
-    /// The text and the link.
+    /// Text of the link, and the link's own path.
     Symlink(u8, At),
-    /// Mode.
+    /// Path, mode.
     MakeDirectory(At, u8),
-    /// Mode.
+    /// Path, mode.
     MakeNode(At, u8),
-    /// Which change; what of it goes into `extra`; flags.
+    /// Kind of change, path, the argument that goes into `extra`, flags.
     Change(Kind, At, Option<u8>, Option<u8>),
-    /// The same of a descriptor.
+    /// Kind of change, descriptor, the argument that goes into `extra`.
     ChangeOpen(Kind, u8, Option<u8>),
-    /// Flags.
+    /// Path, and flags if the call has them.
     Execute(At, Option<u8>),
-    /// Something that libc does before the program's own code runs.
+    /// A call that libc makes before the program's own code runs. It gives us a chance to make the
+    /// clock visible.
     Begin,
-    /// A signal is given a handler: `struct sigaction`.
+    /// A signal gets a handler: address of a `struct sigaction`.
     Handle(u8),
-    /// The process ends. Asked about so that the last question of a run shows whether one before it was taken back.
+    /// The process ends. We ask about it so that a gap in the numbers of questions shows up even if
+    /// the last other question of the run was withdrawn.
     End,
-    /// The family is not a local one.
+    /// A socket is created. The filter asks only if its family is not `AF_UNIX`.
     Socket,
-    /// `connect` or `bind`: address and its length.
+    /// `connect` or `bind`. Argument 1 is the address, argument 2 its length.
     Address,
     Identity,
     Umask,
-    /// Size, flags.
+    /// `getrandom`. Argument 1 is the size, argument 2 the flags.
     Random,
-    /// What `Kind::Clock` says of it.
+    /// The clock is read. The number is the `extra` of the [`Kind::Clock`] event, not an argument.
     Clock(u32),
-    /// `struct clone_args`.
+    /// `clone3`. Argument 0 is the address of a `struct clone_args`.
     CloneArguments,
-    /// How many users it names; all of them become the process's.
+    /// The process changes its user ids. The number is how many ids the call has, from argument 0
+    /// on.
     SetUser(u8),
-    /// The same of groups.
+    /// The process changes its group ids. The number is how many ids the call has, from argument 0
+    /// on.
     SetGroup(u8),
-    /// After it, or by it, things happen that cannot be followed.
+    /// A call that cannot be followed, or after which the process cannot be followed. The text is
+    /// its name.
     Unobservable(&'static str),
 }
 
-/// What must hold of an argument for the call to be watched; the kernel decides it without asking.
+/// The condition on an argument under which the filter asks about a call. The kernel decides it by
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Always,
-    /// The descriptor could be one that was opened for writing: no standard one, and not one of the thousands that some
-    /// programs close to be sure.
+    /// The descriptor may be one that was opened for writing. It is neither a standard one nor one
+    /// of the thousands that some programs close to be sure.
     Ordinary(u8),
     IsNot(u8, u32),
     IsOneOf(u8, &'static [u32]),
     HasBits(u8, u32),
 }
 
-/// One row.
+/// One system call of the table.
 pub(super) struct Row {
     pub(super) number: i32,
     pub(super) call: Call,
     pub(super) when: When,
 }
 
-/// `clone` with any of these makes namespaces: paths mean something else in them.
+/// The flags by which `clone` creates namespaces. Paths have another meaning in a new namespace.
 pub(super) const CLONE_NEW: u32 = 0x7e02_0000;
-/// `CLOCK_REALTIME`, `CLOCK_REALTIME_COARSE`, `CLOCK_TAI`: the others tell no date.
+/// `CLOCK_REALTIME`, `CLOCK_REALTIME_COARSE`, `CLOCK_TAI`. The other clocks do not tell the date.
 const DATES: &[u32] = &[0, 5, 11];
 
-/// Signals that come in the middle of a run without anything having gone wrong: USR1, USR2, ALRM, CHLD, URG, VTALRM,
-/// PROF, IO. A handler for another one runs when the run is stopped or the program is at fault.
+/// Signals that normally arrive during a run: USR1, USR2, ALRM, CHLD, URG, VTALRM, PROF, IO.
+/// Handlers for other signals run only if the run is stopped or the program is faulty.
 const EXPECTED_SIGNALS: &[u32] = &[10, 12, 14, 17, 23, 26, 27, 29];
 
 const fn path(path: u8) -> At {
@@ -126,7 +134,7 @@ const fn not(number: c_long, name: &'static str) -> Row {
     row(number, Call::Unobservable(name))
 }
 
-/// Every row for this machine.
+/// Returns every row for this machine.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     LEGACY.iter().chain(COMMON)
 }
@@ -214,7 +222,8 @@ const COMMON: &[Row] = &[
     row(SYS_setfsgid, Call::SetGroup(1)),
     not(SYS_setgroups, "setgroups"),
     not(SYS_capset, "capset"),
-    // Linux 6.8 and later, the same numbers everywhere: a mount's or a file's attributes, extended ones by directory.
+    // Linux 6.8 and later, with the same numbers on all machines. They query mounts, or read and
+    // write the attributes of files.
     not(457, "statmount"),
     not(458, "listmount"),
     not(463, "setxattrat"),
@@ -226,14 +235,14 @@ const COMMON: &[Row] = &[
     not(469, "file_setattr"),
 ];
 
-/// Linux 6.6, the same number everywhere.
+/// Linux 6.6, with the same number on all machines.
 const FCHMODAT2: c_long = 452;
 
-/// `arch_prctl`: where the first thread's own variables are.
+/// `arch_prctl` with this argument sets the address of the first thread's thread-local storage.
 #[cfg(target_arch = "x86_64")]
 const ARCH_SET_FS: u32 = 0x1002;
 
-/// What newer machines do not have.
+/// Calls that newer machines do not have.
 #[cfg(target_arch = "x86_64")]
 const LEGACY: &[Row] = &[
     row(SYS_open, Call::Open(path(0), 1, 2)),

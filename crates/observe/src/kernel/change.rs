@@ -1,4 +1,7 @@
-//! Changing names and their attributes: what the kernel will say, and what must have come of it afterwards.
+//! Changes of names and attributes: foresees their result, and notes what must be visible
+//! afterwards.
+//!
+//! Unaware of: how notifications arrive and are answered.
 
 use std::io;
 
@@ -45,7 +48,7 @@ impl Watch {
             Call::MakeNode(at, mode) => self.make(caller, call, at, Kind::MakeNode, argument(mode))?,
             Call::Change(kind, at, extra, index) => {
                 let follow = flags(index) & libc::AT_SYMLINK_NOFOLLOW as u32 == 0;
-                // `utimensat` without a path, or with an empty one, is about the descriptor.
+                // `utimensat` with a null path is about the descriptor itself.
                 let of_descriptor = at.dir.filter(|_| call.arguments[usize::from(at.path)] == 0);
                 let path = match of_descriptor {
                     Some(dir) => Some(caller.descriptor(argument(dir) as i32)?),
@@ -163,8 +166,9 @@ fn parent(path: &[u8]) -> &[u8] {
     &path[..slash.max(1)]
 }
 
-/// Attributes are the owner's to change, or the superuser's. Where others may after all (the times of a file that they
-/// can write), saying that they may not refuses a record, and no more.
+/// Succeeds if we may change the attributes of a file: only its owner and the superuser may. Others
+/// may change some attributes after all, for example the times of a file that they can write. The
+/// foreseen failure is wrong then, and its only effect is that the run is not recorded.
 fn may_change(look: &Look) -> io::Result<()> {
     let user = larder_sys::effective_user();
     if user == 0 || user == look.owner { Ok(()) } else { Err(refused(libc::EPERM)) }

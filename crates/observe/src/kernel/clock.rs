@@ -1,9 +1,12 @@
-//! Making the clock visible. Programs read it in code that the kernel lends them (the vDSO), without a system call; in
-//! the copy that a new program has, the beginning of each such function is overwritten by the system call of its name.
+//! Makes reads of the clock visible. Programs read the clock by code that the kernel maps into each
+//! process (the vDSO), without a system call. So in the copy of a new program, the beginning of
+//! each such function is overwritten by the system call of the same name.
 //!
-//! That is done when the program makes its first watched call, which is before any code of its own: its loader looks
-//! for libraries, or its libc sets up the thread. Where it cannot be done, the program counts as one that reads the
-//! clock often.
+//! This happens when the program makes its first observed call. That is before any code of its own:
+//! its loader looks for libraries, or its libc sets up the first thread. If it is not possible, the
+//! program counts as one that reads the clock often.
+//!
+//! Unaware of: which programs may read the clock.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -16,17 +19,17 @@ use super::settle::Expected;
 use super::watch::Watch;
 use crate::Kind;
 
-/// In a `Kind::Clock`.
+/// The `extra` of a `Kind::Clock` event for `clock_gettime`.
 const CLOCK_GETTIME: u32 = 3;
-/// More often than any program asks for the clock by habit (`LARDER_FEW`).
+/// More reads than any known program makes in every run (`LARDER_FEW` in `preload/log.h`).
 const OFTEN: usize = 4;
-/// The vDSO is at most so long.
+/// The vDSO is at most this long.
 const VDSO_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
-/// The vDSO's place in the auxiliary vector.
+/// The key of the vDSO's address in the auxiliary vector.
 const AT_SYSINFO_EHDR: u64 = 33;
 
-/// Functions of the vDSO, and the system call in their place.
+/// The functions of the vDSO, and the machine code of the system call that replaces each.
 #[cfg(target_arch = "x86_64")]
 const CALLS: &[(&[u8], &[u8])] = &[
     // mov eax, number; syscall; ret
@@ -36,18 +39,19 @@ const CALLS: &[(&[u8], &[u8])] = &[
 ];
 #[cfg(target_arch = "aarch64")]
 const CALLS: &[(&[u8], &[u8])] = &[
-    // bti c; mov x8, number; svc 0; ret. A kernel built with branch target identification has `bti c` at the beginning of
-    // each of these functions, and calling one without it ends the program. Older processors take it for a no-op.
+    // bti c; mov x8, number; svc 0; ret. If the kernel is built with branch target identification,
+    // each of these functions begins with `bti c`, and calling one without it ends the program.
+    // Older processors take it for a no-op.
     (b"__kernel_clock_gettime", &[0x5f, 0x24, 3, 0xd5, 0x28, 0x0e, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 3, 0x5f, 0xd6]),
     (b"__kernel_gettimeofday", &[0x5f, 0x24, 3, 0xd5, 0x28, 0x15, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 3, 0x5f, 0xd6]),
 ];
 
-/// Where in the vDSO what is to be written.
+/// The offsets in the vDSO that are overwritten, with the new machine code.
 #[derive(Clone)]
 pub(super) struct Patches(Vec<(u64, &'static [u8])>);
 
 impl Patches {
-    /// From this process's own vDSO: every process of this kernel has the same.
+    /// Finds the offsets in this process's own vDSO. Every process of this kernel has the same.
     pub(super) fn find() -> Option<Patches> {
         let base = place("self")?;
         let memory = File::open("/proc/self/mem").ok()?;
@@ -72,10 +76,11 @@ impl Patches {
         Some(Patches(patches)).filter(|patches| patches.0.len() == CALLS.len())
     }
 
-    /// Write them into a process that has but one thread, and that waits, which is made sure of once its memory is
-    /// open.
+    /// Writes the code into a process that has only one thread and that waits for an answer.
+    /// `waits` is asked once the process's memory is open, so that the memory is not that of a
+    /// later process with the same pid.
     fn write(&self, process: u32, waits: &dyn Fn() -> bool) -> Option<()> {
-        // Without a vDSO there is nothing to read the clock by but system calls.
+        // A process without a vDSO can only read the clock by system calls.
         let Some(base) = place(&process.to_string()) else { return Some(()) };
         let memory = OpenOptions::new().write(true).open(format!("/proc/{process}/mem")).ok()?;
         if !waits() {
@@ -85,7 +90,7 @@ impl Patches {
     }
 }
 
-/// Where a process has its vDSO.
+/// Returns the address of a process's vDSO.
 fn place(process: &str) -> Option<u64> {
     let vector = std::fs::read(format!("/proc/{process}/auxv")).ok()?;
     let mut entries = vector.chunks_exact(16).map(|entry| entry.split_at(8));
@@ -94,12 +99,12 @@ fn place(process: &str) -> Option<u64> {
 }
 
 impl Watch {
-    /// A program is about to begin in a process: its clock is hidden yet.
+    /// Notes that a program is about to begin in a process, so that its vDSO is not patched yet.
     pub(super) fn clock_is_hidden(&mut self, caller: Caller) {
         self.hidden_clocks.insert(caller.process);
     }
 
-    /// A process calls: if it has begun a new program, make its clock visible.
+    /// If a calling process has begun a new program, patches the vDSO of that program.
     pub(super) fn show_clock(&mut self, caller: Caller, waits: &dyn Fn() -> bool) {
         let begun = caller.thread == caller.process && self.hidden_clocks.contains(&caller.process);
         let unsure = |watch: &Watch| {
@@ -116,14 +121,15 @@ impl Watch {
         }
     }
 
-    /// A program that is replaced, or has ended, without a call.
+    /// Counts a program that was replaced or has ended before its first call as one that reads the
+    /// clock often, because its reads were not visible.
     pub(super) fn hidden_clock_is_gone(&mut self, process: u32) {
         if self.hidden_clocks.remove(&process) {
             self.clock_was_hidden(process);
         }
     }
 
-    /// All that are left at the end.
+    /// Counts all programs whose vDSO was not patched by the end of the run as such.
     pub(super) fn hidden_clocks_are_gone(&mut self) {
         for process in std::mem::take(&mut self.hidden_clocks) {
             self.clock_was_hidden(process);

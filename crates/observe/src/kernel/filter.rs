@@ -1,21 +1,26 @@
-//! The filter: from the table of calls to a program that the kernel runs before each system call.
+//! The seccomp filter: turns the table of system calls into the BPF program that the kernel runs
+//! before each system call.
 //!
-//! What is not in the table costs next to nothing: the kernel works out once which numbers are always allowed.
+//! Calls that are not in the table cost next to nothing, because the kernel works out once which
+//! numbers are always allowed. For a call of the table, the filter also checks one argument if its
+//! row says so. For example, `close` is asked about only for descriptors from 3 to 1023.
+//!
+//! Unaware of: how questions are answered.
 
 use larder_sys::FilterStep;
 
 use super::Closing;
 use super::calls::{Call, Row, When, rows};
 
-/// The table of numbers that is meant (`AUDIT_ARCH_*`).
+/// The system call table of this machine (`AUDIT_ARCH_*`).
 #[cfg(target_arch = "x86_64")]
 pub(super) const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 pub(super) const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// On x86-64, numbers from here on are of another table (x32).
+/// On x86-64, numbers from here on belong to another system call table (x32).
 pub(super) const NUMBERS_END: u32 = 0x4000_0000;
-/// No descriptor from here on is watched.
+/// Descriptors from this number on are not observed when they are closed.
 const DESCRIPTORS_END: u32 = 1024;
 const STANDARD_DESCRIPTORS: u32 = 3;
 
@@ -32,22 +37,22 @@ const fn step(code: u16, value: u32) -> FilterStep {
     FilterStep { code, if_true: 0, if_false: 0, value }
 }
 
-/// Go on with the next step when the condition holds, else pass over `count` steps.
+/// Goes on with the next step if the condition holds, and otherwise skips `count` steps.
 const fn unless(code: u16, value: u32, count: u8) -> FilterStep {
     FilterStep { code, if_true: 0, if_false: count, value }
 }
 
-/// Load `struct seccomp_data`'s number (0) or architecture (4).
+/// Loads a word of `struct seccomp_data` at this offset: 0 is the number, 4 the architecture.
 const fn load(offset: u32) -> FilterStep {
     step(LOAD_WORD, offset)
 }
 
-/// The low half of an argument: all watched arguments are 32 bits wide.
+/// Loads the low half of an argument. All observed arguments are 32 bits wide.
 const fn load_argument(index: u8) -> FilterStep {
     load(16 + 8 * index as u32)
 }
 
-/// The whole program.
+/// Returns the whole BPF program. It asks us about each row of the table whose condition holds.
 pub(super) fn program(closing: Closing) -> Vec<FilterStep> {
     let mut steps = vec![load(4), FilterStep { if_true: 1, ..step(JUMP_IF_EQUAL, ARCHITECTURE) }, ASK, load(0)];
     steps.extend([unless(JUMP_IF_AT_LEAST, NUMBERS_END, 1), ASK]);
@@ -66,7 +71,7 @@ fn of_row(row: &Row) -> Vec<FilterStep> {
     steps
 }
 
-/// What comes after the number is known; ends in an answer on every way.
+/// Returns the steps after the number has matched. Each path through them ends in an answer.
 fn condition(when: When) -> Vec<FilterStep> {
     match when {
         When::Always => vec![ASK],
@@ -89,7 +94,7 @@ fn condition(when: When) -> Vec<FilterStep> {
     }
 }
 
-/// What the program decides about a call of the table, by itself.
+/// Returns true if the BPF program would ask about a call of the table with these arguments.
 pub(super) fn applies(when: When, arguments: &[u64; 6]) -> bool {
     let argument = |index: u8| arguments[usize::from(index)] as u32;
     match when {
@@ -105,7 +110,7 @@ pub(super) fn applies(when: When, arguments: &[u64; 6]) -> bool {
 mod tests {
     use super::*;
 
-    /// What the program answers, run as the kernel would.
+    /// Returns the answer of the program, which is interpreted here as the kernel would run it.
     fn answer(architecture: u32, number: i64, first: u32) -> u32 {
         let program = program(Closing::Asked);
         let word = |offset: u32| match offset {
@@ -163,6 +168,6 @@ mod tests {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), count);
-        assert!(program(Closing::Asked).len() < 4096, "the kernel takes no longer one");
+        assert!(program(Closing::Asked).len() < 4096, "the kernel accepts at most 4096 steps");
     }
 }

@@ -1,46 +1,59 @@
-//! The kernel observer: the kernel asks us before each system call that names or changes a path (seccomp user
-//! notification), whatever the program is made of. For static programs, and the judge of the preloaded observer.
+//! The kernel observer: the kernel asks us before each system call that names or changes a path
+//! (seccomp user notification), whatever kind of program makes the call. It is used for static
+//! programs, and to judge the preloaded observer.
 //!
-//! Every call is let go on and runs as if nobody had asked. What it *will* find is looked up just before, by the same
-//! path, and written down. That races with whoever changes the file system in between, and with another thread of the
-//! tool that changes the path in memory. What covers it:
+//! Each call is let go on and runs as it would without us. Just before that, we look up by the same
+//! path what the call *will* find, and write an event. This races with other processes that change
+//! the file system in between, and with another thread of the tool that changes the path in memory:
 //!
-//! | race | what covers it |
+//! * A file is replaced or changed between our stat and the call. Its identity is in the event: the
+//!   witness compares it with the file at the end, and a file that was read with two identities
+//!   refuses the run.
+//! * A path appears or goes between our stat and the call. The witness checks every recorded
+//!   absence and kind again at the end.
+//! * A path appears or goes, and that is undone before the end. Nothing covers this. The preloaded
+//!   observer's `stat` after its call has the same gap.
+//! * One process of the tool creates a file while another looks for it. Nothing covers this, but
+//!   then the tool's own result depends on which of them is first.
+//! * A change that was foreseen does not happen. The thread's next call shows it, and the run is
+//!   refused (`settle.rs`).
+//! * A program that was foreseen does not begin. `/proc/PID/exe` shows it at the next call, and the
+//!   run is refused (`settle.rs`).
+//! * A path is changed in memory while the call waits. Nothing covers this. Only a hostile or
+//!   broken program does that. It gets what it asked for, and only the record is wrong.
+//! * A process dies while its memory is read. Answering fails then, and what was read is dropped.
+//!
+//! A signal that arrives while we are asked about a call ends that call with EINTR, if the program
+//! handles the signal without SA_RESTART. Unobserved, the call would not have failed: `open` and
+//! `stat` of a local file never return EINTR. Since Linux 5.19 this can only happen before we have
+//! received the question. We notice it in either case: no call waits for our answer, or the
+//! kernel's numbers of questions have a gap. If a program of the run has such a handler, the run is
+//! then not recorded.
+//!
+//! Not seen are:
+//! * errors that have nothing to do with paths, such as too many open files, no memory, or a
+//!   failing disk. Usually the tool reports such an error and fails.
+//! * the environment. The caller must record all of it.
+//! * the processor's own time counters. The clock is made visible (`clock.rs`).
+//!
+//! These end in a `Drop` event: programs of another architecture, with special rights, or in
+//! namespaces or roots of their own; io_uring; and calls by file handle.
+//!
+//! Without privileges the kernel demands that the process gives up gaining any (`no_new_privs`).
+//! The set-user-id programs that the tool starts then run without their rights.
+//!
+//! | file | is about |
 //! |---|---|
-//! | a file is replaced or changed between our look and the call | its identity is in the event; the witness compares it with what is there at the end, and reading it twice with two identities refuses |
-//! | a name appears or goes between our look and the call | the witness looks for every recorded absence and kind again at the end |
-//! | the same, and undone again before the end | nothing; the preloaded observer's `stat` after its call has the same gap |
-//! | one of the tool's processes makes a file while another looks for it | nothing, but then the tool's own result depends on which of them is first |
-//! | a change that was foreseen does not happen | the thread's next call finds it so, and the trace is refused (`settle.rs`) |
-//! | a program that was foreseen does not begin | the same, by `/proc/PID/exe` |
-//! | a path is changed in memory while the call waits | nothing: a program that does so is hostile or broken, and gets what it asked for; it is only recorded wrongly |
-//! | a process dies while its memory is read | answering fails then, and what was read is forgotten |
-//!
-//! A signal that arrives while a call is asked about ends the call with EINTR, if the program handles the signal without
-//! SA_RESTART. The call would not have failed without us: `open` and `stat` of a local file never do. Since Linux 5.19 this
-//! can only happen before we have heard of the call. Either way we notice: an answer finds nobody waiting, or the kernel's
-//! numbers of questions have a gap. If a program of the run has such a handler, the run is not recorded then.
-//!
-//! An error that has nothing to do with names (too many open files, no memory, a failing disk) is not seen: the tool
-//! makes of it what it makes, usually a message and a failure that the caller knows.
-//!
-//! Not seen either: the environment, so whoever records must take it whole. The clock is made visible (`clock.rs`);
-//! the processor's own counters are not. Programs of another architecture, with special
-//! rights, in namespaces or roots of their own, io_uring and calls by file handle are a `Drop`.
-//!
-//! Without privileges the kernel demands the promise to gain none (`no_new_privs`): set-user-id programs that the tool
-//! starts then run without theirs.
-//!
-//! | file | is |
-//! |---|---|
-//! | `calls` | the watched calls as a table |
-//! | `filter` | the table as a program for the kernel |
+//! | `calls` | the observed calls, as a table |
+//! | `filter` | the table, as a BPF program for the kernel |
 //! | `process` | memory, directory and descriptors of a process |
-//! | `watch` | a call → events; looking |
-//! | `open`, `change`, `start` | events of opening, of changing, of programs |
-//! | `clock` | making programs ask for the time |
+//! | `watch` | turning a call into events; calls that only look |
+//! | `open`, `change`, `start` | events of opening, of changing, and of executing programs |
+//! | `clock` | making reads of the clock visible |
 //! | `settle` | whether what was foreseen happened |
-//! | `sample` | the same of single processes, by `ptrace`: how programs of a whole command are judged |
+//! | `sample` | observing single processes by `ptrace`, to judge the programs of a whole command |
+//!
+//! Unaware of: what follows from an event, where verdicts are stored.
 
 mod calls;
 mod change;
@@ -69,49 +82,52 @@ pub use self::watch::INTERRUPTED;
 use self::watch::{Watch, bare};
 use crate::{Event, Kind, Observed, Observer, Trace};
 
-/// More events are not kept of one command.
+/// The maximum number of events of one command. A run with more is not recorded.
 const EVENTS_MAX: usize = 4 << 20;
-/// More processes are not followed at a time.
+/// The maximum number of processes whose end is awaited at a time. Deaths of others go unnoticed.
 const PROCESSES_MAX: usize = 512;
 
-/// Runs a tool with the kernel asking us.
+/// Runs a tool while the kernel asks us about its system calls.
 pub struct KernelObserver {
     closing: Closing,
 }
 
-/// Whether the kernel asks as well when a descriptor is closed.
+/// The choice whether the kernel also asks us when a descriptor is closed.
 ///
-/// A signal that comes before we have taken a question ends the call with EINTR, where the program has set a handler
-/// that does not restart calls. A file is not opened then, which programs expect; that a descriptor stays open they do
-/// not, and `dash`, which has such a handler for SIGCHLD, closes pipes just when its children end: somebody would wait
-/// for the pipe's end for ever.
+/// If a program has a signal handler that does not restart calls, a signal can end a call with
+/// EINTR before we have received the question. Programs expect that a file is not opened then. They
+/// do not expect that a descriptor stays open. For example, `dash` has such a handler for SIGCHLD
+/// and closes pipes just when its children end: the process that reads from the pipe would wait for
+/// its end for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// Of what has no such handler, as compilers and binutils.
+    /// Used for programs without such a handler, such as compilers and binutils.
     Asked,
-    /// How files were when they were closed is not known.
+    /// Used for all other programs. The state of a file when it was closed is then unknown.
     Unasked,
 }
 
 impl KernelObserver {
-    /// An observer for a system on which [`KernelObserver::try_out`] succeeds. Whether the kernel lets us listen to this
-    /// tool (only one may) shows when that is started.
+    /// Creates an observer for a system on which [`KernelObserver::try_out`] succeeds. Starting the
+    /// tool may still fail, because only one process may listen to it.
     pub fn new(closing: Closing) -> KernelObserver {
         KernelObserver { closing }
     }
 
-    /// Tries all that this observer needs, on a child of its own. The error says what is refused here.
+    /// Tries everything that this observer needs, on a child process. The error says what is
+    /// refused on this system.
     pub fn try_out() -> io::Result<()> {
         let own_number = larder_sys::link_target(b"/proc/self")?;
         if own_number != larder_sys::process_id().to_string().as_bytes() {
-            return Err(io::Error::other("/proc is that of another process namespace"));
+            return Err(io::Error::other("/proc belongs to another PID namespace"));
         }
         larder_sys::try_attending()
     }
 
-    /// What sees while something else runs the tool; once that has ended, its trace is where the second part says.
-    /// `wrapper_reports`: the preloaded library watches as well. Then we may be started again inside the run and report
-    /// ourselves, and the library repeats a call that a signal interrupted.
+    /// Returns a supervisor that observes while another observer runs the tool, and the place in
+    /// which it leaves its trace when the tool has ended. `wrapper_reports` says that the preloaded
+    /// library observes as well. Then a nested wrapper reports by the library's log, and the
+    /// library repeats calls that a signal interrupted.
     pub(crate) fn supervisor(&self, wrapper_reports: bool) -> (Supervisor, Rc<Cell<Option<Trace>>>) {
         let trace = Rc::default();
         let supervisor = Supervisor {
@@ -142,18 +158,18 @@ impl Observer for KernelObserver {
     }
 }
 
-/// Answers, and has the watch write down what was asked.
+/// Answers the kernel's questions, and has [`Watch`] write the events.
 pub(crate) struct Supervisor {
     watch: Watch,
     closing: Closing,
-    /// A call was interrupted after we had heard of it.
+    /// A call was interrupted after we had received its question.
     interrupted: bool,
-    /// The preloaded library makes an interrupted call again (`DONE`, `preload/real.h`).
+    /// The preloaded library repeats an interrupted call (`DONE` in `preload/real.h`).
     calls_are_repeated: bool,
     listener: Option<Listener>,
-    /// A handle on each process that called, to learn how it ended.
+    /// A handle of each process that has made a call, which tells how the process ended.
     processes: HashMap<u32, Option<OwnedFd>>,
-    /// The run cannot be recorded: nothing more is looked at.
+    /// The run cannot be recorded, so no further events are written.
     given_up: bool,
     /// No process is left that could ask.
     deserted: bool,
@@ -162,7 +178,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Keep a handle on a process that calls for the first time.
+    /// Opens a handle of a process that makes its first call.
     fn follow(&mut self, process: u32) {
         if self.processes.contains_key(&process) {
             return;
@@ -175,8 +191,9 @@ impl Supervisor {
         self.processes.insert(process, handle);
     }
 
-    /// What a parent makes of a child's death by a signal may come out otherwise the next time. How the tool itself
-    /// ended its caller knows.
+    /// Writes an event for each process that has died by a signal, and forgets ended processes. The
+    /// death may not happen in the next run, and the parent may then do something else. The tool
+    /// itself is left out because our caller knows how it ended.
     fn note_deaths(&mut self) {
         let (first, watch) = (self.first, &mut self.watch);
         self.processes.retain(|process, handle| {
@@ -255,7 +272,7 @@ impl Attendant for Supervisor {
         }
         if self.interrupted && self.watch.may_be_interrupted && !self.calls_are_repeated {
             let caller = Caller { thread: self.first, process: self.first };
-            let what = b"a signal came while a system call was asked about".to_vec();
+            let what = b"a signal arrived while the kernel asked about a system call".to_vec();
             self.watch.events.push(Event { extra: INTERRUPTED, path: what, ..bare(caller, Kind::Drop) });
         }
         let events = std::mem::take(&mut self.watch.events);

@@ -1,4 +1,6 @@
-//! Opening: what the kernel will say to an `open`, worked out from what is there.
+//! Opening: foresees the result of an `open` from what is in the file system.
+//!
+//! Unaware of: how notifications arrive and are answered.
 
 use std::io;
 
@@ -14,10 +16,10 @@ use crate::{Event, Kind, OpenFlags};
 const EXECUTE: u8 = 1;
 const WRITE: u8 = 2;
 const READ: u8 = 4;
-/// In a `Kind::Clock`.
+/// The `extra` of a `Kind::Clock` event for local time.
 const LOCAL_TIME: u32 = 4;
 
-/// What the flags of `open` say, as the trace has them.
+/// Converts the flags of `open` into those of the trace.
 fn open_flags(flags: i32) -> OpenFlags {
     let access = match flags & libc::O_ACCMODE {
         _ if flags & libc::O_PATH != 0 => OpenFlags::PATH_ONLY,
@@ -87,7 +89,8 @@ impl Watch {
         }
     }
 
-    /// As the preloaded library says it: the directory is opened for no more than its path.
+    /// Writes the event of a `chdir` in the way the preloaded library does: an open of the
+    /// directory with `O_PATH`.
     pub(super) fn change_directory(&mut self, caller: Caller, call: &Notification, at: At) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
@@ -102,7 +105,8 @@ impl Watch {
         Ok(())
     }
 
-    /// The file that a call made is there: from now on it is known which one it is. It was empty when it was made.
+    /// Completes the event of a call that created a file, now that its identity is known. The file
+    /// was empty when it was created.
     pub(super) fn made(&mut self, event: usize, look: &Look) {
         self.written.insert((look.device, look.inode));
         if let Some(event) = self.events.get_mut(event) {
@@ -112,16 +116,17 @@ impl Watch {
     }
 }
 
-/// libc looks at the time zone when it makes a local time.
+/// Returns true if libc reads this path to convert a time to local time.
 fn names_time_zone(path: &[u8]) -> bool {
     let zones = b"/zoneinfo/";
     path == b"/etc/localtime" || path.windows(zones.len()).any(|w| w == zones)
 }
 
-/// What makes `O_TMPFILE`; it contains `O_DIRECTORY`.
+/// The flag includes `O_DIRECTORY`, so all of its bits must be compared.
 const O_TMPFILE: i32 = libc::O_TMPFILE;
 
-/// What will be opened, the error, or `None` where a file will be made.
+/// Foresees the result of an `open`: the file that will be opened, `None` if a file will be
+/// created, or the error.
 fn found(path: &[u8], flags: i32) -> io::Result<Option<Look>> {
     let has = |flag: i32| flags & flag != 0;
     let error = |number| Err(io::Error::from_raw_os_error(number));
@@ -148,7 +153,7 @@ fn found(path: &[u8], flags: i32) -> io::Result<Option<Look>> {
         return Ok(Some(look));
     }
     let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
-    // What everybody may read needs no further question.
+    // A file that everybody may read needs no further check.
     if reads && look.mode & 0o444 != 0o444 {
         larder_sys::may_access(path, READ, true)?;
     }
@@ -162,14 +167,15 @@ fn error_number(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Whether a name can be made at, or removed from, `path`: its directory is there and may be written.
+/// Succeeds if a name can be created at `path` or removed from it: its directory exists and may be
+/// written.
 pub(super) fn may_make_in(path: &[u8]) -> io::Result<()> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
     larder_sys::may_access(&path[..slash.max(1)], WRITE | EXECUTE, true)
 }
 
-/// The error of a change for which the name must not be there yet.
+/// Returns the errno of a change that requires that `path` does not exist yet, or 0.
 pub(super) fn error_of_making(path: &[u8]) -> i32 {
     match larder_sys::look(path) {
         Ok(_) => libc::EEXIST,

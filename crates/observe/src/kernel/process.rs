@@ -1,4 +1,6 @@
-//! A process seen from outside: its memory, its directory, its descriptors.
+//! Reads the memory, working directory and descriptors of another process.
+//!
+//! Unaware of: what a system call means.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,22 +10,22 @@ use larder_sys::{Look, Notification};
 use super::calls::At;
 use crate::trace::{RANDOM_FOR_MEMORY, RANDOM_FOR_NAME};
 
-/// The longest path that the kernel takes, with its end.
+/// The longest path that the kernel accepts, with its NUL.
 const PATH_BYTES: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
-/// Most paths are shorter, and reading less is faster.
+/// How much of a string is read first. Most paths are shorter, and reading less is faster.
 const FIRST_BYTES: u64 = 256;
 
-/// Why an argument could not be had.
+/// Why an argument could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// It is not there: the call will fail, whatever the file system holds.
+    /// The address is not mapped, so the call will fail whatever the file system holds.
     Fault,
-    /// Its process cannot be looked into, or stands where no path leads.
+    /// We may not read the process, or its directory has no path any more.
     Unreadable,
 }
 
-/// A thread that waits for an answer, and its process.
+/// A thread that waits for an answer to its system call, and its process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) thread: u32,
@@ -31,13 +33,16 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// What libc may want random bytes at `address` for (`Kind::Random`). What guards its memory is a variable of its own,
-    /// so it is neither on the first thread's stack nor in the heap.
+    /// Returns what libc may use the random bytes at `address` for, as the `extra` of a
+    /// [`Kind::Random`](crate::Kind::Random) event. libc guards its memory by a variable of its
+    /// own, which lies neither on the first thread's stack nor in the heap. So an address there can
+    /// only be for a name.
     pub(super) fn libc_draws(self, address: u64) -> u32 {
-        // Of the fields after the name in `/proc/PID/stat`.
+        // Indices of the fields after the name in `/proc/PID/stat`.
         const START_STACK: usize = 25;
         const START_HEAP: usize = 44;
-        /// Nothing else is mapped so near below the stack, or so near above the heap's start.
+        /// Nothing else is mapped so near below the start of the stack, or so near above the start
+        /// of the heap.
         const STACK_BYTES: u64 = 100 << 20;
         const HEAP_BYTES: u64 = 16 << 30;
         let text = std::fs::read(format!("/proc/{}/stat", self.process)).unwrap_or_default();
@@ -51,7 +56,8 @@ impl Caller {
         if on_stack || in_heap { RANDOM_FOR_NAME } else { RANDOM_FOR_MEMORY }
     }
 
-    /// Returns true if an instruction is in the code that the kernel has put into the process (vDSO).
+    /// Returns true if an instruction is in the code that the kernel has mapped into the process
+    /// (vDSO).
     pub(super) fn is_in_vdso(self, instruction: u64) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process)).unwrap_or_default();
         let range = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(|line| line.split(' ').next());
@@ -65,7 +71,7 @@ impl Caller {
         (start..=end).contains(&instruction)
     }
 
-    /// A string of its memory.
+    /// Reads a NUL-terminated string of the process's memory, of at most 4096 bytes.
     pub(super) fn text(self, address: u64) -> Result<Vec<u8>, Trouble> {
         if address == 0 {
             return Err(Trouble::Fault);
@@ -91,7 +97,7 @@ impl Caller {
         Err(Trouble::Fault)
     }
 
-    /// Numbers of its memory.
+    /// Reads `N` 64-bit words of the process's memory.
     pub(super) fn numbers<const N: usize>(self, address: u64) -> Result<[u64; N], Trouble> {
         let mut bytes = vec![0; N * 8];
         match larder_sys::read_memory(self.thread, address, &mut bytes) {
@@ -106,7 +112,7 @@ impl Caller {
         Ok(numbers)
     }
 
-    /// Bytes of its memory.
+    /// Reads up to `count` bytes of the process's memory.
     pub(super) fn bytes(self, address: u64, count: usize) -> Result<Vec<u8>, Trouble> {
         let mut bytes = vec![0; count];
         let read = larder_sys::read_memory(self.thread, address, &mut bytes).map_err(trouble)?;
@@ -114,7 +120,8 @@ impl Caller {
         Ok(bytes)
     }
 
-    /// The path that arguments name, absolute as the process uses it. `None` where the text is empty.
+    /// Returns the path that the arguments of a call give. It is absolute but otherwise as the
+    /// process uses it. Returns `None` if the text is empty.
     pub(super) fn path(self, call: &Notification, at: At) -> Result<Option<Vec<u8>>, Trouble> {
         let text = self.text(call.arguments[usize::from(at.path)])?;
         if text.is_empty() {
@@ -130,7 +137,7 @@ impl Caller {
         Ok(Some(joined(directory, &text)))
     }
 
-    /// A path of the process's, absolute.
+    /// Returns a path absolute, relative to the process's working directory.
     pub(super) fn absolute(self, path: &[u8]) -> Result<Vec<u8>, Trouble> {
         if path.starts_with(b"/") { Ok(path.to_vec()) } else { Ok(joined(self.directory()?, path)) }
     }
@@ -140,38 +147,39 @@ impl Caller {
         existing(path.map_err(|_| Trouble::Unreadable)?)
     }
 
-    /// The path behind a descriptor.
+    /// Returns the path of an open descriptor.
     pub(super) fn descriptor(self, fd: i32) -> Result<Vec<u8>, Trouble> {
         let path = larder_sys::link_target(&self.descriptor_link(fd)).map_err(|_| Trouble::Fault)?;
-        // A pipe, a socket: no path leads there, and none from there on.
+        // A pipe or a socket has no path, and nothing can be opened relative to it.
         if path.first() == Some(&b'/') { existing(path) } else { Err(Trouble::Fault) }
     }
 
-    /// The link that stands for a descriptor.
+    /// Returns the link below `/proc` that leads to a descriptor's file.
     pub(super) fn descriptor_link(self, fd: i32) -> Vec<u8> {
         format!("/proc/{}/fd/{fd}", self.thread).into_bytes()
     }
 
-    /// Whether a descriptor was opened for writing.
+    /// Returns true if a descriptor was opened for writing.
     pub(super) fn writes(self, fd: i32) -> bool {
         let text = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.thread)).unwrap_or_default();
         let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
         flags.and_then(|f| u32::from_str_radix(f.trim(), 8).ok()).is_some_and(|f| f & libc::O_ACCMODE as u32 != 0)
     }
 
-    /// The program that it runs.
+    /// Returns the stat of the program that the process runs.
     pub(super) fn image(self) -> io::Result<Look> {
         larder_sys::look_through(format!("/proc/{}/exe", self.thread).as_bytes())
     }
 
-    /// Who made it, or has adopted it.
+    /// Returns the parent of the process, or the process that has adopted it.
     pub(super) fn parent(self) -> Option<u32> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process)).ok()?;
-        // The name in parentheses may hold anything.
+        // The program's name in parentheses may contain any byte.
         stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
     }
 
-    /// The path by which this process finds what the caller would find by `path`: `self` is not the same for both.
+    /// Returns the path by which we find the file that the process finds by `path`. It differs for
+    /// paths such as `/proc/self`, which mean another file for each process.
     pub(super) fn seen_from_here<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
             return Cow::Borrowed(path);
@@ -198,7 +206,7 @@ impl Caller {
 }
 
 fn joined(mut directory: Vec<u8>, path: &[u8]) -> Vec<u8> {
-    // `/` itself: only the slash that joins.
+    // For `/` itself, only the slash in between is needed.
     if directory == b"/" {
         directory.clear();
     }
@@ -215,7 +223,7 @@ fn trouble(error: io::Error) -> Trouble {
     if error.raw_os_error() == Some(libc::EFAULT) { Trouble::Fault } else { Trouble::Unreadable }
 }
 
-/// The process of a thread that is not its first.
+/// Returns the process of a thread that is not the first thread of its process.
 pub(super) fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()

@@ -1,14 +1,20 @@
-//! Samples: single processes of a run are watched by the kernel, each from the moment that its program begins until it
-//! executes another one or ends, with what it forks. All else in the run goes on unwatched.
+//! Samples: the kernel observes single processes of a run. A sample lasts from the moment that a
+//! program begins until its process executes another program or ends. It includes the processes
+//! that this process forks. All other processes run unobserved.
 //!
-//! Not by a filter, which whatever such a process starts would have for ever, but by `ptrace`: a process can be let go
-//! at any moment, what it executes is not watched unless it asks, it keeps its rights, and should we be killed, the
-//! kernel lets it go on. This is done in a process of its own, which waits for nothing else.
+//! Samples are taken by `ptrace`, not by a filter, because the descendants of a process keep its
+//! filter for ever. With `ptrace`:
+//! * a process can be let go at any moment;
+//! * a program that the process executes is not observed unless it asks for it;
+//! * the process keeps its rights;
+//! * if we are killed, the kernel lets the process go on.
 //!
-//! A long life is **cut** after so many calls. What the library says of the calls that were seen may come a little later
-//! than they.
+//! A process of our own does this (the sampler), which waits for nothing else.
 //!
-//! Unaware of: what the library says, and what is made of both.
+//! If a process makes too many calls, its sample is **cut**. The library's events for the calls
+//! that the kernel saw may come a little later than the cut.
+//!
+//! Unaware of: what the library sees, and what follows from both.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,27 +31,28 @@ use super::watch::{Watch, bare};
 use crate::preload::{Desk, Desks, encode};
 use crate::{Event, Interest, Kind, Trace};
 
-/// Calls of one life, with what it forks, where its beginning is of interest: about 10 ms of watching.
+/// The maximum number of calls in one sample, if only the beginning of a program is of interest. It
+/// takes about 10 ms.
 const BEGINNING_CALLS: u32 = 1000;
-/// The same where all of it is.
+/// The maximum number of calls in one sample, if the whole process is of interest.
 const CALLS_MAX: u32 = 20_000;
-/// Where the kernel tells which processors a process may have.
+/// Files below this directory tell which processors a process may run on.
 const PROCESSES: &[u8] = b"/proc/";
-/// A file of more samples is not read.
+/// The samples are dropped if their file is larger than this.
 const SAMPLES_BYTES_MAX: u64 = 1 << 30;
 
-/// How much of a life was seen.
+/// How much of a process was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// All of it.
     Whole,
-    /// Its beginning.
+    /// Only its beginning.
     Cut,
-    /// It ended in a way that leaves unclear what the library had still to say.
+    /// The process ended in a way that leaves unclear which events the library had still to write.
     Unclear,
 }
 
-/// One process of a life, and where in the log what it says begins and ends.
+/// One process of a sample, and the range of the library's log that belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) pid: u32,
@@ -53,24 +60,25 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// What one sample is.
+/// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) how: How,
     pub(crate) parts: Vec<Part>,
-    /// What the kernel said, as `preload/log.h` has events.
+    /// The events that the kernel observer wrote, in the form of `preload/log.h`.
     pub(crate) log: Vec<u8>,
 }
 
 impl Life {
-    /// What the kernel said.
+    /// Returns the events that the kernel observer wrote. A sample without events counts as
+    /// incomplete.
     pub(crate) fn trace(&self) -> Trace {
         Trace { log: self.log.clone(), incomplete: self.log.is_empty(), ..Trace::default() }
     }
 }
 
-/// Watch whoever asks at `desks`, as far as its program is of `interest`, until these are closed; then write down what
-/// was seen.
+/// Observes the processes that ask at `desks` and whose program is of `interest`, until the desks
+/// are closed. Then writes all samples to `to`.
 pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, to: &File) -> io::Result<()> {
     let mut sampler = Sampler {
         desks,
@@ -96,34 +104,37 @@ struct Sampler<'a> {
     desks: Desks,
     interest: &'a dyn Fn(&[u8]) -> Interest,
     followed: Followed,
-    /// Who asked and is not stopped yet, and how much of it is to be seen.
+    /// Processes that asked and have not stopped yet, each with its desk and with how much of it is
+    /// of interest.
     asked: HashMap<u32, (Desk, Interest)>,
     lives: Vec<Living>,
-    /// Process → life.
+    /// The sample that each observed process belongs to, as an index into `lives`.
     of: HashMap<u32, usize>,
-    /// Which calls are seen, and whether they execute.
+    /// For each call of the table: when it is observed, and whether it executes a program.
     calls: HashMap<i32, (When, bool)>,
     patches: Option<Patches>,
 }
 
-/// A life that is watched, or was.
+/// A sample that is being taken, or is finished.
 struct Living {
     watch: Watch,
     desk: Desk,
-    /// The end is 0 as long as there is none.
+    /// A part whose `end` is 0 is still observed.
     parts: Vec<Part>,
     calls: u32,
     interest: Interest,
     begun: bool,
     how: How,
-    /// Processes of it that execute other programs, which could look at those that they come from.
+    /// Processes of the sample that have executed other programs. While one of them lives, no
+    /// process of the sample is kept on our processor, because that program could look up where its
+    /// ancestors may run.
     others: Vec<u32>,
-    /// It asks where it may run.
+    /// The process asks on which processors it may run, so it must not be kept on ours.
     roams: bool,
 }
 
 impl Sampler<'_> {
-    /// Attach to those who ask.
+    /// Attaches to the processes that ask.
     fn hear(&mut self) {
         let waiting: Vec<Desk> = self.desks.waiting().filter(|desk| !self.asked.contains_key(&desk.pid)).collect();
         for desk in waiting {
@@ -141,7 +152,8 @@ impl Sampler<'_> {
                 self.desks.is_known(&desk);
                 self.desks.refuse(&desk);
             } else if self.followed.follow(desk.pid).is_err() {
-                // Forbidden, or a debugger has it: not to be tried for ever.
+                // `ptrace` is forbidden, or a debugger is attached. Count it as a sample, so that
+                // the program does not ask for ever.
                 self.desks.count(&desk, false);
                 self.desks.refuse(&desk);
             } else {
@@ -182,7 +194,8 @@ impl Sampler<'_> {
         self.stay_near(process, self.lives.len() - 1);
     }
 
-    /// Where nobody could notice, a stop costs least on one processor.
+    /// Keeps a process on our processor, where stops cost least, as long as no program could
+    /// notice.
     fn stay_near(&mut self, process: u32, at: usize) {
         if !self.lives[at].roams && !self.followed.has_threads(process) {
             self.followed.keep_near(process);
@@ -231,7 +244,7 @@ impl Sampler<'_> {
         if !odd && !applies(when, &call.arguments) {
             return;
         }
-        // Until it begins anew it is no program's but the library's.
+        // Until the process executes its program anew, it only runs the library.
         if !life.begun && !executes {
             return;
         }
@@ -252,13 +265,13 @@ impl Sampler<'_> {
             if self.followed.has_threads(process) {
                 life.how = How::Unclear;
             }
-            // As long as it is stopped it says nothing more.
+            // The process is stopped, so it writes nothing more to the log until it is let go.
             self.end(process, at);
             self.followed.leave(process);
         }
     }
 
-    /// A process is not watched any more.
+    /// Ends the observation of one process.
     fn end(&mut self, process: u32, at: usize) {
         let life = &mut self.lives[at];
         self.of.remove(&process);
@@ -271,7 +284,7 @@ impl Sampler<'_> {
         if life.parts.iter().any(|part| part.end == 0) {
             return;
         }
-        // What a life that is cut was about to do may not be done yet.
+        // If the sample was cut, its last calls may not be done yet.
         if life.how == How::Whole {
             life.watch.settle(None);
         }
@@ -280,7 +293,9 @@ impl Sampler<'_> {
         }
     }
 
-    /// All of a life is not, of which this process makes a call: that last, since the call may be to watch the others.
+    /// Ends the observation of all processes of a sample before they have ended. The process that
+    /// is making a call (`caller`) is let go last, because the call may be `ptrace` on one of the
+    /// others.
     fn cut(&mut self, at: usize, caller: u32) {
         if self.lives[at].how == How::Whole {
             self.lives[at].how = How::Cut;
@@ -291,7 +306,7 @@ impl Sampler<'_> {
             self.followed.leave(process);
         }
         self.followed.wait_for_left();
-        // As long as it is stopped it says nothing more.
+        // The process is stopped, so it writes nothing more to the log until it is let go.
         self.end(caller, at);
         self.followed.leave(caller);
     }
@@ -305,12 +320,13 @@ fn calls_max(interest: Interest) -> u32 {
     }
 }
 
-/// Whether a call tells which processors a process may have, or says it.
+/// Returns true if a call asks on which processors a process may run, or sets it.
 fn asks_for_processors(call: &Notification) -> bool {
     matches!(libc::c_long::from(call.number), libc::SYS_sched_getaffinity | libc::SYS_sched_setaffinity)
 }
 
-/// Whether a call is to watch a process as we do, or makes one that cannot be watched.
+/// Returns true if a call attaches to a process by `ptrace`, or creates a process that cannot be
+/// traced.
 fn leaves_our_sight(process: u32, call: &Notification) -> bool {
     const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
     let caller = Caller { thread: call.thread, process };
@@ -348,7 +364,8 @@ impl Living {
     }
 }
 
-/// What was written down. Empty where that was not done to its end.
+/// Returns the samples that [`take_samples`] wrote. Returns none if they were not written
+/// completely.
 pub(crate) fn lives(from: &File) -> io::Result<Vec<Life>> {
     let size = from.metadata()?.len().min(SAMPLES_BYTES_MAX);
     let mut bytes = vec![0; size as usize];
@@ -401,7 +418,7 @@ mod tests {
             Living { how, ..Living::of(watch, desk, parts, Interest::Everything) }
         };
         let mut bytes = living(How::Cut, 5).encoded();
-        // One whose end was not seen.
+        // A sample whose end was not seen.
         bytes.extend(living(How::Whole, 0).encoded());
         file.write_all_at(&bytes, 0).expect("writes");
         let read = lives(&file).expect("reads");
@@ -409,7 +426,7 @@ mod tests {
         assert_eq!(read[0].parts[1], Part { pid: 8, begin: 2, end: 5 });
         let kinds: Vec<Kind> = read[0].trace().iter().map(|event| event.kind).collect();
         assert_eq!(kinds, [Kind::Umask]);
-        // Not written to its end.
+        // Not all bytes were written.
         file.set_len(bytes.len() as u64 - 1).expect("is cut");
         assert_eq!(lives(&file).expect("reads"), []);
     }

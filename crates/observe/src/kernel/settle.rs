@@ -1,24 +1,28 @@
-//! Whether calls that were let go on did what was foreseen.
+//! Checks whether calls that were let go on did what was foreseen.
 //!
-//! A call's result is not told. But its thread makes its next call only when it is done, so by then it can be seen.
+//! We do not learn the result of a call. But its thread makes its next call only after that call is
+//! done, so its effect can be checked then. For example, if the next call of a thread comes after a
+//! `mkdir`, the directory must exist. If it does not, the run is refused.
+//!
+//! Unaware of: what the call was.
 
 use super::process::Caller;
 use super::watch::{DROP_UNREADABLE, Watch};
 
-/// What will be seen when a call has done what was foreseen.
+/// What can be seen once a call has done what was foreseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// A file was made; the event of this number does not know yet which.
+    /// The path exists. The event of this index still lacks the identity of the new file.
     Made { event: usize },
-    /// Something has the name.
+    /// The path exists.
     There,
-    /// Nothing has it.
+    /// The path does not exist.
     Gone,
     /// The process runs the program of this device and inode.
     Runs { image: (u64, u64) },
 }
 
-/// A call that was let go on.
+/// A call that was let go on and whose effect is not checked yet.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) caller: Caller,
@@ -27,7 +31,8 @@ pub(super) struct Pending {
 }
 
 impl Watch {
-    /// Look at what is pending now that `thread` makes a call; `None` at the end, when all is done.
+    /// Checks the pending calls now that `thread` makes its next call. At the end of the run
+    /// `thread` is `None`, and all calls are done.
     pub(super) fn settle(&mut self, thread: Option<u32>) {
         if self.pending.is_empty() {
             return;
@@ -53,9 +58,10 @@ impl Watch {
             },
             Expected::There => larder_sys::look(&pending.path).is_ok(),
             Expected::Gone => larder_sys::look(&pending.path).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT)),
-            // A process that is gone by now did nothing that could have been taken for another program's doing.
+            // If the process is gone by now, it did nothing that was taken for the work of another
+            // program.
             Expected::Runs { .. } if thread.is_none() => true,
-            // The program begins in the process's first thread, whichever executed it.
+            // A new program begins in the process's first thread, whichever thread executed it.
             Expected::Runs { image } if thread == Some(pending.caller.process) => {
                 pending.caller.image().is_ok_and(|look| (look.device, look.inode) == image)
             }

@@ -1,4 +1,7 @@
-//! Programs that are about to be executed: what the kernel will start, judged as it does.
+//! Execution: works out which program the kernel will start for an `execve`, and writes the events
+//! for it.
+//!
+//! Unaware of: how notifications arrive and are answered.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,7 +21,7 @@ use crate::{Event, Kind};
 
 const DROP_SUID: u32 = 2;
 const INTERPRETERS_MAX: usize = 5;
-/// The kernel looks at so much of a file to see what it is.
+/// How many bytes of a file the kernel reads to see what it is.
 const HEAD_BYTES: usize = 256;
 const EXECUTE: u8 = 1;
 const SPECIAL_BITS: u32 = 0o6000;
@@ -27,14 +30,15 @@ const MACHINE: u16 = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = elf::EM_AARCH64;
 
-/// What comes of executing a file.
+/// The foreseen outcome of executing a file.
 #[derive(Debug)]
 enum Verdict {
-    /// This program begins, with this loader.
+    /// This program begins, with this dynamic loader.
     Begins { image: Vec<u8>, look: Look, loader: Option<Vec<u8>> },
-    /// It fails.
+    /// The call fails with this errno.
     Fails(i32),
-    /// It begins, and cannot be followed for this reason (`LARDER_DROP_*`).
+    /// The program begins, and cannot be followed for this reason (`LARDER_DROP_*` in
+    /// `preload/log.h`).
     Drops(u32),
 }
 
@@ -51,7 +55,8 @@ impl Watch {
         self.hidden_clock_is_gone(caller.process);
         let mut interpreters = Vec::new();
         let verdict = judge(caller, &path, &mut interpreters)?;
-        // Who started the tool itself does not need to be told that it did, nor that it could not.
+        // The first execution starts the tool itself. Our caller knows whether that worked, so it
+        // needs no `Exec` or `ExecFailed` event.
         let first = self.not_begun == Some(caller.process);
         if !first {
             self.announce(caller, &path, &interpreters, &verdict);
@@ -86,7 +91,9 @@ impl Watch {
     }
 
     fn fails(&mut self, caller: Caller, path: Vec<u8>, error: i32) {
-        // A file that is there may begin after all, in ways that the kernel was taught.
+        // The file exists but has no format that we know. It may begin after all, because the
+        // kernel can be taught other formats (`binfmt_misc`). So check that the process keeps its
+        // program.
         if error != libc::ENOENT
             && let Ok(look) = caller.image()
         {
@@ -107,7 +114,8 @@ impl Watch {
         }
         self.expect_image(caller, image, &look);
         let real = real_path(image).unwrap_or_else(|_| image.to_vec());
-        // Its parent may have opened files for it, as a shell does for `< FILE` before it calls `vfork`.
+        // The parent's pid is needed because a parent may have opened files for its child. For
+        // example, a shell opens `FILE` for `< FILE` before it calls `vfork`.
         let extra = caller.parent().unwrap_or_default();
         self.events.push(Event { path: real, path2: arguments, extra, ..looked(caller, Kind::Start, &Ok(look)) });
         if let Some(loader) = loader {
@@ -117,8 +125,8 @@ impl Watch {
         self.clock_is_hidden(caller);
     }
 
-    /// A process calls for the first time: it was forked, and runs its parent's program, unless that has become another
-    /// meanwhile.
+    /// Handles a process that makes its first observed call. It was forked, so it runs its parent's
+    /// program, unless it or its parent has executed another program meanwhile.
     pub(super) fn appears(&mut self, caller: Caller) {
         let Some(parent) = caller.parent() else { return };
         if self.wrappers.contains(&parent) {
@@ -139,7 +147,7 @@ impl Watch {
     }
 }
 
-/// The words at `address` but the first, as a `Kind::Start` has them.
+/// Appends the arguments at `address`, without the first, in the form of a [`Kind::Start`] event.
 fn add_arguments(caller: Caller, address: u64, to: &mut Vec<u8>) {
     const WORDS_MAX: u64 = 4096;
     for word in 1..WORDS_MAX {
@@ -149,7 +157,8 @@ fn add_arguments(caller: Caller, address: u64, to: &mut Vec<u8>) {
         }
         match caller.text(at) {
             Ok(text) => to.extend(text),
-            // Too long to be read: what is kept is not all.
+            // The argument is too long to be read. Filling `to` up marks the arguments as
+            // incomplete.
             Err(_) => to.resize(ARGUMENTS_BYTES_MAX, b'?'),
         }
         to.push(ARGUMENT_END);
@@ -161,7 +170,8 @@ fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {
     larder_sys::real_path_of(&File::open(OsStr::from_bytes(path))?)
 }
 
-/// The paths of the interpreters of scripts on the way go into `interpreters`.
+/// Works out what executing `path` will do. The paths of the interpreters of scripts on the way are
+/// appended to `interpreters`.
 fn judge(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result<Verdict, Trouble> {
     let mut path = caller.seen_from_here(path).into_owned();
     loop {
@@ -206,7 +216,8 @@ fn judge_binary(path: &[u8], file: &File, head: &[u8], look: Look) -> Verdict {
     }
 }
 
-/// The loader of a program for this machine: `Some(None)` where it needs none.
+/// Returns the dynamic loader of a program for this machine. Returns `Some(None)` if the program is
+/// static, and `None` if it is not for this machine.
 fn loader_of(file: &File) -> Option<Option<Vec<u8>>> {
     let cache = ReadCache::new(file);
     let header = elf::FileHeader64::<Endianness>::parse(&cache).ok()?;
@@ -228,7 +239,7 @@ mod tests {
         let own = Caller { thread: std::process::id(), process: std::process::id() };
         let judged = |path: &str| {
             let mut interpreters = Vec::new();
-            let verdict = judge(own, path.as_bytes(), &mut interpreters).expect("this process can be looked into");
+            let verdict = judge(own, path.as_bytes(), &mut interpreters).expect("this process can be read");
             (verdict, interpreters)
         };
         assert!(matches!(judged("/nonexistent/x").0, Verdict::Fails(libc::ENOENT)));

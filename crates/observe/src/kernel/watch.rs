@@ -1,4 +1,4 @@
-//! From calls to events: what a call will find is looked up just before it is let go on.
+//! Turns calls into events: what a call will find is looked up just before the call is let go on.
 //!
 //! Unaware of: how notifications arrive and are answered.
 
@@ -15,43 +15,46 @@ use super::settle::Pending;
 use crate::trace::{RANDOM_BY_VDSO, identity_of, mode_of};
 use crate::{Event, Kind};
 
-/// The reason in a `Kind::Drop` (`LARDER_DROP_*`, `preload/log.h`).
+/// The `extra` of a `Kind::Drop` event: the reason (`LARDER_DROP_*` in `preload/log.h`).
 pub(super) const DROP_CLASS: u32 = 3;
 pub(super) const DROP_UNREADABLE: u32 = 5;
 pub(super) const DROP_UNSUPPORTED: u32 = 8;
-/// The `extra` of a `Kind::Drop`: a signal may have made a call fail with EINTR because it was asked about.
+/// The `extra` of a `Kind::Drop` event: a signal may have made a call fail with EINTR because the
+/// kernel asked about that call.
 pub const INTERRUPTED: u32 = 0x417;
 
-/// All that was seen so far, and what is needed to understand what comes.
+/// All events so far, and the state that is needed to understand the next calls.
 #[derive(Default)]
 pub(super) struct Watch {
     pub(super) events: Vec<Event>,
-    /// What calls that were let go on should have done; looked at when the next one comes.
+    /// Calls that were let go on and whose effect is checked at their thread's next call.
     pub(super) pending: Vec<Pending>,
-    /// Files that were opened for writing: device and inode.
+    /// Files that were opened for writing, by device and inode.
     pub(super) written: HashSet<(u64, u64)>,
-    /// The path by which each directory was opened last.
+    /// The path by which each directory was opened last, by device and inode.
     pub(super) directories: HashMap<(u64, u64), Vec<u8>>,
-    /// The tool's process, until it has begun.
+    /// The tool's first process, until the tool itself has begun.
     pub(super) not_begun: Option<u32>,
-    /// Ourselves, as device and inode: started again inside the run, we report there ourselves.
+    /// The device and inode of our own program. If it is started again inside the run, it reports
+    /// its work itself.
     pub(super) wrapper: (u64, u64),
-    /// There is a log in which it reports.
+    /// There is a log that a nested wrapper can write its report to.
     pub(super) wrapper_reports: bool,
-    /// Processes in which that runs, or that it has forked.
+    /// Processes that run a nested wrapper or that a nested wrapper has forked.
     pub(super) wrappers: HashSet<u32>,
-    /// Processes whose new program has made no call yet.
+    /// Processes whose new program has made no call yet, so its vDSO is not patched.
     pub(super) hidden_clocks: HashSet<u32>,
-    /// What makes clocks visible, once it was looked for.
+    /// The code that makes clocks visible. The outer `None` means that it was not looked up yet,
+    /// the inner one that it cannot be done.
     pub(super) patches: Option<Option<Patches>>,
-    /// Some process handles a signal without having its calls restarted (SA_RESTART).
+    /// A process has a signal handler that does not restart calls (without SA_RESTART).
     pub(super) may_be_interrupted: bool,
     calls: HashMap<i32, Call>,
-    /// The process of each thread that is not its first.
+    /// The process of each thread that is not the first thread of its process.
     threads: HashMap<u32, u32>,
 }
 
-/// How far a watch had come, to take back what a call added.
+/// A position in a [`Watch`], to take back what a call has added since.
 pub(super) struct Mark {
     events: usize,
     pending: usize,
@@ -72,14 +75,15 @@ impl Watch {
         Mark { events: self.events.len(), pending: self.pending.len() }
     }
 
-    /// Forget what came since `mark`.
+    /// Removes everything that was added since `mark`.
     pub(super) fn take_back(&mut self, mark: &Mark) {
         self.events.truncate(mark.events);
         self.pending.truncate(mark.pending);
     }
 
-    /// A program was to begin since `mark` that is of no interest: true where there is one, of which nothing is left but
-    /// that it was executed; or where it is one that cannot be followed.
+    /// Returns true if the observation of `process` ends with the call since `mark`: either a new
+    /// program begins, or a `Drop` event was written. Of a new program's events only the execution
+    /// is kept, because the new program itself is not observed.
     pub(super) fn ends_by_executing(&mut self, mark: &Mark, process: u32) -> bool {
         let since = &self.events[mark.events..];
         let begins = since.iter().any(|event| event.kind == Kind::Start);
@@ -95,17 +99,18 @@ impl Watch {
         true
     }
 
-    /// Whether something came since `mark` that is about a path below one that begins like that.
+    /// Returns true if an event since `mark` has a path that starts with these bytes.
     pub(super) fn names_since(&self, mark: &Mark, beginning: &[u8]) -> bool {
         self.events.iter().skip(mark.events).any(|event| event.path.starts_with(beginning))
     }
 
-    /// Whether something came since `mark` after which nothing can be recorded.
+    /// Returns true if a `Drop` event was written since `mark`, after which the run cannot be
+    /// recorded.
     pub(super) fn dropped_since(&self, mark: &Mark) -> bool {
         self.events.iter().skip(mark.events).any(|event| event.kind == Kind::Drop)
     }
 
-    /// Who makes a call.
+    /// Returns the thread that makes a call, and its process.
     pub(super) fn caller(&mut self, thread: u32) -> Caller {
         if larder_sys::is_thread_of(thread, thread) {
             return Caller { thread, process: thread };
@@ -116,19 +121,20 @@ impl Watch {
         Caller { thread, process }
     }
 
-    /// Add what a call will do.
+    /// Writes the events of what a call will do.
     pub(super) fn see(&mut self, caller: Caller, call: &Notification) {
         if call.architecture != ARCHITECTURE {
             return self.drop_event(caller, DROP_CLASS, b"a call of another architecture");
         }
-        // What the filter asks about and the table does not have is of another table with the same architecture.
+        // The filter asks about this number, and our table does not have it. So it is from another
+        // system call table of the same architecture (x32).
         let Some(what) = self.calls.get(&call.number).copied() else {
-            return self.drop_event(caller, DROP_CLASS, b"a call by another table");
+            return self.drop_event(caller, DROP_CLASS, b"a system call from another table");
         };
         match self.see_call(caller, call, what) {
             Ok(()) | Err(Trouble::Fault) => {}
             Err(Trouble::Unreadable) => {
-                self.drop_event(caller, DROP_UNREADABLE, b"a process that cannot be looked into")
+                self.drop_event(caller, DROP_UNREADABLE, b"a process whose memory or directory cannot be read")
             }
         }
     }
@@ -152,7 +158,7 @@ impl Watch {
             Call::ChangeDirectory(at) => self.change_directory(caller, call, at)?,
             Call::Begin | Call::End => {}
             Call::Handle(index) => {
-                /// The default, and being ignored.
+                /// `SIG_DFL` and `SIG_IGN`.
                 const NO_HANDLERS: [u64; 2] = [0, 1];
                 let address = call.arguments[usize::from(index)];
                 if address != 0 {
@@ -166,7 +172,7 @@ impl Watch {
             Call::Umask => self.number_event(caller, Kind::Umask, argument(0) & 0o777, b""),
             Call::Clock(which) => self.clock(caller, which),
             Call::Random => {
-                // So libc asks for itself.
+                // libc's own calls for random bytes have this size.
                 const LIBC_BYTES: u32 = 8;
                 let is_libcs = argument(1) == LIBC_BYTES && argument(2) == libc::GRND_NONBLOCK;
                 let what_for = match is_libcs {
@@ -203,7 +209,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Whoever it becomes may look at other things than we may. Many become what they are.
+    /// A process that changes its ids may read other files than we may. Many programs only set the
+    /// ids that they already have, which changes nothing.
     fn becomes(&mut self, caller: Caller, call: &Notification, count: u8, who: u32, name: &[u8]) {
         const SAME: u32 = u32::MAX;
         let asked = call.arguments[..usize::from(count)].iter().map(|id| *id as u32);
@@ -215,7 +222,7 @@ impl Watch {
     // ------------------------------------------------------------ looking
 
     fn looking(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
-        // Without a path it is about a descriptor.
+        // Without a path, the call is about a descriptor.
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
         let found = if kind == Kind::Stat { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
@@ -247,7 +254,7 @@ impl Watch {
         Ok(())
     }
 
-    /// A directory is read: known by the path that it was opened by.
+    /// Writes the event of listing a directory, by the path that the directory was opened by.
     fn list(&mut self, caller: Caller, fd: i32) -> Result<(), Trouble> {
         let Ok(look) = larder_sys::look_through(&caller.descriptor_link(fd)) else { return Ok(()) };
         let identity = identity_of(&look);
@@ -265,7 +272,7 @@ impl Watch {
         Ok(())
     }
 
-    /// How a file is when a descriptor that wrote to it is closed.
+    /// Writes the state of a file when a descriptor that was opened for writing is closed.
     fn close(&mut self, caller: Caller, fd: i32) {
         if self.written.is_empty() {
             return;
@@ -276,7 +283,8 @@ impl Watch {
         }
     }
 
-    /// The clock is read; where standard output leads, when that is a file.
+    /// Writes the event of reading the clock, with the identity of standard output if that is a
+    /// file.
     fn clock(&mut self, caller: Caller, which: u32) {
         let output = larder_sys::look_through(&caller.descriptor_link(1)).ok();
         let identity = output.filter(|look| look.kind == larder_sys::Kind::File).as_ref().map(identity_of);
@@ -294,7 +302,8 @@ impl Watch {
         }
         let name = name.split(|&b| b == 0).next().unwrap_or_default();
         let missing = if name.starts_with(b"/") { larder_sys::look_through(name) } else { Err(no_such_file()) };
-        // libc asks a name service's cache like that, and does without where there is none.
+        // libc connects to the socket of a name service cache in this way, and does without if
+        // there is none.
         if call.number as libc::c_long == libc::SYS_connect
             && name.starts_with(b"/")
             && error_of(&missing) == libc::ENOENT
@@ -319,12 +328,12 @@ fn no_such_file() -> std::io::Error {
     std::io::Error::from_raw_os_error(libc::ENOENT)
 }
 
-/// The number of the error, or zero.
+/// Returns the errno of a result, or 0.
 pub(super) fn error_of<T>(found: &std::io::Result<T>) -> i32 {
     found.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// An event that says nothing but who and what.
+/// Returns an event with only a process and a kind.
 pub(super) fn bare(caller: Caller, kind: Kind) -> Event {
     Event {
         pid: caller.process,
@@ -338,7 +347,7 @@ pub(super) fn bare(caller: Caller, kind: Kind) -> Event {
     }
 }
 
-/// An event with what a look found, or its error.
+/// Returns an event with the result of a stat, or its error.
 pub(super) fn looked(caller: Caller, kind: Kind, found: &std::io::Result<Look>) -> Event {
     let identity: Option<Identity> = found.as_ref().ok().map(identity_of);
     let mode = found.as_ref().map_or(0, mode_of);

@@ -1,6 +1,11 @@
-//! Where the processes of a run ask to be watched by the kernel as well (`preload/log.h`, `struct larder_desk`).
+//! Desks: the slots of the log by which processes of a run ask to be observed by the kernel as well
+//! (`struct larder_desk` in `preload/log.h`).
 //!
-//! Unaware of: how they are watched, and what comes of it.
+//! Each desk is three words: phase and pid, program and options, and an address in the process. The
+//! sampler finds a desk in phase `ASKS`, checks that the process is the one that asked, and answers
+//! by another phase.
+//!
+//! Unaware of: how processes are observed, and what follows from it.
 
 use std::fs::File;
 use std::io;
@@ -18,14 +23,17 @@ const DESKS: usize = 32;
 const PROGRAMS_WORD: usize = 512;
 const PROGRAM_WORDS: usize = 2;
 const PROGRAMS: u64 = 512;
-/// The half of a desk's second word that says which program it is; the other says which options it has.
+/// The half of a desk's second word that is the index of the program. The other half is the index
+/// of the program with its options.
 const PROGRAM: u64 = 0xffff_ffff;
-/// Of each program (`LARDER_SAMPLES`).
+/// The number of samples that are enough for a program (`LARDER_SAMPLES`).
 const SAMPLES: u64 = 3;
-/// Of one that does not ask any more, with no options (`LARDER_KNOWN`).
+/// This is added to the number of samples of a program that must not ask any more, whatever its
+/// options (`LARDER_KNOWN`).
 const KNOWN: u64 = 1 << 32;
 
-/// `enum larder_desk_phase`; the process's number is in the word's other half.
+/// The phases of a desk (`enum larder_desk_phase`), in the lower half of its first word. The upper
+/// half is the pid.
 const FREE: u64 = 0;
 const ASKS: u64 = 2;
 const WATCHED: u64 = 3;
@@ -33,10 +41,10 @@ const REFUSED: u64 = 4;
 const GIVEN_UP: u64 = 5;
 const PHASE: u64 = 0xffff_ffff;
 
-/// The head of a log, shared with all who write it.
+/// The head of a log, shared with all processes that write to it.
 pub(crate) struct Desks(Words);
 
-/// A process that waits to hear whether it is watched.
+/// A process that waits for the answer whether it is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Desk {
     at: usize,
@@ -65,12 +73,12 @@ impl Desks {
         self.0.words()[at].store(value, SeqCst);
     }
 
-    /// From now on this process is asked.
+    /// Tells processes to ask this sampler, by its pid.
     pub(crate) fn open(&self, sampler: u32) {
         self.set(SAMPLER_WORD, sampler.into());
     }
 
-    /// Nobody is asked any more, and whoever was is to end.
+    /// Tells processes to ask no more, and the sampler to end.
     pub(crate) fn close(&self) {
         self.set(SAMPLER_WORD, 0);
         self.set(ENDS_WORD, 1);
@@ -80,12 +88,12 @@ impl Desks {
         self.word(ENDS_WORD) != 0
     }
 
-    /// Where in the log the next event will be.
+    /// Returns the offset in the log of the next event.
     pub(crate) fn tail(&self) -> u64 {
         self.word(TAIL_WORD)
     }
 
-    /// Those who wait.
+    /// Returns the desks of all processes that wait for an answer.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Desk> {
         (0..DESKS).filter_map(|at| {
             let word = DESKS_WORD + at * DESK_WORDS;
@@ -97,8 +105,9 @@ impl Desks {
         })
     }
 
-    /// Whether the process of that number is the one that asks: its memory says so. Another process has that number
-    /// for us where the one that asks is in a namespace of its own.
+    /// Returns true if the process with the desk's pid is the one that asks, which its memory
+    /// shows. In a PID namespace, the process that asks has another pid for us, and the desk's pid
+    /// may belong to another process.
     pub(crate) fn is_the_one(&self, desk: &Desk) -> bool {
         let mut sign = [0; 16];
         let read = larder_sys::read_memory(desk.pid, desk.address, &mut sign);
@@ -107,12 +116,12 @@ impl Desks {
         read.is_ok_and(|count| count == sign.len()) && sign[..] == expected
     }
 
-    /// Say that it is watched; false where it does not wait any more.
+    /// Tells the process that it is observed. Returns false if the process does not wait any more.
     pub(crate) fn watch(&self, desk: &Desk) -> bool {
         self.answer(desk, WATCHED)
     }
 
-    /// Say that it is not.
+    /// Tells the process that it is not observed.
     pub(crate) fn refuse(&self, desk: &Desk) {
         if self.answer(desk, REFUSED) {
             self.0.wake_lower(DESKS_WORD + desk.at * DESK_WORDS);
@@ -125,27 +134,28 @@ impl Desks {
         word.compare_exchange(pid | ASKS, pid | phase, SeqCst, SeqCst).is_ok()
     }
 
-    /// Whether the one that is watched went on without beginning anew.
+    /// Returns true if the observed process has continued instead of executing its program anew.
     pub(crate) fn is_given_up(&self, desk: &Desk) -> bool {
         self.word(DESKS_WORD + desk.at * DESK_WORDS) & PHASE == GIVEN_UP
     }
 
-    /// Who waited is gone, or is not watched any more.
+    /// Frees the desk, because its process is gone or is not observed any more.
     pub(crate) fn free(&self, desk: &Desk) {
         self.set(DESKS_WORD + desk.at * DESK_WORDS, FREE);
     }
 
-    /// Nothing more is to be learned of the program that asks.
+    /// Notes that nothing more can be learned about the desk's program.
     pub(crate) fn is_known(&self, desk: &Desk) {
         self.0.words()[place(desk.program & PROGRAM) + 1].fetch_or(KNOWN, SeqCst);
     }
 
-    /// Whether there are as many samples of the program that asks as are taken of one whatever its options.
+    /// Returns true if the desk's program has as many samples as are taken of a program whatever
+    /// its options.
     pub(crate) fn has_samples(&self, desk: &Desk) -> bool {
         self.word(place(desk.program & PROGRAM) + 1) >= SAMPLES
     }
 
-    /// One more sample of the program that asks, or so many that there are enough of it.
+    /// Counts one more sample of the desk's program, or as many as are enough.
     pub(crate) fn count(&self, desk: &Desk, enough: bool) {
         let more = if enough { SAMPLES } else { 1 };
         let (program, options) = (place(desk.program & PROGRAM), place(desk.program >> 32));
@@ -156,7 +166,7 @@ impl Desks {
     }
 }
 
-/// Where the entry of a program is.
+/// Returns the word at which a program's entry begins.
 fn place(program: u64) -> usize {
     PROGRAMS_WORD + program as usize * PROGRAM_WORDS
 }

@@ -1,4 +1,7 @@
-//! Decoding the log that the preloaded library writes. `preload/log.h` draws it; the numbers here are those there.
+//! Decodes the log that the preloaded library writes. `preload/log.h` describes its form and its
+//! numbers.
+//!
+//! Unaware of: what follows from an event.
 
 use std::fs::File;
 use std::io;
@@ -15,18 +18,21 @@ const VERSION: u32 = 5;
 pub(crate) const FIRST_EVENT: u64 = 20480;
 const OVERFLOW_AT: u64 = 12;
 pub(super) const EVENT_HEAD_BYTES: usize = 72;
-/// The header as words: `overflow` is the second half of the second.
+/// How many 64-bit words at the start of the header a nested wrapper maps.
 pub(super) const HEADER_WORDS: usize = 8;
+/// The word whose second half is `overflow`.
 pub(super) const LOST_WORD: usize = 1;
 pub(super) const LOST_BITS: u64 = if cfg!(target_endian = "little") { 1 << 32 } else { 1 };
 pub(super) const CAPACITY_WORD: usize = 2;
 pub(super) const TAIL_WORD: usize = 3;
-/// The kernel asks as well (`LARDER_KERNEL_ASKS`).
+/// The bit of `overflow` that tells the library that the kernel asks as well
+/// (`LARDER_KERNEL_ASKS`).
 const KERNEL_ASKS: u32 = 4;
-/// A longer log is not read: the command was too large to be recorded by this observer.
+/// A larger log is not read. The command was too large for this observer.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// The first bytes of an empty log of the program that is file `wrapper`, device and inode, for a run that begins then.
+/// Returns the header of an empty log. `wrapper` is the device and inode of the wrapper's program,
+/// and `began_s` the start of the run in seconds since 1970.
 pub(super) fn header(capacity: u64, wrapper: (u64, u64), began_s: u64) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_ne_bytes());
@@ -35,13 +41,13 @@ pub(super) fn header(capacity: u64, wrapper: (u64, u64), began_s: u64) -> Vec<u8
     bytes.extend(FIRST_EVENT.to_ne_bytes());
     bytes.extend(wrapper.0.to_ne_bytes());
     bytes.extend(wrapper.1.to_ne_bytes());
-    // Who samples, whether that ends, and how often it did not answer.
+    // These are `sampler`, `sampler_ends` and `unanswered`.
     bytes.extend([0; 3 * 8]);
     bytes.extend(began_s.to_ne_bytes());
     bytes
 }
 
-/// Whether a file is a log of this version.
+/// Succeeds if a file is a log of this version.
 pub(super) fn check_header(file: &File) -> io::Result<()> {
     let mut head = [0; 12];
     file.read_exact_at(&mut head, 0)?;
@@ -52,7 +58,7 @@ fn is_ours(head: &[u8]) -> bool {
     head[..8] == *MAGIC && u32_at(head, 8) == VERSION
 }
 
-/// Read a log when nobody writes it any more.
+/// Reads a log that no process writes any more.
 pub(super) fn read(file: &File) -> io::Result<Trace> {
     let mut head = [0; 32];
     file.read_exact_at(&mut head, 0)?;
@@ -68,13 +74,14 @@ pub(super) fn read(file: &File) -> io::Result<Trace> {
     Ok(trace)
 }
 
-/// Say that the kernel asks us as well.
+/// Sets the bit of `overflow` that says that the kernel asks as well.
 pub(super) fn kernel_asks(file: &File) -> io::Result<()> {
     file.write_all_at(&KERNEL_ASKS.to_ne_bytes(), OVERFLOW_AT)
 }
 
-/// The library's file goes with this process, so what lives on must not preload it any more; and what is being executed
-/// must have begun before we end, or the loader says that it cannot be found.
+/// Tells processes that outlive the tool to stop preloading the library, whose file goes with this
+/// process. Then waits for programs that are being executed: they must have begun before this
+/// process ends, or their loader prints that it cannot find the library.
 pub(super) fn close(file: &File) {
     const CLOSING: u32 = 2;
     const LOOKS_MAX: u32 = 100;
@@ -82,7 +89,7 @@ pub(super) fn close(file: &File) {
     if file.write_all_at(&(CLOSING | KERNEL_ASKS).to_ne_bytes(), OVERFLOW_AT).is_err() {
         return;
     }
-    // `log_closing` in preload/log.c has the other half.
+    // This pairs with the fence of `log_closing` in `preload/log.c`.
     fence(SeqCst);
     for _ in 0..LOOKS_MAX {
         match read(file) {
@@ -92,7 +99,8 @@ pub(super) fn close(file: &File) {
     }
 }
 
-/// How many programs were about to be executed and gave no sign since. The tool's own was started by us.
+/// Returns how many programs are about to be executed and have not begun. The first 1 is the tool
+/// itself, which we have started without an `Exec` event.
 fn under_way(trace: &Trace) -> i64 {
     let change = |event: Event<&[u8]>| match event.kind {
         Kind::Exec | Kind::Anonymous => 1,
@@ -102,12 +110,12 @@ fn under_way(trace: &Trace) -> i64 {
     1 + trace.iter().map(change).sum::<i64>()
 }
 
-/// An event that was begun and never finished, or is malformed, makes the trace incomplete.
+/// Marks the trace as incomplete if an event was begun but not finished, or is malformed.
 fn check(log: Vec<u8>) -> Trace {
     Trace { incomplete: whole_bytes(&log) != log.len(), log, ..Trace::default() }
 }
 
-/// The events of a log with the place of each in the file.
+/// Iterates over the events of a log, each with its offset in the file and its bytes.
 pub(crate) fn placed(log: &[u8]) -> impl Iterator<Item = (u64, &[u8], Event<&[u8]>)> {
     let mut at = 0;
     decode(log).map(move |event| {
@@ -117,7 +125,7 @@ pub(crate) fn placed(log: &[u8]) -> impl Iterator<Item = (u64, &[u8], Event<&[u8
     })
 }
 
-/// How many bytes from the start are whole events.
+/// Returns how many bytes from the start are whole events.
 pub(crate) fn whole_bytes(log: &[u8]) -> usize {
     decode(log).map(|event| size_of_event(&event)).sum()
 }
@@ -126,7 +134,7 @@ fn size_of_event(event: &Event<&[u8]>) -> usize {
     (EVENT_HEAD_BYTES + event.path.len() + event.path2.len()).next_multiple_of(8)
 }
 
-/// The events of a log, up to the first that is not whole.
+/// Iterates over the events of a log, up to the first one that is not whole.
 pub(crate) fn decode(mut log: &[u8]) -> impl Iterator<Item = Event<&[u8]>> {
     std::iter::from_fn(move || {
         let size = if log.len() < EVENT_HEAD_BYTES { 0 } else { u32_at(log, 0) as usize };
@@ -164,7 +172,7 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
     })
 }
 
-/// By their numbers less one.
+/// The kind with number `n` is at index `n - 1`.
 const KINDS: [Kind; 37] = [
     Kind::Start,
     Kind::Object,
@@ -213,7 +221,7 @@ fn kind(number: u16, flags: u16) -> Option<Kind> {
     }
 }
 
-/// The other way.
+/// Returns the number of a kind in the log.
 pub(super) fn number(kind: Kind) -> u16 {
     let same = |other: &Kind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
     KINDS.iter().position(same).map_or(0, |at| at as u16 + 1)
@@ -249,7 +257,8 @@ mod tests {
         bytes
     }
 
-    /// How to renew it: `crates/testkit/src/golden.rs`; the version is `LARDER_LOG_VERSION` in `log.h`, and `VERSION`.
+    /// `crates/testkit/src/golden.rs` says how to renew the golden file. The version is both
+    /// `LARDER_LOG_VERSION` in `log.h` and `VERSION` here.
     #[test]
     #[cfg(target_endian = "little")]
     fn golden_log() {

@@ -1,8 +1,14 @@
-//! The preloaded observer: a library in each of the tool's processes writes what it does into a shared log.
+//! The preloaded observer: a library in each process of the tool writes events into a shared log.
 //!
-//! The library and the log are files in memory, named by paths under `/proc` that exist as long as this process does:
-//! nothing is left behind, nothing in the store can damage a tool, and no path has a space or a colon in it. The
-//! library hides itself from the tool's environment. `../../preload/` has its source, `log.h` the form of the log.
+//! The library and the log are files without a name, in memory if the system allows it. Other
+//! processes open them by paths below `/proc`. These paths exist only as long as this process does,
+//! and contain neither a space nor a colon. So nothing is left behind, and nothing in the store can
+//! damage a tool.
+//!
+//! The library removes its variables from the tool's environment. Its source is in
+//! `crates/observe/preload/`, and `log.h` there describes the form of the log.
+//!
+//! Unaware of: what follows from an event, which programs are trusted.
 
 mod desks;
 mod log;
@@ -27,21 +33,21 @@ pub use program::{Program, judge};
 
 use crate::{Observed, Observer, Trace};
 
-/// The library, as `build.rs` made it.
+/// The library, as `build.rs` compiled it.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/larder-preload.so"));
-/// The log never grows beyond this; it is sparse, so only what is written costs memory.
+/// The size of the log. The file is sparse, so only what is written needs memory.
 const LOG_BYTES: u64 = 256 << 20;
 const LOG_VARIABLE: &[u8] = b"LARDER_PRELOAD_LOG=";
 const PRELOAD_VARIABLE: &[u8] = b"LD_PRELOAD=";
 
-/// The library and an empty log, ready for one run.
+/// The preloaded observer for one run: the library and an empty log.
 pub struct PreloadObserver {
     library: File,
     log: File,
 }
 
 impl PreloadObserver {
-    /// Make both, where that is possible.
+    /// Creates both files.
     pub fn new() -> io::Result<PreloadObserver> {
         let mut library = larder_sys::memory_file("larder-preload", true)?;
         library.write_all(LIBRARY)?;
@@ -51,27 +57,29 @@ impl PreloadObserver {
         let began_s = larder_sys::now_coarse_ns().max(0) as u64 / 1_000_000_000;
         log.write_all_at(&log::header(LOG_BYTES, wrapper, began_s), 0)?;
         let observer = PreloadObserver { library, log };
-        // Without /proc, or in a process that others may not look into, nobody could open them.
+        // This fails without `/proc`, or if other processes may not read this one. Then no process
+        // could load the library.
         File::open(path_of(&observer.library))?;
         Ok(observer)
     }
 
-    /// Say that the kernel asks us as well: what it interrupts is to be done again.
+    /// Tells the library that the kernel asks us as well, so that it repeats calls that a signal
+    /// interrupts.
     pub(crate) fn kernel_asks(&self) -> io::Result<()> {
         log::kernel_asks(&self.log)
     }
 
-    /// What the library asks a sampler by.
+    /// Returns the part of the log by which processes ask for a sample.
     pub(crate) fn desks(&self) -> io::Result<Desks> {
         Desks::of(&self.log)
     }
 
-    /// Below this are the library and the log, for those who use them.
+    /// Returns the directory of the library and the log, as a prefix of their paths.
     pub(crate) fn plumbing() -> Vec<u8> {
         format!("/proc/{}/fd/", larder_sys::process_id()).into_bytes()
     }
 
-    /// The command as it is started: the same but for two variables, which the library takes out again.
+    /// Returns the command with the library's two variables added. The library removes them again.
     fn prepared(&self, command: &Command) -> Command {
         let mut prepared = command.clone();
         let (library, log) = (larder_sys::volatile_path(&self.library), larder_sys::volatile_path(&self.log));
@@ -80,8 +88,8 @@ impl PreloadObserver {
     }
 }
 
-/// Have a program started with `environment` load the library at this path, before what it is told to load anyway, and
-/// write to this log.
+/// Makes a program with this `environment` load the library at this path, before any other library
+/// of `LD_PRELOAD`, and write to this log.
 fn load_library(environment: &mut Vec<Vec<u8>>, library: &[u8], log: &[u8]) {
     let mut preload = [PRELOAD_VARIABLE, library].concat();
     match environment.iter_mut().find(|variable| variable.starts_with(PRELOAD_VARIABLE)) {

@@ -1,6 +1,7 @@
-//! The log of a run that we are part of: the wrapper in front of a whole command observes it, and we are one of the
-//! programs in it. What we do, and what the tool does that we start, is written there as the preloaded library would
-//! write it.
+//! The log of the run that this wrapper is part of. If a wrapper observes a whole command, and a
+//! program of that command starts a wrapper, the nested wrapper finds that log by the library's
+//! variables. It writes there what it does itself and what its tool does, in the form that the
+//! preloaded library uses.
 //!
 //! Unaware of: what is reported.
 
@@ -16,12 +17,14 @@ use super::log::{self, EVENT_HEAD_BYTES};
 use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
 use crate::trace::{Event, Kind, REPORTED_WHOLE, Trace};
 
-/// In a `Kind::List`: the order of the names was of no matter to who listed them.
+/// The `extra` of a `Kind::List`: the order of the names did not matter to the program that listed
+/// them.
 pub const IN_ANY_ORDER: u32 = 1;
-/// The same, but not of what kind each is.
+/// The `extra` of a `Kind::List`: the order of the names did not matter, but the kind of each name
+/// did.
 pub const IN_ANY_ORDER_OF_KINDS: u32 = 2;
 
-/// Somebody else's log, and how its library is loaded.
+/// The log of an outer run, and the library that its programs preload.
 pub struct OuterLog {
     file: File,
     header: Words,
@@ -30,12 +33,14 @@ pub struct OuterLog {
 }
 
 impl OuterLog {
-    /// Whether an environment names one, also one that cannot be opened from here: in a process namespace of our own.
+    /// Returns true if the environment names a log. This holds even if the log cannot be opened
+    /// from here, for example in another PID namespace.
     pub fn is_named(environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
         environment.iter().any(|(name, _)| *name == LOG_VARIABLE[..LOG_VARIABLE.len() - 1])
     }
 
-    /// The log that an environment leads to. Its two variables are taken out, as the library takes them out.
+    /// Opens the log that the environment names. Removes its two variables from the environment, as
+    /// the library does.
     pub fn take(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) -> Option<OuterLog> {
         let name = |variable: &[u8]| variable[..variable.len() - 1].to_vec();
         let at = environment.iter().position(|(n, _)| *n == name(LOG_VARIABLE))?;
@@ -54,12 +59,13 @@ impl OuterLog {
         Some(OuterLog { file, header, preload: value[..end].to_vec(), variable: path })
     }
 
-    /// The environment, as `NAME=value`, of a program that is observed in the same way.
+    /// Adds the two variables to an environment of `NAME=value` entries, so that its program is
+    /// observed in the same way.
     pub fn observed(&self, environment: &mut Vec<Vec<u8>>) {
         load_library(environment, &self.preload, &self.variable);
     }
 
-    /// Write all that a trace says.
+    /// Writes all events of a trace to the outer log.
     pub fn report(&self, trace: &Trace) {
         let whole = &trace.log[..log::whole_bytes(&trace.log)];
         let mut bytes = whole.to_vec();
@@ -70,7 +76,8 @@ impl OuterLog {
         self.append(&bytes);
     }
 
-    /// The same, of programs of which this trace and what was reported before say everything.
+    /// Like [`OuterLog::report`], but marks each program: this trace and the reports before it
+    /// contain everything that the program did.
     pub fn report_whole(&self, trace: &Trace) {
         let whole = |event: Event<&[u8]>| {
             let mut event = event.owned();
@@ -81,7 +88,7 @@ impl OuterLog {
         self.report(&Trace { events, incomplete: trace.incomplete, ..Trace::default() });
     }
 
-    /// Whole events, at once. Where they do not fit the log says that something was lost.
+    /// Appends whole events at once. If they do not fit, marks the log as incomplete.
     fn append(&self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -89,7 +96,7 @@ impl OuterLog {
         let words = self.header.words();
         let at = words[log::TAIL_WORD].fetch_add(bytes.len() as u64, AcqRel);
         let fits = at >= log::FIRST_EVENT && at + bytes.len() as u64 <= words[log::CAPACITY_WORD].load(Relaxed);
-        // The first event's size is written last: until then nobody reads on.
+        // The size of the first event is written last. Until then, readers stop there.
         let size_bytes = 4.min(bytes.len());
         let written = || {
             self.file.write_all_at(&bytes[size_bytes..], at + size_bytes as u64)?;
@@ -106,7 +113,7 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(path))
 }
 
-/// The bytes of one event (`preload/log.h`).
+/// Appends the bytes of one event (`preload/log.h`).
 pub(crate) fn encode(event: &Event, to: &mut Vec<u8>) {
     let flags = match event.kind {
         Kind::Open(flags) | Kind::Rename(flags) => flags.0,

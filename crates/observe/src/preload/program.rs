@@ -1,6 +1,10 @@
-//! Whether a program can be observed by a preloaded library: it must be dynamically linked, for this machine, without
-//! special rights, and without a sanitizer, which insists on being loaded first. A script is judged by its interpreter.
-//! The library judges in the same way what the tool executes (`preload/elf.c`).
+//! Judges whether the preloaded library can be loaded into a program. The program must be
+//! dynamically linked, for this machine, without special rights, and without a sanitizer, because
+//! sanitizers must be loaded first. A script is judged by its interpreter.
+//!
+//! The library judges the programs that the tool executes in the same way (`preload/elf.c`).
+//!
+//! Unaware of: whether the loader accepts the library.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,15 +16,15 @@ use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, ReadRef};
 
-/// What can be done with a program.
+/// The answer whether a library can be preloaded into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// It can be preloaded into.
+    /// The library can be preloaded.
     Dynamic {
-        /// Path of its dynamic loader.
+        /// The path of the program's dynamic loader.
         loader: Vec<u8>,
     },
-    /// It cannot.
+    /// The library cannot be preloaded.
     NotPreloadable,
 }
 
@@ -36,7 +40,7 @@ const SANITIZERS: [&[u8]; 8] = [
     b"__msan_init",
 ];
 
-/// Judge the program at `path`, and whether it is a script.
+/// Judges the program at `path`. The second value is true if it is a script.
 pub fn judge(path: &[u8]) -> (Program, bool) {
     judge_at(path, 0).map_or((Program::NotPreloadable, false), |verdict| verdict)
 }
@@ -60,7 +64,8 @@ fn judge_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
     Some((loader.map_or(Program::NotPreloadable, |loader| Program::Dynamic { loader }), false))
 }
 
-/// The loader of a program of this machine that is linked without a sanitizer.
+/// Returns the loader of a program that is for this machine and has no sanitizer, and otherwise
+/// `None`.
 fn loader_of_plain(file: &File) -> Option<Vec<u8>> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache).ok()?;

@@ -1,9 +1,11 @@
-//! Trying the preloaded library with one dynamic loader, on a program that does what every tool does.
+//! Tries the preloaded library with one dynamic loader, on a program that does what every tool
+//! does.
 //!
-//! A loader may refuse the library, its libc may lack what the library calls, or `LD_PRELOAD` may be ignored. Then every tool
-//! of that loader would fail or go unseen. So the library is used only once the self-test passed.
+//! A loader may refuse the library, its libc may lack functions that the library calls, or it may
+//! ignore `LD_PRELOAD`. Then every tool of that loader would fail or would not be observed. So the
+//! library is used with a loader only after this self-test has passed.
 //!
-//! Unaware of: which tool is to be observed, where the outcome is kept.
+//! Unaware of: which tool is to be observed, where the outcome is stored.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,26 +18,27 @@ use std::time::{Duration, Instant};
 use super::{PreloadObserver, log};
 use crate::Kind;
 
-/// The program, as `build.rs` made it.
+/// The program of the self-test, as `build.rs` compiled it.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/self-test"));
-/// The path in it that stands for the loader's.
+/// The path in that program that is replaced by the loader's.
 const LOADER_ROOM: &[u8] = env!("LARDER_LOADER_ROOM").as_bytes();
-/// Its exit code if every step went as without the library.
+/// The exit code of the program if every step went as without the library.
 const SUCCESS: i32 = 42;
-/// It takes about a millisecond.
+/// The program takes about a millisecond.
 const DEADLINE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 impl PreloadObserver {
-    /// Names this build of the library and of the program.
+    /// Identifies this build of the library and of the self-test.
     pub const LIBRARY_ID: &[u8] = env!("LARDER_LIBRARY_ID").as_bytes();
 
-    /// Tries the library on a program that `loader` loads, with libraries looked for along `library_path`
-    /// (`LD_LIBRARY_PATH`) first. The error says what went wrong. It costs about as much as `/bin/true`.
+    /// Tries the library on a program that `loader` loads. `library_path` is the program's
+    /// `LD_LIBRARY_PATH`. The error says what failed. The cost is about that of running
+    /// `/bin/true`.
     pub fn try_out(loader: &[u8], library_path: Option<&[u8]>) -> io::Result<()> {
         let mut written = larder_sys::memory_file("larder-self-test", true)?;
         written.write_all(&with_loader(loader)?)?;
-        // The kernel executes no file that is open for writing.
+        // The kernel executes no file that is open for writing, so it is opened again for reading.
         let program = File::open(super::path_of(&written))?;
         drop(written);
         let observer = PreloadObserver::new()?;
@@ -52,7 +55,9 @@ impl PreloadObserver {
             .spawn()?;
         let end = wait(&mut child)?;
         if end.code() != Some(SUCCESS) {
-            return Err(io::Error::other(format!("a program of this loader fails with the library: {end}")));
+            return Err(io::Error::other(format!(
+                "a test program of this loader fails with the preloaded library: {end}"
+            )));
         }
         let trace = log::read(&observer.log)?;
         let saw = |kind: fn(Kind) -> bool, path: &[u8], error: i32| {
@@ -65,7 +70,9 @@ impl PreloadObserver {
         if seen && !trace.incomplete {
             return Ok(());
         }
-        Err(io::Error::other("a program of this loader is not seen by the library: LD_PRELOAD is ignored"))
+        Err(io::Error::other(
+            "the preloaded library does not see a test program of this loader, so LD_PRELOAD is ignored",
+        ))
     }
 }
 
@@ -78,7 +85,10 @@ fn wait(child: &mut Child) -> io::Result<ExitStatus> {
         if began.elapsed() > DEADLINE {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "a program of this loader hangs with the library"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "a test program of this loader hangs with the preloaded library",
+            ));
         }
         sleep(LOOK_AGAIN);
     }
@@ -105,7 +115,7 @@ mod tests {
         let tried = PreloadObserver::try_out(&loader, None);
         assert!(tried.is_ok(), "{}: {tried:?}", String::from_utf8_lossy(&loader));
         assert!(PreloadObserver::try_out(b"/nonexistent/loader", None).is_err());
-        // A program, and no loader.
+        // It is a program, but no loader.
         assert!(PreloadObserver::try_out(b"/bin/true", None).is_err());
         assert!(PreloadObserver::try_out(&[b'x'; 1000], None).is_err());
     }
