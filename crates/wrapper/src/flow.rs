@@ -111,7 +111,8 @@ struct SoFar {
 }
 
 /// Answers a request from the store, from a remote, or by running the tool. It calls itself to look
-/// up again: once after waiting for another process, and once after a fetch.
+/// up again: in a further part of the manifest, in records that were handed over, once after
+/// waiting for another process, and once after a fetch.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
     let SoFar { waited, fetched, turn, token, handed_over, mut rejected, parts } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
