@@ -1,5 +1,6 @@
-//! Says which paths the outputs of a command may have: those below its working directory, and those
-//! below the directories of the outputs that it names, with links resolved.
+//! Says which paths the outputs of a command may have: those below its working directory, those
+//! below the directories of the outputs that it names, and those of `larder run --output`. Links
+//! are resolved first.
 //!
 //! The check is made when a run is recorded and again before its record is used. So no record, even
 //! a forged one, writes where its command would not.

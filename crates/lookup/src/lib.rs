@@ -12,9 +12,11 @@
 //! 5. `relocated` rewrites the paths in a result that was recorded in another checkout.
 //! 6. `observer` chooses the observer to run the tool under, if no entry holds.
 //!
-//! Besides the stages: `bounds` says which paths a request may write, `secret` hides secrets in
-//! what is recorded and shown, and `turn` makes the key by which two wrappers know that they run
-//! the same action.
+//! Besides the stages:
+//!
+//! - `bounds` says which paths a request may write;
+//! - `secret` hides secrets in what is recorded and shown;
+//! - `turn` makes the key by which two wrappers know that they run the same action.
 //!
 //! Unaware of: how a tool is run, how outputs are put in place, how a run is recorded.
 #![forbid(unsafe_code)]

@@ -87,8 +87,8 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
     let own = key.as_ref().and_then(|key| store.judgement(key));
     let is_whole_command = key.is_some();
     let judgement = match own {
-        // The verdict by `tool_key` is about the program alone, so `Again` (a child has no verdict)
-        // does not apply.
+        // This verdict is about the program alone, so `Again` (a program that it started has no
+        // verdict) does not apply.
         None if is_whole_command => store.judgement(&tool_key(request, place)).filter(|of| *of != Judgement::Again),
         None => store.judgement(&tool_key(request, place)),
         own => own,

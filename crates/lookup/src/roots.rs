@@ -64,8 +64,8 @@ const BUILD_TOPS: [&[u8]; 4] = [b"CMakeCache.txt", b"config.status", b"meson-pri
 /// Files that show the top of a project's sources.
 const SOURCE_TOPS: [&[u8]; 5] = [b"configure", b"configure.ac", b"CMakeLists.txt", b"meson.build", b"BUILD.bazel"];
 
-/// Directories that many builds share, and that are the same for all of them. None of them is ever
-/// a root.
+/// Directories that many builds share. None of them becomes a root, unless a person named it or it
+/// is the working directory.
 const SHARED: [&[u8]; 24] = [
     b"/bin",
     b"/boot",

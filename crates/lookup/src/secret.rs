@@ -1,5 +1,5 @@
-//! Replaces what looks like a secret by a short digest, before it is recorded or shown. By the
-//! digest two values can still be told apart.
+//! Replaces what looks like a secret by a short digest, before it is recorded or shown. The digest
+//! still tells two values apart.
 //!
 //! ```text
 //! hidden = NUL NUL, 8 hexadecimal digits of the value's digest

@@ -81,8 +81,8 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
 ///
 /// - The size of files is limited (`RLIMIT_FSIZE`), because SIGXFSZ would kill us before the tool
 ///   has run.
-/// - The file belongs to another user. In a directory like `/tmp` another user may have made it, or
-///   a link to a file of ours.
+/// - The file belongs to another ordinary user. In `/tmp`, for example, that user may have made it
+///   or a link to a file of ours.
 pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;

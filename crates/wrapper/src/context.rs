@@ -1,5 +1,7 @@
 //! Reads the environment and the configuration once, at the start, into plain values. Apart from
 //! `words` and the fallbacks in `flow`, no other module of the wrapper reads either.
+//!
+//! Unaware of: what the values are for.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};

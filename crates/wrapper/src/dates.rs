@@ -28,7 +28,8 @@ pub(crate) struct Dates(HashMap<Vec<u8>, Date>);
 
 impl Dates {
     /// Finds out the mtimes of the outputs. If programs compared such times, the mtimes of the
-    /// files they came from become observations, to the nanosecond.
+    /// files they came from become observations, to the nanosecond. Returns an error if a hit could
+    /// not reproduce a time.
     pub(crate) fn of(seen: &mut Seen, roots: &Roots, started_ns: i64) -> Result<Dates, NotRecorded> {
         let mut dates = HashMap::new();
         let dated = |(path, change): &(Vec<u8>, Change)| {

@@ -27,7 +27,7 @@ pub(crate) struct Names<'t> {
 #[derive(Default)]
 pub(crate) struct Alive {
     code: Vec<u8>,
-    /// For each line its end in `code`, and whether it is certain.
+    /// The end of each line in `code`, and whether the line is certain.
     ends: Vec<(usize, bool)>,
     /// Indices of lines. Before each there is the start, a branch or the end of a condition that
     /// could not be evaluated.
@@ -102,7 +102,7 @@ impl<'t> Names<'t> {
         is_known.then(|| Names::likely(arguments, definitions, texts))
     }
 
-    /// Makes it without these checks, for callers to whom a wrong answer does no harm. There may be
+    /// Makes it without these checks, for uses in which a wrong answer does no harm. There may be
     /// further texts, other forms of definitions, and predefined macros of other machines.
     pub(crate) fn likely(arguments: &'t [Vec<u8>], definitions: &'t [Vec<u8>], texts: &'t [&'t [u8]]) -> Names<'t> {
         Names { arguments, definitions, texts, known: RefCell::default() }

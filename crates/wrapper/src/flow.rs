@@ -1,4 +1,6 @@
 //! The flow of a request: this module decides what happens next, and other modules do it.
+//!
+//! Unaware of: how each step is done.
 
 use larder_lookup::{Answer, Known, Ourselves, Rejected, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};

@@ -1,4 +1,6 @@
 //! A hit: puts the outputs in place and replays the messages.
+//!
+//! Unaware of: how the result was found.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -71,7 +73,7 @@ pub(crate) fn replay(
     let mut code = i32::from(result.exit_code);
     for (fd, bytes) in messages {
         match say(fd, &bytes) {
-            // If the reader is gone, the tool could not have written either.
+            // A broken pipe is no error here, because the tool could not have written either.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe && code == 0 => {
                 eprintln!("larder: write error: {error}");
                 code = 1;

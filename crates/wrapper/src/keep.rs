@@ -103,8 +103,8 @@ impl<'a> Kept<'a> {
                 }
                 // `stat` first, because opening a FIFO would block.
                 let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
-                // A set-user-id file from a record would give the rights of the user who has the
-                // hit.
+                // No record may create a set-user-id file, because it would give away the rights of
+                // the user that has the hit.
                 if look.kind != larder_sys::Kind::File || (look.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }

@@ -162,7 +162,8 @@ pub(crate) fn answered(
     report(events);
 }
 
-/// Reports how the tool was found: the absent candidates along PATH, then the tool and its content.
+/// Returns events for how the tool was found: the absent candidates along PATH, then the tool and
+/// its content.
 fn chosen(context: &Context, request: &Request) -> Vec<Event> {
     let tool = &request.action.tool_path;
     let mut events = Vec::new();

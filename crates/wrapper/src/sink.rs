@@ -61,7 +61,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Stores all bytes of `source` as a blob. `file` is the same file, if it is one.
+    /// Stores all bytes of `source` as a blob. If `source` reads a whole file, `file` is that file.
     pub(crate) fn put_blob(&self, source: &mut impl Read, file: Option<&File>) -> Result<Blob, StoreError> {
         match self {
             Sink::Store { store, .. } => store.put_blob(source),

@@ -41,7 +41,7 @@ pub(crate) struct Texts {
     pub(crate) own_process: OwnProcess,
     /// A text mentions a way to read other process ids.
     name_processes: bool,
-    /// Compiled code does.
+    /// Compiled code mentions such a way.
     compiled_name_processes: bool,
     /// A text asks for an inode number: as autoconf's `configure` does, and in another way.
     name_inodes: (bool, bool),

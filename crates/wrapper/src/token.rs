@@ -48,7 +48,7 @@ pub(crate) fn take(context: &Context, store: &Store, request: &Request, mut race
     }
 }
 
-/// Becomes the tool. It first waits for a job slot if `may_wait` is true.
+/// Takes a job slot and becomes the tool. It waits for a slot only if `may_wait` is true.
 pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wait: bool) -> i32 {
     let settings = &context.loaded.settings;
     if family == Family::Command {

@@ -28,8 +28,8 @@ use crate::context::{Context, OWN_FILE};
 use crate::outer;
 
 /// The longest wait if no record says how long the tool runs. The holder began earlier, so it
-/// normally ends earlier. This bounds the cost if it gets less processor time than we would. Nearly
-/// all compiles take less.
+/// normally ends earlier. This bounds the cost if the holder gets less processor time than we
+/// would. Nearly all compiles take less.
 const UNKNOWN: Duration = Duration::from_secs(10);
 /// Extra time for observing and recording. The wait is the recorded run time, half as much again,
 /// and this.

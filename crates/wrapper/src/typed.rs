@@ -1,10 +1,12 @@
 //! Reads the command line: a subcommand for people, or a tool and its arguments.
+//!
+//! Unaware of: what either does.
 
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Scope, ScopeError};
 
-/// The subcommands that `larderd` answers. Any other first argument is a tool. `larder -- stats`
-/// runs a tool named `stats`.
+/// The subcommands that `larderd` answers. Any other first argument is a tool, except `run`, `--`
+/// and options. For example, `larder -- stats` runs a tool named `stats`.
 pub(crate) const WORDS: &[&str] = &[
     "clear",
     "compare",

@@ -2,8 +2,8 @@
 //! and decides whether anything that was compiled can have used one. If not, nothing was derived
 //! from the path, and the preprocessor need not run.
 //!
-//! A macro counts as used if its name occurs in a text, except in comments that begin a line, or if
-//! `##` may form its name from words in the texts. In case of doubt it counts as used.
+//! A macro counts as used if its name occurs in a text, except in comments that begin a line. It
+//! also counts as used if `##` may form its name from words in the texts, and in case of doubt.
 //!
 //! Unaware of: which texts were read.
 

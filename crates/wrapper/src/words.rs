@@ -1,5 +1,7 @@
 //! Subcommands for people, such as `larder stats`: this process becomes `larderd`, which answers
 //! them.
+//!
+//! Unaware of: what the subcommands do.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

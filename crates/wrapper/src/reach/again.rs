@@ -25,13 +25,13 @@ pub(crate) struct Rewrites {
 }
 
 impl Reach<'_> {
-    /// Returns the new restriction of a result and its rewrites, if an earlier run of the command
-    /// read the same and gave the same result. Returns `None` if the restriction stays. Only
-    /// `SeenOnce` and `Chance` can be lifted:
+    /// Returns what still restricts the use of a result (`Bound`) and its rewrites, if an earlier
+    /// run of the command read the same and gave the same result. Returns `None` if the restriction
+    /// stays. Only `SeenOnce` and `Chance` can be lifted:
     ///
-    /// - If the earlier run was in another checkout, the result can be used in any. If the two
-    ///   checkouts have root paths of equal lengths and a length may have reached the result, it
-    ///   can be used only where the lengths are the same.
+    /// - If the earlier run was in another checkout, the result can be used in any. There is one
+    ///   exception: a length of a root path may have reached the result, and the lengths are equal
+    ///   in both. It can then be used only with equal lengths.
     /// - If the earlier run had other process ids or other random numbers, the result holds none of
     ///   these. `otherwise` is the restriction that then remains.
     pub(crate) fn lifted(
@@ -259,8 +259,8 @@ impl Reach<'_> {
     fn rewrite_by(&self, rules: &[Rewrite], before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         if old == new {
             let bytes = self.searched(new)?;
-            // The content is equal in both checkouts although it holds a root path of one of them,
-            // so it cannot be used in a third.
+            // The content is equal in both checkouts although it holds a root path of one of them.
+            // So it is not known how it would be in a third.
             let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
             return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
         }

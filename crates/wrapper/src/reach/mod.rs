@@ -67,7 +67,7 @@ pub(crate) struct Reach<'a> {
     pub(crate) trust: &'a [String],
     /// True if debug information may be rewritten. This is done only if it is exact.
     pub(crate) relocates_debug: bool,
-    /// What the inputs hold of this checkout.
+    /// The root paths that the inputs hold.
     pub(crate) carried: &'a Carried,
     /// The variables that the command read, with their values.
     pub(crate) environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
@@ -159,9 +159,9 @@ impl Reach<'_> {
         }
     }
 
-    /// Returns true for a link that passes root paths to the linker only as places of libraries,
-    /// objects and the result, and whose linker reads no file that holds one. What it compiles on
-    /// the way follows the rules for a compile.
+    /// Returns true for a link with these two properties: the only root paths that the linker gets
+    /// are those of libraries, objects and the result, and no file that it reads holds one. What
+    /// the command compiles on the way follows the rules for a compile.
     fn is_plain_link(&self, naming: &Naming) -> bool {
         let is_told = |word: &Vec<u8>| LINKER_WORDS.iter().any(|flag| word.starts_with(flag)) && self.names_us(word);
         let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
@@ -220,9 +220,9 @@ impl Reach<'_> {
     }
 
     /// Returns an argument or input that holds a root path, and from which something in the result
-    /// may be derived. Whether it was can then be seen in the preprocessed text. Returns `None` if
-    /// there is none, and an error if the result certainly cannot be used elsewhere, or if the
-    /// preprocessed text would not show it.
+    /// may be derived. The preprocessed text shows whether it was. Returns `None` if there is none,
+    /// and an error if the result certainly cannot be used elsewhere, or if the preprocessed text
+    /// would not show it.
     fn suspect<'a>(
         &'a self,
         naming: &'a Naming,

@@ -117,8 +117,8 @@ impl<'r> Texts<'r> {
         // In assembler source, quotes do not delimit strings.
         let is_assembler = |source: &Vec<u8>| source.ends_with(b".S") || source.ends_with(b".sx");
         let Some(read) = self.read().filter(|_| !naming.sources.iter().any(is_assembler)) else { return false };
-        // Files whose path may hold a root path come first, through whatever directories and links
-        // they are reached.
+        // Files that may be read by a path with a root path in it come first, whatever links lead
+        // to them.
         let may_be_called_as_we = |path: &[u8]| !naming.mapped.is_empty() || self.reach.names_us(path);
         let (ours, others): (Vec<_>, Vec<_>) = read.partition(|(path, _)| may_be_called_as_we(path));
         let input = self.reach.request.input.as_slice();
