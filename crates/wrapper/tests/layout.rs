@@ -25,7 +25,7 @@ fn hot_functions_are_named_as_they_are() {
         text[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>()
     };
     let (made_for, used) = (value(script, "rustc "), value(toolchain, "channel = \""));
-    assert_eq!(made_for, used, "make the lists in hot.ld anew with the new toolchain (docs/performance.md)");
+    assert_eq!(made_for, used, "hot.ld is for another toolchain: regenerate its lists (docs/performance.md)");
     let crates = larder_testkit::workspace().join("crates");
     let (mut checked, mut gone) = (0, Vec::new());
     for line in script.lines() {
@@ -40,10 +40,10 @@ fn hot_functions_are_named_as_they_are() {
             gone.push(format!("{krate}: {function}"));
         }
     }
-    assert!(checked > 100, "{checked} names of ours in hot.ld");
+    assert!(checked > 100, "hot.ld has only {checked} functions of ours");
     // Derived functions do not appear in the source text.
     gone.retain(|name| !DERIVED.iter().any(|derived| name.ends_with(&format!(": {derived}"))));
-    assert!(gone.is_empty(), "hot.ld names functions that are not there any more: {gone:#?}");
+    assert!(gone.is_empty(), "hot.ld names functions that no longer exist: {gone:#?}");
 }
 
 const DERIVED: &[&str] = &["clone", "eq", "default", "fmt", "hash", "cmp", "partial_cmp", "ne"];
