@@ -1,10 +1,11 @@
-//! How the static wrapper is laid out: `hot.ld` says why.
+//! Sets linker options for the static wrapper. `hot.ld` says why.
 
-/// For the linker of the static program: few mappings and few pages.
+/// Options of the static program's linker, for few mappings and few pages.
 const ARGUMENTS: &[&str] = &[
-    // One mapping for text and constants, not three.
+    // Text and constants share one mapping.
     "-Wl,-z,noseparate-code",
-    // Of a program that is not relocated nothing is made read-only at the start; asking for it only costs a page.
+    // A static program at a fixed address has nothing to make read-only after relocation. RELRO
+    // would only cost a page.
     "-Wl,-z,norelro",
 ];
 

@@ -1,4 +1,5 @@
-//! Which observers work on this system, by trying them. The store keeps the answer for as long as the system runs.
+//! Finds out which observers work on this system by trying each once. The store keeps the answers
+//! until the system reboots.
 //!
 //! Unaware of: which observer a request needs.
 
@@ -9,7 +10,7 @@ use larder_observe::{KernelObserver, PreloadObserver};
 
 use crate::Place;
 
-/// What was tried, or is tried when it is asked for.
+/// Which observers work here. Each is tried when it is first asked for.
 pub struct Abilities<'a> {
     place: &'a Place,
     known: &'a dyn Fn(&Digest) -> Option<Judgement>,
@@ -19,7 +20,7 @@ pub struct Abilities<'a> {
 }
 
 impl<'a> Abilities<'a> {
-    /// `known` and `keep` read and write judgements by their keys.
+    /// `known` reads a verdict by its key, and `keep` stores one.
     pub fn new(
         place: &'a Place,
         known: &'a dyn Fn(&Digest) -> Option<Judgement>,
@@ -36,8 +37,9 @@ impl<'a> Abilities<'a> {
         })
     }
 
-    /// Returns true if samples of the processes of a whole command can be taken. That needs `ptrace` and no notifications,
-    /// so it works beside another listener and on Linux 5.4, where the kernel observer does not.
+    /// Returns true if single processes of a whole command can be sampled. Sampling needs `ptrace`
+    /// but no seccomp user notifications. So it works beside another seccomp listener and on Linux
+    /// 5.4, where the kernel observer does not.
     pub fn samples(&self) -> bool {
         *self.samples.get_or_init(|| {
             let user = larder_sys::effective_user().to_le_bytes();
@@ -47,7 +49,7 @@ impl<'a> Abilities<'a> {
 
     /// Returns true if the preloaded library works in programs that `loader` loads.
     pub fn preload(&self, loader: &[u8]) -> bool {
-        // A new libc comes with a new loader: both are files of one package.
+        // The loader stands for libc, because both are files of one package and change together.
         let Ok(look) = larder_sys::look_through(loader) else { return false };
         let library_path = self.place.variable(b"LD_LIBRARY_PATH");
         let mut which = Writer::default();
@@ -59,14 +61,14 @@ impl<'a> Abilities<'a> {
         self.try_once(b'L', &which.bytes, &|| PreloadObserver::try_out(loader, library_path).is_ok())
     }
 
-    /// Tries whether something works, unless the answer is known since the system started. The answer "no" is known once
-    /// two tries failed.
+    /// Returns the answer that this build of larder kept since the last boot. If there is none,
+    /// calls `works` and keeps its answer. A failure is kept as an answer once two tries failed.
     fn try_once(&self, kind: u8, what: &[u8], works: &dyn Fn() -> bool) -> bool {
         let Ok(boot) = larder_sys::boot_id() else { return works() };
         let mut which = Writer::default();
         which.u8(kind);
         which.bytes(boot.as_bytes());
-        // A container and its host share a boot, and may share a store.
+        // A container and its host have the same boot id and may share a store.
         which.bytes(&larder_sys::sandbox());
         which.bytes(PreloadObserver::LIBRARY_ID);
         which.bytes(what);

@@ -1,4 +1,7 @@
-//! Asking a manifest: which of its entries, newest first, still holds here.
+//! Finds the newest entry of a manifest that holds here: its observations are all true now, and its
+//! result can be used in this checkout.
+//!
+//! Unaware of: where the manifest came from, how a result is put in place.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,36 +17,36 @@ use larder_sys::{Kind, Look};
 
 use crate::{Place, Request, relocated};
 
-/// What differs where standard output and error were one file, and are not, or the reverse.
+/// The subject of a difference about output streams: see `streams_fit`.
 pub const STREAMS: &str = "standard output and error";
 
-/// An entry that does not answer.
+/// An entry that does not hold, and why.
 #[derive(Clone, Debug)]
 pub struct Rejected {
-    /// Its place in the manifest, newest first from 0.
+    /// Its index in the manifest. The newest entry has index 0.
     pub entry: usize,
-    /// Who observed it.
+    /// The observer that watched the recorded run.
     pub observer: Observer,
-    /// The first thing that differs.
+    /// The first difference that was found.
     pub why: Difference,
 }
 
-/// A result that answers a request.
+/// A recorded result that answers a request.
 pub struct Answer<'m> {
-    /// What it relied on.
+    /// The observations, all of which hold.
     pub set: SetReader<'m>,
-    /// As it is recorded.
+    /// The result as it is recorded.
     pub result: ActionResult<'m>,
-    /// What of it was written again for this place ([`crate::relocated::apply`]).
+    /// The contents that were rewritten for this checkout, for [`crate::relocated::apply`].
     pub rewritten: Vec<Vec<u8>>,
-    /// Who observed it.
+    /// The observer that watched the recorded run.
     pub observer: Observer,
-    /// How many facts it relied on, and how many of them are absences.
+    /// The number of facts that were checked, and how many of them are absences of files.
     pub size: (usize, usize),
 }
 
-/// Which result of `manifest` answers `request`, if one does. `rejected` receives the entries that do not, and has
-/// those newest ones that were asked already; `effort` receives what it cost.
+/// Returns the newest entry of `manifest` that answers `request`. Entries that do not are added to
+/// `rejected`; those already in it are skipped. `effort` counts what the checks cost.
 pub fn ask<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
@@ -63,17 +66,15 @@ pub fn ask<'m>(
                     let size = set.size();
                     return Some(Answer { set, result, rewritten, observer: entry.observer, size });
                 }
-                None => {
-                    reject(about("the result", "was made in another place, and cannot be written again for this one"))
-                }
+                None => reject(about("the result", "was made in another checkout, and its paths cannot be rewritten")),
             },
         }
     }
     None
 }
 
-/// The first entry of a manifest from elsewhere all of whose observations hold here. Its blobs need not be in the
-/// store, so that it is not yet an answer: what was made in another place may still turn out not to serve here.
+/// Returns the newest entry of a manifest from a remote whose observations all hold here. It is not
+/// yet an answer: its blobs need not be in the store, and rewriting its paths may still fail.
 pub fn first_that_holds<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
@@ -85,7 +86,7 @@ pub fn first_that_holds<'m>(
     manifest.entries.iter().find(holds).cloned()
 }
 
-/// What an entry relied on, all of which holds, and its result; or the first thing that differs.
+/// Checks one entry. Returns its observations and its result, or the first difference.
 fn holds<'m>(
     entry: &Entry<'m>,
     here: &Digest,
@@ -106,7 +107,7 @@ fn holds<'m>(
         return Err(about("the record", "cannot be read"));
     };
     if !streams_fit(&result.streams, &place.destinations) {
-        return Err(about(STREAMS, "are one file now and were not, or the reverse"));
+        return Err(about(STREAMS, "go to one file now and did not when it was recorded, or the reverse"));
     }
     let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
     let object = |bytes: &[u8]| request.object_anywhere(bytes);
@@ -122,13 +123,14 @@ fn holds<'m>(
     };
     checker.check_read(set.clone(), effort)?;
     if request.family == Family::Command && reads_an_output(set.clone(), &result, &request.roots) {
-        return Err(about("an output", "is something that the command reads, by another name"));
+        return Err(about("an output", "is the same file as an input of the command, through a link"));
     }
     Ok((set, result))
 }
 
-/// Whether an output is there already, as another name of something that the command reads: it would refuse to write
-/// that, or read what it has written. A compiler has read everything before it writes.
+/// Returns true if an output exists already and is the same file as an input, through a link. The
+/// tool would then refuse to write it, or read what it has written. Compilers need no such check,
+/// because they read everything before they write.
 fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> bool {
     let has_other_names = |look: Look| look.kind == Kind::Link || look.kind == Kind::File && look.links > 1;
     let file = |path: &[u8]| larder_sys::look_through(path).ok().map(|look| (look.device, look.inode));
@@ -163,13 +165,13 @@ fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> 
     false
 }
 
-/// Why a result that was made in another place is not used here.
+/// Says why a result from another checkout is not used here.
 fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
     let subject = if by.is_empty() { "the result" } else { "" };
-    let remedy = bound.remedy().map(|remedy| format!("; what would lift it: {remedy}")).unwrap_or_default();
+    let remedy = bound.remedy().map(|remedy| format!("; to change that, use {remedy}")).unwrap_or_default();
     let where_made = match bound {
         Bound::Chance | Bound::AsLong => "",
-        _ => "was made in another place, and serves only there: ",
+        _ => "was made in another checkout, and can be used only there: ",
     };
     let what = format!("{where_made}{}{remedy}", bound.reason());
     Difference { subject: [subject.as_bytes(), by].concat(), what }
@@ -179,7 +181,8 @@ fn about(subject: &str, what: &str) -> Difference {
     Difference { subject: subject.as_bytes().to_vec(), what: what.to_owned() }
 }
 
-/// Messages that were kept apart cannot be put in order again, nor taken apart when they were one.
+/// Returns true if the recorded messages can be replayed to these destinations. Two separate
+/// streams cannot be put into their original order, and one combined stream cannot be split.
 fn streams_fit(streams: &Streams, to: &Destinations) -> bool {
     let one_terminal = to.stdout.is_some() && to.stderr.is_some();
     let together = to.same || one_terminal;
@@ -190,7 +193,8 @@ fn streams_fit(streams: &Streams, to: &Destinations) -> bool {
     }
 }
 
-/// The digest of a place's roots, which a bound result must have been made in.
+/// Returns the digest of the roots. A result that is bound to its checkout is used only if this
+/// digest is the same.
 pub fn roots_digest(roots: &Roots) -> Digest {
     let mut w = Writer::default();
     roots.all().for_each(|root| w.bytes(root));

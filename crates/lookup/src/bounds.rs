@@ -1,8 +1,11 @@
-//! Where the outputs of a command may be: below its working directory, or below the directories of the outputs that it
-//! names, links resolved. Asked when a run is recorded and again before its record is handed out, so that no record,
-//! whoever wrote it, reaches further than its command.
+//! Says which paths the outputs of a command may have: those below its working directory, those
+//! below the directories of the outputs that it names, and those of `larder run --output`. Links
+//! are resolved first.
 //!
-//! Unaware of: what the outputs are, and how they are put in place.
+//! The check is made when a run is recorded and again before its record is used. So no record, even
+//! a forged one, writes where its command would not.
+//!
+//! Unaware of: what the outputs are, how they are put in place.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,7 +28,7 @@ impl Bounds for Request {
         if !is_named && !self.may_come_of(name) {
             return false;
         }
-        // What is beside a named output, or in the working directory itself, the file system need not be asked for.
+        // These two cases need no system calls.
         let own = self.own_directories();
         if own.iter().any(|own| own == directory) || is_named {
             return true;
@@ -48,19 +51,24 @@ impl Bounds for Request {
     }
 }
 
-/// What compilers make beside what is named, by the end of its name: modules, headers that were read, and as Ada has them.
+/// File name extensions of what compilers write beside the named outputs: module files, precompiled
+/// headers, and Ada specs (`-fdump-ada-spec`).
 const MADE_BY_COMPILERS: &[&[u8]] = &[b"ads", b"gcm", b"pcm", b"mod", b"smod", b"gch", b"pch"];
-/// Options that have a compiler run, or load, what is none of its own.
+/// Options that make a compiler run or load code that is not part of it.
 const RUNS_OTHERS: &[&[u8]] = &[b"-B", b"-fplugin", b"-fpass-plugin", b"-load", b"-wrapper", b"-specs", b"--specs"];
-/// What people write, and what runs: a compiler makes none.
+/// Extensions of files that people write or that a build executes. A compiler writes none of them.
 const NEVER_MADE: &[&[u8]] = &[
     b"C", b"H", b"S", b"am", b"ac", b"c", b"c++", b"cc", b"cmake", b"cp", b"cpp", b"cxx", b"def", b"h", b"h++", b"hh",
     b"hpp", b"hxx", b"in", b"inc", b"inl", b"ipp", b"l", b"m", b"m4", b"mk", b"mm", b"pl", b"py", b"sh", b"tcc", b"y",
 ];
 
 impl Request {
-    /// Whether a file of this name may come of it, where it is not named as an output. A compiler's are called as what it
-    /// compiles or makes, or as an option says; whoever wrote the record, it makes no `Makefile`, and no source.
+    /// Returns true if the command may write a file of this name that it does not name as an
+    /// output.
+    ///
+    /// For a compiler, the file must be named after an input or an output, or be named in an
+    /// option. For example, `x.su` may come from compiling `x.c`, but `Makefile` and `x.h` may not,
+    /// whatever a record says.
     fn may_come_of(&self, name: &[u8]) -> bool {
         if !matches!(self.family, Family::Gcc | Family::Clang) {
             return true;
@@ -70,16 +78,18 @@ impl Request {
             return false;
         }
         let (arguments, invocation) = (&self.action.argv[1..], &self.invocation);
-        // Some are named in a file of arguments.
+        // Needed because these may be named in a response file only, and `arguments` has it
+        // unexpanded.
         let known = [Some(&invocation.source), invocation.output.as_ref(), invocation.depfile.as_ref()];
         let is_called_after = |argument: &Vec<u8>| {
             let file = argument.rsplit(|&b| b == b'/').next().unwrap_or_default();
             let stem = file.iter().rposition(|&b| b == b'.').map_or(file, |at| &file[..at.max(1)]);
             !stem.is_empty() && is_part(name, stem)
         };
-        // `-Wl,-Map=x.map`, `-ftime-trace=x.json`, or two arguments.
+        // The file is named in an option: `-Wl,-Map=x.map`, `-ftime-trace=x.json`.
         let is_said = |argument: &Vec<u8>| argument.starts_with(b"-") && argument.ends_with(name);
-        // What somebody puts into a compiler may write what it likes, but nothing that a build would run.
+        // A plugin or a replaced part of the compiler may write any file but one that the build
+        // would run.
         let runs_others =
             || arguments.iter().any(|argument| RUNS_OTHERS.iter().any(|start| argument.starts_with(start)));
         let is_makefile = || name.to_ascii_lowercase().ends_with(b"makefile");
@@ -91,7 +101,7 @@ impl Request {
             || known.into_iter().flatten().any(is_called_after)
     }
 
-    /// The working directory, and those of the outputs that are named.
+    /// Returns the working directory and the directories of the named outputs.
     fn own_directories(&self) -> Vec<Vec<u8>> {
         let named = self.named_outputs().filter_map(|path| Some(split(&path)?.0.to_vec()));
         [self.action.cwd.clone()].into_iter().chain(named).collect()
@@ -102,12 +112,13 @@ impl Request {
         named.into_iter().flatten().map(|path| self.absolute(path))
     }
 
-    /// Whether the command line says that this very path is to be written to.
+    /// Returns true if the command line names exactly this path as an output.
     fn names(&self, path: &[u8]) -> bool {
         self.named_outputs().any(|named| named == path) || self.named_paths().any(|named| named == path)
     }
 
-    /// The absolute paths in the arguments of a command that larder does not know: `--out=/b/gen`, `-o/b/x.c`.
+    /// Returns the absolute paths in the arguments of a command whose options larder does not know.
+    /// For example, `--out=/b/gen` and `-o/b/x.c` give `/b/gen` and `/b/x.c`.
     fn named_paths(&self) -> impl Iterator<Item = &[u8]> {
         let unknown = matches!(self.family, Family::Command | Family::Binutils);
         let arguments = if unknown { &self.action.argv[1..] } else { &[] };
@@ -117,8 +128,8 @@ impl Request {
     }
 }
 
-/// Whether a name is this, or this at its beginning or behind a hyphen, and a dot or a hyphen behind: of `x.c` or
-/// `prog` come `x.su`, `prog-x.dwo`, `a-x.gcno`.
+/// Returns true if `name` has `stem` at its start or after a hyphen, followed by nothing, a dot or
+/// a hyphen. For example, `x.su`, `prog-x.dwo` and `a-x.gcno` match the stem `x`.
 fn is_part(name: &[u8], stem: &[u8]) -> bool {
     let begins =
         |rest: &[u8]| rest.strip_prefix(stem).is_some_and(|rest| matches!(rest.first(), None | Some(b'.' | b'-')));
@@ -126,20 +137,21 @@ fn is_part(name: &[u8], stem: &[u8]) -> bool {
     begins(name) || behind
 }
 
-/// An absolute path's directory, and its last name.
+/// Returns the directory and the last component of an absolute path.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = path.iter().rposition(|&b| b == b'/').filter(|_| path[0] == b'/')?;
     Some((&path[..slash.max(1)], &path[slash + 1..]))
 }
 
-/// Whether a directory is there and is where its path says: no link and no `..` in it.
+/// Returns true if a directory exists and its path has no link and no `..` in it.
 fn leads_nowhere_else(directory: &[u8]) -> bool {
     let goes_up = directory.split(|&b| b == b'/').any(|part| part == b"..");
     !goes_up && larder_sys::Dir::open(directory, true).is_ok()
 }
 
-/// A directory with links and `..` resolved. What is missing at its end, which the result may be about to make, is
-/// taken as it stands; where something is missing before a `..`, nobody knows where that will lead.
+/// Returns a directory with links and `..` resolved. Missing directories at its end stay as they
+/// are, because the result may be about to make them. Returns `None` if a directory before a `..`
+/// is missing, because the target is then unknown.
 fn real_directory(directory: &[u8]) -> Option<PathBuf> {
     let mut there = as_path(directory);
     let mut missing = Vec::new();

@@ -1,28 +1,32 @@
-//! Names by chance: of directories and files that CMake, Meson and hand-written scripts make for a check, and that are
-//! others in each run of the same build: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`, `meson-private/tmp1x2y3z4_`,
+//! Finds ephemeral names ("names by chance"): names of files and directories that are different in
+//! each run of the same build, even in one checkout. CMake, Meson and hand-written scripts make
+//! them for checks: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`, `meson-private/tmp1x2y3z4_`,
 //! `ztest4711.c`.
 //!
-//! Whatever is taken for one is right: it stands in the key and in paths as a placeholder, and a result in which it
-//! stands serves another only where it can be replaced. So this is about what is worth it.
+//! Such a name is replaced by a placeholder in the key and in paths, as a root is. Taking an
+//! ordinary name for an ephemeral one is therefore safe: a result that holds the name is used only
+//! if the name can be replaced in it. So the rules below need not be exact, only worth their cost.
 //!
-//! Unaware of: what becomes of a name.
+//! Unaware of: where a name is replaced.
 
 use larder_model::Roots;
 
 use crate::paths::places_of;
-/// Fewer digits are part of many names that are none, and numbers of processes only in small containers.
+/// Numbers with fewer digits are part of many ordinary names, and are process ids only in small
+/// containers.
 const PROCESS_DIGITS_MIN: usize = 3;
 const PROCESS_DIGITS_MAX: usize = 7;
-/// So many processes above are asked for their number: shells, and the build system's.
+/// The process ids of at most this many ancestors are read. The nearest are shells and the build
+/// system.
 const ANCESTORS_MAX: usize = 8;
 
-/// What such a name is known by.
+/// A rule by which an ephemeral name is recognised.
 struct Pattern {
-    /// What stands before it.
+    /// The text right before the name.
     behind: &'static [u8],
-    /// How it begins.
+    /// The constant beginning of the name.
     begins: &'static [u8],
-    /// So many characters follow.
+    /// The number of random characters that follow.
     count: usize,
     is_one: fn(u8) -> bool,
 }
@@ -38,11 +42,11 @@ const PATTERNS: [Pattern; 3] = [
     },
 ];
 
-/// A name, and what in it is not by chance.
+/// A name, and its shape: the name with `*` for what is random.
 type Found = (Vec<u8>, Vec<u8>);
 
-/// The names by chance in these directories and arguments, outside of roots, and in what leads from one root to
-/// another.
+/// Returns the ephemeral names in these directories and arguments, without what lies in a root's
+/// own path. The part of a path that leads from one root to a root inside it is searched as well.
 pub(crate) fn names<'a>(
     roots: &Roots,
     directories: impl Iterator<Item = &'a [u8]>,
@@ -81,7 +85,7 @@ fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
     }
 }
 
-/// Words in a file's name that hold the number of a process above.
+/// Finds words of a file's name that contain the process id of an ancestor.
 fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<Found>) {
     let name = file_name(text);
     for (start, number) in numbers(name).filter(|(_, number)| ancestors.iter().any(|pid| pid == number)) {
@@ -98,7 +102,7 @@ fn add(name: &[u8], shape: Vec<u8>, found: &mut Vec<Found>) {
     }
 }
 
-/// Where a number stands that may be a process's, and its digits.
+/// Returns the position and digits of each number that may be a process id.
 fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let starts = (0..text.len()).filter(|&at| text[at].is_ascii_digit() && (at == 0 || !text[at - 1].is_ascii_digit()));
     let number = |start: usize| {
@@ -111,11 +115,12 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     starts.map(number).filter(is_usual)
 }
 
-/// The numbers of the processes above this one, as text.
+/// Returns the process ids of the ancestors of this process, as text.
 fn ancestors_now() -> Vec<Vec<u8>> {
     let above = |pid: &u32| {
         let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // Behind the name, which may hold anything: the state, and who started it.
+        // The program's name may contain anything, so we start after its last `)`: state, then
+        // parent.
         let end = text.iter().rposition(|&c| c == b')')?;
         let parent = text[end + 1..].split(|&c| c == b' ').nth(2)?;
         std::str::from_utf8(parent).ok()?.parse().ok().filter(|pid| *pid > 1)

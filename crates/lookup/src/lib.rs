@@ -1,15 +1,26 @@
-//! From a command as typed to the record that answers it, if there is one: what the wrapper does before a hit, and what
-//! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
+//! Finds the recorded result for a command, if there is one. The wrapper runs this code before a
+//! hit, and `larder explain` runs the same code, so the explanation cannot differ from what the
+//! wrapper does.
 //!
-//! Stages: `tool` finds the program that is meant, `roots` finds what differs between places, `request` makes the
-//! Action and its weak fingerprint, `answer` asks the manifest which recorded observations still hold, `relocated` has
-//! a result as it would have been made here, `observer` chooses who would observe the tool. No stage looks back, none
-//! changes anything but stamps. `bounds` says where a request may write, `secret` what of it is neither kept nor shown,
-//! `turn` which other process to wait for.
+//! The stages, in order. No stage reads what a later one produced, and none changes anything but
+//! the stat cache.
 //!
-//! Unaware of: how a tool is run, how a result is put in place or recorded.
+//! 1. `tool` finds the program that the command names.
+//! 2. `roots` finds the directories that differ between two checkouts of the same build.
+//! 3. `request` makes the Action (all that the key covers) and its weak fingerprint (the key).
+//! 4. `answer` returns the manifest's newest entry whose observations all hold now.
+//! 5. `relocated` rewrites the paths in a result that was recorded in another checkout.
+//! 6. `observer` chooses the observer to run the tool under, if no entry holds.
+//!
+//! Besides the stages:
+//!
+//! - `bounds` says which paths a request may write;
+//! - `secret` hides secrets in what is recorded and shown;
+//! - `turn` makes the key by which two wrappers know that they run the same action.
+//!
+//! Unaware of: how a tool is run, how outputs are put in place, how a run is recorded.
 #![forbid(unsafe_code)]
-// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
+// The crate is empty on other systems, because the wrapper only runs tools unchanged there.
 #![cfg(target_os = "linux")]
 
 mod abilities;

@@ -1,5 +1,7 @@
-//! Who observes a tool: the cheapest observer that is complete for it, or the one that was asked for; and what was
-//! judged of the programs that it starts.
+//! Chooses the observer for a tool: the cheapest one that sees everything the tool does, or the one
+//! that the settings ask for. Also makes the keys under which verdicts are stored. A verdict
+//! (`Judgement`) says whether the preloaded library sees all that a program does; it comes from a
+//! run that the kernel observer watched as well.
 
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
@@ -13,18 +15,19 @@ use crate::{Abilities, Place, Request};
 pub enum Choice {
     /// The preloaded library.
     Preload,
-    /// The kernel.
+    /// The kernel observer.
     Kernel,
-    /// Both at once: the kernel judges what the library sees.
+    /// Both at once, so that the kernel observer's trace shows whether the library misses anything.
     Both,
-    /// The preloaded library, and samples of the programs that are not known yet, by which it is judged.
+    /// The preloaded library, and the kernel observer for some processes of each program that has
+    /// no verdict yet.
     Samples,
-    /// The dependency file, by this plan.
+    /// The depfile that the compiler writes, by this plan.
     Depfile(Box<DepfilePlan>),
 }
 
 impl Choice {
-    /// Which observer it is.
+    /// Returns the observer that goes into the record.
     pub fn name(&self) -> Observer {
         match self {
             Choice::Preload | Choice::Both | Choice::Samples => Observer::Preload,
@@ -34,7 +37,7 @@ impl Choice {
     }
 }
 
-/// Chooses for `request` among the observers that work here; `forced` is what the settings ask for.
+/// Chooses the observer for `request` among those that work here. `forced` is the setting.
 pub fn choose_observer(
     request: &Request,
     place: &Place,
@@ -42,7 +45,7 @@ pub fn choose_observer(
     forced: Option<Observer>,
     abilities: &Abilities,
 ) -> Result<Choice, Bypass> {
-    // The log would be mapped into each process of the tool.
+    // The library's log would not fit, because it is mapped into each process of the tool.
     let limited = larder_sys::address_space_is_limited();
     let preload_works = || match judge(&request.command.program).0 {
         Program::Dynamic { loader } => abilities.preload(&loader),
@@ -71,10 +74,11 @@ pub fn choose_observer(
     }
 }
 
-/// What is known of how to observe a request.
+/// What the store knows about observing a request.
 struct Known {
     judgement: Option<Judgement>,
-    /// A whole command: it may start programs that were never seen, which may be gone at its end.
+    /// True for a command of `larder run`. It may start programs that have no verdict and are
+    /// deleted by its end.
     is_whole_command: bool,
 }
 
@@ -83,7 +87,8 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
     let own = key.as_ref().and_then(|key| store.judgement(key));
     let is_whole_command = key.is_some();
     let judgement = match own {
-        // The guess is about the program alone.
+        // This verdict is about the program alone, so `Again` (a program that it started has no
+        // verdict) does not apply.
         None if is_whole_command => store.judgement(&tool_key(request, place)).filter(|of| *of != Judgement::Again),
         None => store.judgement(&tool_key(request, place)),
         own => own,
@@ -91,8 +96,11 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
     Known { judgement, is_whole_command }
 }
 
-/// A tool that can be preloaded into is so once the kernel saw the same: of a whole command in samples, of any other in
-/// a whole run. Where the kernel cannot be asked, known parts of compilers are believed by their names.
+/// Returns how to use the preloaded library for this tool, or `None` if it cannot be trusted.
+///
+/// The library is trusted after the kernel observer has seen the same: in samples for a whole
+/// command, in a complete run for any other tool. If the kernel observer does not work, known parts
+/// of compilers are trusted by their names.
 fn preloadable(request: &Request, known: &Known, abilities: &Abilities) -> Option<Choice> {
     let may_ask = || abilities.kernel();
     let may_sample = || known.is_whole_command && (abilities.kernel() || abilities.samples());
@@ -101,16 +109,19 @@ fn preloadable(request: &Request, known: &Known, abilities: &Abilities) -> Optio
         Some(Judgement::Believed(_)) | None if may_sample() => Some(Choice::Samples),
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
         Some(Judgement::Again | Judgement::Changes(_)) | None if may_ask() => Some(Choice::Both),
-        // No whole run can be judged, but one process after the other.
+        // The kernel observer cannot watch a whole run here, but `ptrace` can sample single
+        // processes.
         _ if may_sample() => Some(Choice::Samples),
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
     }
 }
 
-/// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and
-/// language of a compiler, which are other programs. Of a whole command that has no judgement of its own yet it says
-/// whether the program itself is one that the library sees.
+/// Returns the key for the verdict on a tool together with the programs that it started when last
+/// seen. A compiler has one for each stage and source language, because each starts other programs.
+///
+/// For a command of `larder run` that has no verdict of its own yet, this verdict is about the
+/// program alone.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
         (Family::Command, _) => return key(b'C', &request.action.tool, place),
@@ -123,31 +134,34 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
     key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
 }
 
-/// Where the judgement of a whole command, with the programs that it started, is kept: what one starts says nothing of
-/// what the same shell or `make` starts elsewhere.
+/// Returns the key for the verdict on a whole command together with the programs that it starts.
+/// `None` for any other request. The key covers the arguments, because the same shell or `make`
+/// starts other programs in other commands.
 pub fn command_key(request: &Request, place: &Place) -> Option<Digest> {
     (request.family == Family::Command).then(|| key(b'W', &request.weak, place))
 }
 
-/// Where it is kept which files a whole command changes in place.
+/// Returns the key for the list of files that a whole command changes in place.
 pub fn changes_key(request: &Request, place: &Place) -> Option<Digest> {
     (request.family == Family::Command).then(|| key(b'I', &request.weak, place))
 }
 
-/// Where the judgement of a program with this content is kept.
+/// Returns the key for the verdict on a program with this content.
 pub fn program_key(content: &Digest, place: &Place) -> Digest {
     key(b'P', content, place)
 }
 
-/// Where the judgement of a program is kept that the command itself may have made at this path: built elsewhere it has
-/// other content, and is the same program.
+/// Returns the key for the verdict on a program at `path` that the command itself may have built.
+/// The key is by path and not by content: in another checkout the program has other bytes and is
+/// still the same program.
 pub fn made_program_key(request: &Request, path: &[u8], place: &Place) -> Digest {
     let mut encoded = Vec::new();
     request.roots.encode_path(path, &mut encoded);
     key(b'M', &Digest::of(&[&request.weak.0, &encoded[..]].concat()), place)
 }
 
-/// What loader and libc do unseen depends on the variables that they read.
+/// Makes a key. It includes the variables that the loader and libc read, because these decide what
+/// they do unseen by the library.
 fn key(kind: u8, content: &Digest, place: &Place) -> Digest {
     let mut w = Writer::default();
     w.u8(kind);

@@ -1,23 +1,25 @@
-//! Paths as texts, normalised only where that is said.
+//! Helpers for paths as byte strings. Only `beside` normalises.
 
-/// A path of a command that runs in `cwd`.
+/// Returns a path of a command that runs in `cwd`, made absolute but not normalised.
 pub(crate) fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     if path.first() == Some(&b'/') { path.to_vec() } else { [cwd, b"/", path].concat() }
 }
 
-/// Where a relative path that begins with `..` leads when there are no links on its way.
+/// Returns `path` (relative, starting with `..`) made absolute with every `..` removed textually.
+/// The result is right if no link is on the way.
 pub(crate) fn beside(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     larder_observe::without_parents(&absolute(cwd, path))
 }
 
-/// Whether a path is that of the directory, or of something below it.
+/// Returns true if `path` is `directory` or lies below it.
 pub(crate) fn is_in(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
-/// Where a word begins in a text. `memchr` would do it as well, but asks first what the processor can do, and where
-/// that is a virtual machine's, each such question goes to its host: 60 µs, more than a hit's texts take to be
-/// searched.
+/// Returns the positions at which `word` occurs in `text`.
+///
+/// We do not use `memchr` here because it first executes `cpuid`. In a virtual machine each `cpuid`
+/// traps to the hypervisor: 60 µs, which is more than searching all texts of a hit takes.
 pub(crate) fn places_of<'t>(text: &'t [u8], word: &'t [u8]) -> impl Iterator<Item = usize> + 't {
     let first = word.first();
     let begins = move |at: &usize| Some(&text[*at]) == first && text[*at..].starts_with(word);

@@ -1,17 +1,17 @@
-//! A result that was made in another place, as it would have been made here.
+//! Rewrites a result that was recorded in another checkout, so that it holds this checkout's paths.
 //!
-//! Unaware of: which results may be written again (`reach` decided that when it was recorded), and how each kind of
-//! bytes is written again (`larder-relocate`).
+//! Unaware of: which results may be rewritten (`reach` decided that when the run was recorded), how
+//! each kind of file is rewritten (`larder-relocate`).
 
 use larder_compiler::is_config_status;
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
 use larder_relocate::{Places, Rule, Writer, holds_a_root, relocate};
 use larder_store::{Stamps, Store};
 
-/// More than this is not written again: it would take memory without end.
+/// Files larger than this are not rewritten, in bytes, because they are rewritten in memory.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// The rule of `larder-relocate` for a rewrite.
+/// Returns the rule of `larder-relocate` for a kind of rewrite.
 pub fn rule(rewrite: Rewrite) -> Option<Rule> {
     match rewrite {
         Rewrite::None => None,
@@ -27,9 +27,8 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
     }
 }
 
-/// What a result needs written again for this place, in the order in which `apply` takes it: nothing where it was made
-/// here.
-/// `None` where it cannot be done.
+/// Returns the rewritten contents of a result, in the order in which `apply` uses them. The list is
+/// empty if the result was made here. Returns `None` if a content cannot be rewritten.
 pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &Stamps) -> Option<Vec<Vec<u8>>> {
     let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     if !result.is_rewritten() || result.origin == here {
@@ -46,8 +45,8 @@ pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &S
     contents(result).filter_map(again).collect()
 }
 
-/// An object that holds a root, as it is in no place: the same for all objects that the same build makes. `None` where
-/// it holds none, and where it cannot be written again.
+/// Returns an object with neutral paths in place of its roots, so that it is equal in all
+/// checkouts. Returns `None` if it holds no root, or if it cannot be rewritten.
 pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
     let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     if !holds_a_root(bytes, &here) {
@@ -62,12 +61,13 @@ pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
     relocate(Rule::Object, bytes, &Places { from: &here, to: &nowhere })
 }
 
-/// autoconf's `config.status` with its values in one piece each, by the file's name.
+/// Returns autoconf's `config.status` with each value in one piece, or `None` for a file of any
+/// other name.
 pub fn uncut(path: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     is_config_status(path).then(|| larder_relocate::uncut(bytes)).flatten()
 }
 
-/// The result with these bytes in it.
+/// Returns the result with the rewritten contents in place.
 pub fn apply<'a>(result: &ActionResult<'a>, rewritten: &'a [Vec<u8>]) -> ActionResult<'a> {
     let mut result = result.clone();
     if rewritten.is_empty() {
@@ -96,7 +96,7 @@ pub fn apply<'a>(result: &ActionResult<'a>, rewritten: &'a [Vec<u8>]) -> ActionR
     result
 }
 
-/// Every content with what becomes of it elsewhere.
+/// Returns each content of a result with the rule for rewriting it.
 fn contents<'r, 'a>(result: &'r ActionResult<'a>) -> impl Iterator<Item = (Rewrite, Content<'a>)> + 'r {
     let streams = match result.streams {
         Streams::Apart { stdout, stderr } => [Some((result.messages[0], stdout)), Some((result.messages[1], stderr))],

@@ -1,4 +1,5 @@
-//! From the program and its arguments to an Action and its weak fingerprint, or the reason why it is not ours.
+//! Turns a program and its arguments into an Action (all that the key covers) and its weak
+//! fingerprint (the key), or into the reason why larder does not cache the command.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -23,64 +24,69 @@ use crate::roots::{self, RootRules};
 use crate::scope::Scope;
 use crate::{Tool, relocated};
 
-/// A larger response file is not read.
+/// Response files larger than this are not read, in bytes.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The first object of a link is in its key up to this size: those of a `./configure` have a few kilobytes.
+/// The first object of a link is part of the key if it has at most this many bytes. Objects of
+/// `./configure` probes have a few kilobytes.
 const KEYED_OBJECT_BYTES_MAX: u64 = 64 << 10;
 
-/// Where a command runs: what it was started with, read once.
+/// The context in which a command runs: what its process was started with, and the settings that
+/// matter. Read once.
 pub struct Place {
-    /// The environment, as pairs.
+    /// The environment, as pairs of name and value.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What else stands in the environment: entries without a `=`, which only pass through.
+    /// Environment entries without a `=`. They are passed to the tool and are otherwise ignored.
     pub oddities: Vec<Vec<u8>>,
-    /// The working directory, links resolved.
+    /// The working directory with links resolved.
     pub cwd: Vec<u8>,
-    /// What was set about roots.
+    /// The settings about roots.
     pub roots: RootRules,
-    /// What one sandbox made may serve in another although it holds the path of the first.
+    /// The setting `policy = "ephemeral"`: a result of one sandbox may be used in another although
+    /// it holds the first one's path.
     pub ephemeral: bool,
-    /// What the caller says of the command.
+    /// The options of `larder run`.
     pub scope: Scope,
-    /// Where its messages go.
+    /// The terminals or files that standard output and error lead to.
     pub destinations: Destinations,
-    /// This process ignores SIGPIPE by its own doing, as Rust's start has it: the command would not.
+    /// True if this process ignores SIGPIPE only because Rust's runtime start-up set that. The
+    /// command would not ignore it.
     pub ignores_sigpipe_itself: bool,
 }
 
-/// A command that is ours to cache.
+/// A command that larder can cache.
 pub struct Request {
-    /// As it is started.
+    /// The program, arguments and environment to start it with.
     pub command: Command,
-    /// Whose rules apply.
+    /// The family of tools whose rules apply.
     pub family: Family,
-    /// What the arguments mean.
+    /// The meaning of the arguments.
     pub invocation: Invocation,
-    /// What is keyed.
+    /// Everything that the key covers.
     pub action: Action,
-    /// The roots of this place.
+    /// The roots that are replaced in the key and in records.
     pub roots: Roots,
-    /// The action's weak fingerprint.
+    /// The weak fingerprint: the key under which manifests are stored.
     pub weak: Fingerprint,
-    /// The key of the digests of variables' values in the action's records.
+    /// The key by which values of variables are hashed in the records of this action.
     pub value_key: ValueKey,
-    /// What stands on standard input, where that is keyed.
+    /// The bytes on standard input, if they are part of the key.
     pub input: Vec<u8>,
-    /// Standard input is a terminal, and the command is to find nothing to read.
+    /// True if standard input is a terminal and `--no-terminal` was given, so that the tool gets an
+    /// empty standard input.
     pub is_kept_from_terminal: bool,
-    /// What the caller says of the command.
+    /// The options of `larder run`.
     pub scope: Scope,
 }
 
-/// Standard input, as far as it is keyed.
+/// Standard input, as far as it is part of the key.
 enum Keyed {
     Unread,
     Nothing,
     Bytes(Vec<u8>),
-    /// A file of these bytes, and when it was modified: whoever reads it may ask.
+    /// A file of these bytes and its mtime in nanoseconds, because the tool may record that mtime.
     File(Vec<u8>, i64),
-    /// Not read, but asked for its size.
+    /// Not read, but the tool may ask it for its size.
     Terminal(TerminalSize),
 }
 
@@ -112,13 +118,15 @@ fn read_standard_input(reads: StandardInput) -> Result<Keyed, Bypass> {
     match larder_sys::standard_input(reads == StandardInput::Read) {
         Ok(larder_sys::Input::Nothing) => Ok(Keyed::Nothing),
         Ok(larder_sys::Input::Bytes(bytes)) => Ok(Keyed::Bytes(bytes)),
-        // A script in a compiler's place is seldom told what to read, and seldom reads.
+        // A script with a compiler's name seldom has anything on standard input, and seldom reads
+        // it.
         Ok(larder_sys::Input::Open) | Err(_) if reads == StandardInput::Perhaps => Ok(Keyed::Unread),
         Ok(larder_sys::Input::Open) | Err(_) => Err(Bypass::StandardInput),
     }
 }
 
-/// Whether the program at this path may write down when its inputs were modified, as `gzip` does.
+/// Returns true if the program at this path may write the mtimes of its inputs into its output, as
+/// `gzip` does.
 fn may_write_down_times(program: &[u8]) -> bool {
     habit(file_name(program), Told::nothing()).times >= Times::Inputs
 }
@@ -128,7 +136,7 @@ fn known_family(tool: &Tool, argv: &[Vec<u8>]) -> Option<Family> {
     family_of(name).or_else(|| family_of(file_name(&tool.path)))
 }
 
-/// Response files as they are on disk, relative ones in the working directory that it holds.
+/// Reads response files from disk. The field is the working directory, for relative paths.
 pub struct FromDisk<'a>(pub &'a [u8]);
 
 impl ResponseFiles for FromDisk<'_> {
@@ -143,12 +151,14 @@ impl ResponseFiles for FromDisk<'_> {
 }
 
 impl Place {
-    /// A variable's value.
+    /// Returns the value of a variable.
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
         self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
     }
 
-    /// What an observation of this name is about: a variable, or another thing that a process inherits.
+    /// Returns the present value for an observation of this name. The name is that of a variable,
+    /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
+    /// `ALL_VARIABLES`, or the empty name for [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
             b"" => Some(self.whole_environment()),
@@ -160,8 +170,9 @@ impl Place {
         }
     }
 
-    /// All variables that a program which reads them unasked could see, as one value for an observation: that of no
-    /// name. What differs between equal builds by nature is left out, as in an unknown tool's key.
+    /// Returns all variables that a program may read without a call that we see, as the value of
+    /// one observation (the one with the empty name). Variables that differ between equal builds
+    /// are left out, as in the key of an unknown tool.
     pub fn whole_environment(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for variable in environment(Family::Generic, &self.environment) {
@@ -172,13 +183,13 @@ impl Place {
         bytes
     }
 
-    /// The environment as a program receives it.
+    /// Returns the environment as a program receives it: one `NAME=VALUE` per entry.
     pub fn environment_block(&self) -> Vec<Vec<u8>> {
         let pairs = self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat());
         pairs.chain(self.oddities.iter().cloned()).collect()
     }
 
-    /// `PWD` where it names the working directory by another path than the kernel does.
+    /// Returns `PWD` if it is another path of the working directory than the kernel's.
     fn apparent_cwd(&self) -> Option<Vec<u8>> {
         let pwd = self.variable(b"PWD")?;
         if pwd == self.cwd || pwd.first() != Some(&b'/') {
@@ -203,13 +214,15 @@ impl Place {
 }
 
 impl Request {
-    /// Understand `argv`, which starts `tool` in `place`, where it is a tool that larder knows.
+    /// Makes a request of the command `argv`, which starts `tool`. Only families of tools that
+    /// larder knows are accepted.
     pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
         let family = known_family(&tool, &argv).ok_or(Bypass::UnknownTool)?;
         Request::of_family(family, tool, argv, place, stamps)
     }
 
-    /// The same of any command.
+    /// Makes a request of any command, for `larder run`. A tool of an unknown family gets
+    /// `Family::Command`.
     pub fn of_any_command(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
         let family = known_family(&tool, &argv).unwrap_or(Family::Command);
         Request::of_family(family, tool, argv, place, stamps)
@@ -235,7 +248,8 @@ impl Request {
             return Err(Bypass::OutputToStdout);
         }
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
-        // A script reads its environment without asking libc for it, whatever it is called.
+        // A script reads its environment without calls to libc that we could see. So a script named
+        // `gcc` counts as an unknown tool.
         let family = match family {
             Family::Gcc | Family::Clang if content.is_script => Family::Generic,
             Family::Binutils if content.is_script => Family::Command,
@@ -264,7 +278,8 @@ impl Request {
         };
         let mut told = Cow::Borrowed(&argv[1..]);
         if family == Family::Command {
-            // Where a build directory's sources are: `../src/configure`, `cmake ../src`.
+            // A relative path outside of the build tree names the sources: `../src/configure`,
+            // `cmake ../src`.
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
@@ -309,49 +324,52 @@ impl Request {
         })
     }
 
-    /// What the first source holds now, as far as it is keyed.
+    /// Returns the present digest of the first source, if it is part of the key.
     pub fn first_source(&self, stamps: &Stamps) -> Option<Digest> {
         first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stamps)
     }
 
-    /// Whether it runs in one of Bazel's sandboxes.
+    /// Returns true if the command runs inside one of Bazel's sandboxes.
     pub(crate) fn is_in_a_sandbox(&self) -> bool {
         roots::is_sandbox(&self.action.cwd)
     }
 
-    /// Whether a compiler's driver makes a program of what it is given.
+    /// Returns true if a compiler's driver links a program or library.
     pub fn links(&self) -> bool {
         links(self.family, &self.invocation)
     }
 
-    /// An object as it is in no place.
+    /// Returns the bytes of an object with neutral paths in place of the roots.
     pub fn object_anywhere(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         relocated::object_anywhere(bytes, &self.roots)
     }
 
-    /// What the files that it reads count for. Objects for what they are in no place (`object` is
-    /// [`Request::object_anywhere`]) where a driver links: it takes them as they are, and brings their debug information
-    /// into a program in a way that is known. autoconf's `config.status` in pieces that no path cuts (`uncut` is
-    /// [`relocated::uncut`] of some files) where a whole command runs it.
+    /// Returns how the content of inputs is compared between checkouts.
+    ///
+    /// - If a compiler's driver links, objects are compared with neutral paths in place of the
+    ///   roots (`object`, see [`Request::object_anywhere`]). This is safe because a linker copies
+    ///   debug information in a known way.
+    /// - For a whole command, autoconf's `config.status` is compared in a form in which no path is
+    ///   split (`uncut`, see [`relocated::uncut`]).
     pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: Uncut<'f>) -> Forms<'f> {
         let is_command = self.family == Family::Command;
         Forms { object: self.links().then_some(object), uncut: if is_command { uncut } else { Forms::NONE.uncut } }
     }
 
-    /// A path of the command line, made absolute.
+    /// Returns a path of the command line, made absolute.
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
         absolute(&self.action.cwd, path)
     }
 
-    /// What messages call the command: its source, or else its tool.
+    /// Returns the word by which messages call the command: its source, or else its tool.
     pub fn subject(&self) -> &[u8] {
         let source = &self.invocation.source;
         if source.is_empty() || self.family == Family::Command { &self.action.argv[0] } else { source }
     }
 }
 
-/// Whether gcc, or a script that may run it, breaks lines at the width of the terminal that standard input is: in messages
-/// on a terminal, and in answers to questions.
+/// Returns true if gcc, or a script that may run it, may break lines at the width of the terminal
+/// on standard input. It does so for messages on a terminal and for `--help`.
 fn may_ask_for_width(family: Family, action: &Action) -> bool {
     let is_question = |word: &Vec<u8>| word.starts_with(b"--help") || word == b"--target-help";
     matches!(family, Family::Gcc | Family::Generic)
@@ -362,8 +380,9 @@ fn links(family: Family, invocation: &Invocation) -> bool {
     matches!(family, Family::Gcc | Family::Clang) && invocation.stage == larder_compiler::Stage::End
 }
 
-/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the
-/// first object of a link, so that they do not push each other out of one record.
+/// Returns a digest that tells apart commands that differ only in a file's content, such as the
+/// probes of `./configure`. Without it, those would push each other out of one manifest. It is the
+/// digest of the first source, or of the first object of a link.
 fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;
@@ -375,7 +394,7 @@ fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roo
     if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
 }
 
-/// What a small object holds, as it would in no place.
+/// Returns the digest of a small object with neutral paths in place of the roots.
 fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
     let is_small =
         |look: &larder_sys::Look| look.kind == larder_sys::Kind::File && look.size_bytes <= KEYED_OBJECT_BYTES_MAX;
@@ -385,14 +404,15 @@ fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
     Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
 }
 
-/// Whether an argument names one of the descriptors that we keep a copy of, or standard input.
+/// Returns true if an argument names standard input, or a descriptor that leads to a pipe of ours
+/// while the tool runs.
 fn names_a_descriptor(argument: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [b"/dev/stdin", b"/dev/stdout", b"/dev/stderr", b"/dev/fd/", b"/proc/self/fd/"];
     argument.contains(&b'/') && NAMES.iter().any(|name| places_of(argument, name).next().is_some())
 }
 
-/// Whether standard output or error is a file that the command reads as well, or both are one file by two descriptors.
-/// Tools look for that, and see a pipe instead.
+/// Returns true if standard output or error is a file that the command reads as well, or if both
+/// are one file by two separate opens. Tools check for that, but would see our pipe instead.
 fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
     let identity = |look: larder_sys::Look| (look.kind == larder_sys::Kind::File).then_some((look.device, look.inode));
     let standard = |fd| larder_sys::standard_look(fd).ok().and_then(identity);
@@ -404,9 +424,14 @@ fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
         || (output.or(error).is_some() && arguments.iter().any(|path| is_output(named(path))))
 }
 
-/// Whether standard output or error is a file in the working directory, and the command is one that reads whatever files
-/// it finds there (`grep -r x . > all`), or has that file's name in an argument (`sh -c 'cat all' >> all`). Such a tool
-/// looks for its own output among what it reads, sees a pipe instead, and would read what it writes for ever.
+/// Returns true if standard output or error is a file in the working directory and the command may
+/// read it. Two kinds of commands may:
+///
+/// - those that read whatever they find there: `grep -r x . > all`;
+/// - those that have the file's name in an argument: `sh -c 'cat all' >> all`.
+///
+/// Such a tool checks whether an input is its own output. It would see our pipe instead, and read
+/// what it writes for ever.
 fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
     let is_here = |fd: i32| {
         let path = larder_sys::link_target(format!("/proc/self/fd/{fd}").as_bytes()).ok()?;
@@ -428,11 +453,12 @@ struct ToolContent {
     is_script: bool,
 }
 
-/// The tool's content, from its stamp where that is known. Scripts are told by their first bytes, so a known binary is
-/// not opened at all: a script's digest is kept apart by a bit of its own.
+/// Returns the digest of the tool and whether it is a script. A large program with a known digest
+/// is not opened. Smaller ones are opened, because only their first two bytes (`#!`) show that they
+/// are scripts.
 fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
     let known = stamps.content(&tool.look);
-    // A program of this size is no script; smaller ones are looked into.
+    // Programs larger than this are taken for binaries, in bytes.
     const SCRIPT_BYTES_MAX: u64 = 256 << 10;
     if let Some(digest) = known
         && tool.look.size_bytes > SCRIPT_BYTES_MAX
@@ -449,8 +475,8 @@ fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
     Some(ToolContent { digest, is_script: start[..count] == *b"#!" })
 }
 
-/// What a command is about, for finding the record nearest to it: the source, or else the tool, and the output, without
-/// the flags.
+/// Returns a digest of what the command works on, to find earlier records of it: the source (or
+/// else the tool) and the output, but not the flags.
 pub fn subject(request: &Request) -> Digest {
     let mut bytes = Vec::new();
     request.roots.encode_path(&request.action.cwd, &mut bytes);

@@ -1,10 +1,18 @@
-//! Finding the roots of a place, without being told: what the build system says in its environment or by the shape of
-//! its directories, the top of a checkout, the top of a build directory; else the working directory.
+//! Finds the roots of a command: the directories whose paths differ between two checkouts of the
+//! same build. They need no configuration. In this order, the sources are:
 //!
-//! The order numbers them, so it must be the same wherever the same build runs. A path is taken as it is written: where
-//! links lead from it to another one, both are roots.
+//! 1. the directories that a person named (`LARDER_ROOTS`),
+//! 2. what the build system says in its environment, or by the shape of its directories (Bazel's
+//!    execution root),
+//! 3. the top of the checkout that the working directory is in, or else the top of the build tree,
+//!    or else the working directory itself,
+//! 4. source trees named by absolute paths on the command line,
+//! 5. other paths of these directories, through symbolic links.
 //!
-//! Unaware of: what is replaced, and where.
+//! The order numbers the roots, so it must be the same in all checkouts of a build. A path is kept
+//! as it is written: if a link leads from it to another path, both are roots.
+//!
+//! Unaware of: which texts the roots are replaced in.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read};
@@ -18,17 +26,18 @@ use larder_sys::{Dir, Kind, Look, Opening, Trust};
 use crate::paths::is_in;
 use crate::{Place, chance};
 
-/// What was set about roots.
+/// The settings about roots.
 #[derive(Clone, Debug, Default)]
 pub struct RootRules {
-    /// Directories that were named.
+    /// Directories that the user named.
     pub named: Vec<Vec<u8>>,
-    /// Whether more are looked for.
+    /// True if further roots are searched for.
     pub find: bool,
 }
 
-/// Variables in which CI services name the directory of a checkout, as documented by each: GitHub, GitLab, Buildkite,
-/// Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor, Cirrus. Jenkins' and CircleCI's are further down.
+/// Variables in which CI services name the directory of a checkout, as each service documents:
+/// GitHub, GitLab, Buildkite, Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor,
+/// Cirrus. Those of Jenkins and CircleCI need a condition and are handled in `build_systems`.
 const CHECKOUTS: [&[u8]; 11] = [
     b"GITHUB_WORKSPACE",
     b"CI_PROJECT_DIR",
@@ -43,19 +52,20 @@ const CHECKOUTS: [&[u8]; 11] = [
     b"CIRRUS_WORKING_DIR",
 ];
 
-/// rules_foreign_cc's, in the environment of what it builds.
+/// Variables that Bazel's rules_foreign_cc sets for the builds that it runs.
 const FOREIGN_CC: [&[u8]; 4] = [b"EXT_BUILD_ROOT", b"EXT_BUILD_DEPS", b"BUILD_TMPDIR", b"INSTALLDIR"];
 
-/// Version control's own directories, at the top of a checkout.
+/// Version control directories at the top of a checkout.
 const TOPS: [&[u8]; 3] = [b".git", b".jj", b".hg"];
 
-/// What CMake, Meson, Ninja and autoconf leave at the top of a build directory.
+/// Files that CMake, Meson, Ninja and autoconf leave at the top of a build tree.
 const BUILD_TOPS: [&[u8]; 4] = [b"CMakeCache.txt", b"config.status", b"meson-private", b"build.ninja"];
 
-/// What stands at the top of a project's sources.
+/// Files that show the top of a project's sources.
 const SOURCE_TOPS: [&[u8]; 5] = [b"configure", b"configure.ac", b"CMakeLists.txt", b"meson.build", b"BUILD.bazel"];
 
-/// Directories that many builds share, and that are the same in all of them.
+/// Directories that many builds share. None of them becomes a root, unless a person named it or it
+/// is the working directory.
 const SHARED: [&[u8]; 24] = [
     b"/bin",
     b"/boot",
@@ -83,7 +93,7 @@ const SHARED: [&[u8]; 24] = [
     b"/var/tmp",
 ];
 
-/// Of these, all that is below is shared as well.
+/// Directories below which everything is shared as well.
 const SYSTEM: [&[u8]; 14] = [
     b"/bin/",
     b"/boot/",
@@ -101,12 +111,14 @@ const SYSTEM: [&[u8]; 14] = [
     b"/usr/",
 ];
 
-/// Beside those of the working directory, so many are found by the paths on a command line.
+/// At most this many roots are found by paths on a command line.
 const TOLD_MAX: usize = 4;
-/// What changed within this time is likely to change again: noting what is missing there would be for nothing.
+/// A directory that changed within this time is likely to change again, so we do not note which
+/// names it lacks.
 const SETTLED_NS: i64 = 1_000_000_000;
 
-/// The roots of a command that runs in `place`, where `PWD` says `apparent`, with these arguments.
+/// Returns the roots of a command that runs in `place` with these arguments. `apparent` is the path
+/// of the working directory in `PWD`, if it differs from the kernel's.
 pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stamps: &Stamps) -> Roots {
     let mut search = Search { place, stamps, found: Vec::new(), looked: RefCell::default() };
     place.roots.named.iter().for_each(|root| search.add_any(root));
@@ -128,7 +140,7 @@ struct Search<'a> {
     place: &'a Place,
     stamps: &'a Stamps,
     found: Vec<Vec<u8>>,
-    /// Directories that were looked at: most lie above several others.
+    /// Results of `stat` on directories, because most directories lie above several others.
     looked: RefCell<Vec<(Vec<u8>, Look)>>,
 }
 
@@ -141,7 +153,8 @@ impl Search<'_> {
         }
     }
 
-    /// A root that was not named by a person: one in which no other lies, and which is not shared.
+    /// Adds a root that was found, not named by a person. Shared directories are left out, and so
+    /// are paths inside a known root.
     fn add(&mut self, path: &[u8]) {
         let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
         let path = &path[..end];
@@ -174,7 +187,7 @@ impl Search<'_> {
         if [&b"JENKINS_URL"[..], b"JENKINS_HOME"].iter().any(|name| place.variable(name).is_some()) {
             directory(b"WORKSPACE");
         }
-        // CircleCI writes `~/project`.
+        // CircleCI's value may begin with a tilde: `~/project`.
         match place.variable(b"CIRCLE_WORKING_DIRECTORY").map(|path| (path, path.strip_prefix(b"~"))) {
             Some((_, Some(rest))) => {
                 let path = [place.variable(b"HOME").unwrap_or_default(), rest].concat();
@@ -185,7 +198,7 @@ impl Search<'_> {
         }
     }
 
-    /// The root that the working directory is in.
+    /// Adds the root that contains the working directory.
     fn around(&mut self, cwd: &[u8]) {
         if self.holds(cwd) {
             return;
@@ -193,12 +206,13 @@ impl Search<'_> {
         let top = self.checkout(cwd).or_else(|| self.highest(cwd, &BUILD_TOPS));
         match top {
             Some(top) if !is_shared(top) => self.add(top),
-            // There is always one.
+            // Every command has a root, even if it is a shared directory.
             _ => self.add_any(cwd),
         }
     }
 
-    /// Roots of what is named by an absolute path: sources beside a build directory.
+    /// Adds roots for absolute paths among the arguments. For example, `/src/p/configure` makes
+    /// `/src/p` a root.
     fn told(&mut self, arguments: &[Vec<u8>]) {
         let mut left = TOLD_MAX;
         for argument in arguments {
@@ -212,7 +226,8 @@ impl Search<'_> {
             let directory = match larder_sys::look_through(path) {
                 Ok(look) if look.kind == Kind::Directory => path,
                 Ok(_) => above(path),
-                // A place that is made later: `--prefix`, `-DCMAKE_INSTALL_PREFIX`.
+                // A directory that does not exist yet, as with `--prefix=/b/out` or
+                // `-DCMAKE_INSTALL_PREFIX=/b/out`.
                 Err(_) if is_setting(argument) => match levels(path).find(|level| is_directory(level)) {
                     Some(there) if there.len() > 1 => there,
                     _ => continue,
@@ -226,7 +241,8 @@ impl Search<'_> {
         }
     }
 
-    /// The top of the checkout in which `directory` is; of a submodule, that of the whole.
+    /// Returns the top of the checkout that contains `directory`. For a submodule that is the top
+    /// of the outermost repository.
     fn checkout<'p>(&self, directory: &'p [u8]) -> Option<&'p [u8]> {
         let mut top = None;
         for level in levels(directory) {
@@ -239,13 +255,14 @@ impl Search<'_> {
         top
     }
 
-    /// The highest directory, at `directory` or above it, that has one of these names in it.
+    /// Returns the highest directory, at or above `directory`, that contains one of `names`.
     fn highest<'p>(&self, directory: &'p [u8], names: &[&[u8]]) -> Option<&'p [u8]> {
         levels(directory).filter(|level| !is_shared(level) && self.first_of(level, names).is_some()).last()
     }
 
-    /// The first of `names` that is in a directory. Where none is, the directory's stamp says so the next time; but not
-    /// the working directory's, in which a build makes files all the time.
+    /// Returns the first of `names` that exists in a directory, with its `lstat` result. If none
+    /// does, the stat cache remembers that for the directory. The working directory is an
+    /// exception, because a build creates files there all the time.
     fn first_of<'n>(&self, directory: &[u8], names: &[&'n [u8]]) -> Option<(&'n [u8], Look)> {
         let look = match directory == self.place.cwd {
             true => None,
@@ -280,7 +297,8 @@ impl Search<'_> {
         Some(look)
     }
 
-    /// Further names of the same directories: a root by `PWD`'s name, and by the one without links.
+    /// Adds further paths of the same directories: a root as `PWD` spells it, and a root with its
+    /// links resolved.
     fn other_names(&mut self, apparent: Option<&[u8]>) {
         let cwd = &self.place.cwd;
         for root in self.found.clone() {
@@ -291,7 +309,8 @@ impl Search<'_> {
             {
                 self.add_any(name);
             }
-            // What the kernel says of the working directory has no links in it.
+            // Not needed above `cwd`, because the kernel reports the working directory without
+            // links.
             if !is_in(cwd, &root)
                 && Dir::open(&root, true).is_err()
                 && let Ok(real) = Dir::open(&root, false).and_then(|dir| dir.real_path())
@@ -302,7 +321,8 @@ impl Search<'_> {
     }
 }
 
-/// Bazel's execution root of which `path` is part: `…/execroot/WORKSPACE`, in a sandbox or not.
+/// Returns Bazel's execution root that contains `path`: `…/execroot/WORKSPACE`, with or without a
+/// sandbox.
 fn execution_root(path: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"/execroot/";
     let at = path.windows(NAME.len()).rposition(|part| part == NAME)? + NAME.len();
@@ -310,7 +330,7 @@ fn execution_root(path: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| &path[..at + length])
 }
 
-/// Whether a directory is in a sandbox of Bazel's: `…/linux-sandbox/N/execroot/…`.
+/// Returns true if a directory is inside one of Bazel's sandboxes: `…/linux-sandbox/N/execroot/…`.
 pub(crate) fn is_sandbox(path: &[u8]) -> bool {
     let parts: Vec<&[u8]> = path.split(|&b| b == b'/').collect();
     parts.windows(3).any(|part| {
@@ -320,7 +340,8 @@ pub(crate) fn is_sandbox(path: &[u8]) -> bool {
     })
 }
 
-/// A submodule's `.git` is a file that leads to the whole's `modules`; a worktree's leads to `worktrees`.
+/// Returns true if `top` is a submodule. Its `.git` is a file that points into `modules` of the
+/// outer repository; the `.git` file of a worktree points into `worktrees`.
 fn is_submodule(top: &[u8]) -> bool {
     let mut text = Vec::new();
     let read =
@@ -332,7 +353,7 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, b"/", name].concat()
 }
 
-/// The directory and all above it, but for `/`.
+/// Returns the directory and all directories above it, without `/`.
 fn levels(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(directory), |level| Some(above(level))).take_while(|level| level.len() > 1)
 }
@@ -345,12 +366,14 @@ fn above(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|&b| b == b'/').unwrap_or(0)]
 }
 
-/// What two paths have in common, where only one build can be there.
+/// Returns the deepest directory that contains both paths, unless it is shared or lies directly
+/// below `/`.
 fn shared_above<'p>(a: &'p [u8], b: &[u8]) -> Option<&'p [u8]> {
     levels(a).find(|level| is_in(b, level)).filter(|level| !is_shared(level) && above(level).len() > 1)
 }
 
-/// The absolute path in an argument that names a source or a directory of them.
+/// Returns the absolute path in an argument that names a source file or a source directory, or in
+/// the value of a setting.
 fn told_path(argument: &[u8]) -> Option<&[u8]> {
     const FLAGS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
     if let Some(at) = argument.iter().position(|&b| b == b'=').filter(|_| is_setting(argument)) {
@@ -360,7 +383,7 @@ fn told_path(argument: &[u8]) -> Option<&[u8]> {
     value.starts_with(b"/").then_some(value)
 }
 
-/// `--NAME=VALUE`, `-DNAME=VALUE`.
+/// Returns true for `--NAME=VALUE` and `-DNAME=VALUE`.
 fn is_setting(argument: &[u8]) -> bool {
     argument.starts_with(b"--") || argument.starts_with(b"-D")
 }
@@ -369,12 +392,12 @@ fn is_shared(path: &[u8]) -> bool {
     SHARED.contains(&path) || path.len() < 2 || is_home(path)
 }
 
-/// `/home/somebody`, where more than one build is at home.
+/// Returns true for `/home/NAME`, because one home directory holds many builds.
 fn is_home(path: &[u8]) -> bool {
     path.strip_prefix(b"/home/").is_some_and(|name| !name.contains(&b'/'))
 }
 
-/// A configured path as its bytes.
+/// Converts a configured path to bytes.
 pub fn named_root(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
@@ -385,7 +408,8 @@ mod tests {
     use larder_spawn::Destinations;
     use std::fs;
 
-    /// What stands in a directory of its own: files with a dot in their last name, directories without.
+    /// A temporary directory with files and directories in it: `*.txt` and `configure` are files,
+    /// all else is a directory.
     struct There {
         dir: tempfile::TempDir,
     }
@@ -412,7 +436,8 @@ mod tests {
             self.path(name).to_string_lossy().into_owned()
         }
 
-        /// The roots of a command that runs in `cwd`, with this directory's own path as `@`.
+        /// Returns the roots of a command that runs in `cwd`. `@` stands for the path of this
+        /// directory, in arguments and results.
         fn roots(&self, cwd: &str, environment: &[(&str, &str)], named: &[&str], arguments: &[&str]) -> Vec<String> {
             let top = self.text("");
             let top = top.trim_end_matches('/');
@@ -440,7 +465,7 @@ mod tests {
         assert_eq!(there.roots("@/c/sub/d", &[], &[], &[]), ["@/c"]);
         assert_eq!(there.roots("@/j/x", &[], &[], &[]), ["@/j"]);
         assert_eq!(there.roots("@/h", &[], &[], &[]), ["@/h"]);
-        // A worktree in another checkout is one of its own, a submodule is not.
+        // A worktree inside another checkout has a root of its own, a submodule has not.
         fs::create_dir_all(there.path("c/tree/s")).expect("makes");
         fs::write(there.path("c/tree/.git"), "gitdir: ../.git/worktrees/tree\n").expect("writes");
         assert_eq!(there.roots("@/c/tree/s", &[], &[], &[]), ["@/c/tree"]);

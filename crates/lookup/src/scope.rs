@@ -1,41 +1,43 @@
-//! What the caller of `larder run` says of a command beyond what is seen of it: options before the command.
+//! The options of `larder run`: what the caller says about a command in addition to what is
+//! observed.
 //!
-//! Unaware of: what is done about it.
+//! Unaware of: how the options are applied to observations.
 
 use larder_model::{Roots, Variable, Writer};
 
 use crate::paths::{absolute, is_in};
 
-/// Options of `larder run`, each given any number of times.
+/// The options. Each may be given any number of times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Variables that are keyed although such are left out otherwise.
+    /// `--env`: variables that are part of the key although they would be left out otherwise.
     pub env: Vec<Vec<u8>>,
-    /// Variables that are left out.
+    /// `--no-env`: variables that are left out of the key.
     pub no_env: Vec<Vec<u8>>,
-    /// Files and directories that count as read whether the command reads them or not.
+    /// `--input`: files and directories that count as read, even if the command does not read them.
     pub inputs: Vec<Vec<u8>>,
-    /// What is at or below these paths does not count, whatever the command does with it.
+    /// `--no-input`: paths whose reads are ignored, with all below them.
     pub no_inputs: Vec<Vec<u8>>,
-    /// The command may write at or below these paths.
+    /// `--output`: the command may write at and below these paths.
     pub outputs: Vec<Vec<u8>>,
-    /// Where standard input is a terminal, the command finds nothing to read there. Otherwise it is not recorded.
+    /// `--no-terminal`: if standard input is a terminal, the command gets an empty standard input.
+    /// Without this option, a command with a terminal on standard input is not recorded.
     pub no_terminal: bool,
 }
 
-/// What is wrong with the options.
+/// The errors in the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeError {
-    /// `--help`, or nothing to run.
+    /// `--help` was given, or there is no command to run.
     Help,
     /// There is no such option.
     Unknown(Vec<u8>),
-    /// It has no value.
+    /// The option needs a value.
     NoValue(Vec<u8>),
 }
 
 impl Scope {
-    /// Take the options off the front of the words that follow `run`, and the `--` after them.
+    /// Removes the options from the front of the words that follow `run`, and the `--` after them.
     pub fn take(words: &mut Vec<Vec<u8>>) -> Result<Scope, ScopeError> {
         let mut scope = Scope::default();
         let mut at = 0;
@@ -85,7 +87,7 @@ impl Scope {
         Ok(scope)
     }
 
-    /// The variables that are keyed, from those that are keyed without options.
+    /// Returns the variables for the key. `keyed` are those without any options.
     pub(crate) fn apply(
         &self,
         mut keyed: Vec<Variable>,
@@ -103,7 +105,8 @@ impl Scope {
                 keyed.push(Variable { name: name.clone(), value: value.clone() });
             }
         }
-        // What does not count is not in the record, so such a record is for commands with the same options.
+        // A record does not say which reads were ignored. So the options are part of the key, and a
+        // record is used only for commands with the same options.
         let mut w = Writer::default();
         for list in [&self.env, &self.no_env, &self.inputs, &self.no_inputs, &self.outputs] {
             w.number(list.len() as u64);
@@ -113,19 +116,19 @@ impl Scope {
         keyed
     }
 
-    /// Whether what the command does with this path does not count.
+    /// Returns true if the caller wants reads of this path to be ignored.
     pub fn leaves_out(&self, path: &[u8], cwd: &[u8]) -> bool {
         self.no_inputs.iter().any(|left_out| is_at_or_below(path, &absolute(cwd, left_out)))
     }
 
-    /// Whether the command may write there.
+    /// Returns true if the caller allows the command to write this path.
     pub(crate) fn may_write(&self, path: &[u8], cwd: &[u8]) -> bool {
         let plain = !path.split(|&b| b == b'/').any(|part| part == b"..");
         plain && self.outputs.iter().any(|output| is_at_or_below(path, &absolute(cwd, output)))
     }
 }
 
-/// The name under which options are keyed: no variable has it.
+/// The name under which the options are in the key. No variable can have it.
 const OPTIONS: &[u8] = b"(options of larder run)";
 
 fn is_at_or_below(path: &[u8], directory: &[u8]) -> bool {

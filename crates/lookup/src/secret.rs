@@ -1,25 +1,26 @@
-//! What looks secret is neither kept in a record nor shown: a short digest stands for it, by which two values can still
-//! be told apart.
+//! Replaces what looks like a secret by a short digest, before it is recorded or shown. The digest
+//! still tells two values apart.
 //!
 //! ```text
 //! hidden = NUL NUL, 8 hexadecimal digits of the value's digest
 //! ```
-//! No argument and no variable has a NUL, and a root's placeholder is a NUL and a number from 1 on. The key itself is
-//! of the whole value. Too much is hidden rather than too little: that costs an explanation some words.
+//! This is unambiguous: no argument and no variable can hold a NUL, and a root's placeholder is a
+//! NUL and a number from 1 on. The key is still made of the whole value. We rather hide too much
+//! than too little: that only makes an explanation less detailed.
 
 use larder_model::{Digest, ExplainWalk, Field};
 
 use crate::Request;
 
-/// Anywhere in a name.
+/// A name that contains one of these is secret.
 const NAME_PARTS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "KEY", "CREDENTIAL"];
-/// A whole word of a name.
+/// A name that has one of these as a whole word is secret.
 const NAME_WORDS: &[&str] = &["AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "DSN", "JWT", "PASS", "PAT", "PW", "PWD"];
-/// What they are not: the working directory.
+/// Names that are not secret: working directories.
 const NO_SECRETS: &[&str] = &["PWD", "OLDPWD"];
-/// In a name these words mean nothing secret: gcc's linker plugin is told what to pass through.
+/// An exception: `-pass-through` of gcc's linker plugin names libraries and is not secret.
 const NO_WORDS: &str = "PASS-THROUGH";
-/// How tokens of well-known services begin, at the start of a word.
+/// Prefixes of tokens of well-known services, at the start of a word.
 const TOKEN_STARTS: &[&str] = &[
     "AIza",
     "AKIA",
@@ -48,21 +49,21 @@ const TOKEN_STARTS: &[&str] = &[
     "xoxs-",
     "ya29.",
 ];
-/// A word that begins so and goes on for fewer bytes is a word.
+/// A token has at least this many bytes after its prefix. A shorter word is an ordinary word.
 const TOKEN_BYTES_MIN: usize = 16;
 const HIDDEN: &[u8] = &[0, 0];
 const DIGEST_DIGITS: usize = 8;
 
-/// A part of a value, as `pieces` takes it apart.
+/// A part of a value, from `pieces`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// As it is.
+    /// Text that is not hidden.
     Plain(&'a [u8]),
-    /// Hidden, and the digits of its digest.
+    /// The digits of the digest of hidden text.
     Hidden(&'a [u8]),
 }
 
-/// The walk of a request's action as it is recorded and explained.
+/// Returns the fields of a request's key with secrets hidden, as they are recorded and explained.
 pub fn explained(request: &Request) -> ExplainWalk {
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
@@ -78,19 +79,20 @@ pub fn explained(request: &Request) -> ExplainWalk {
     walk
 }
 
-/// A variable's value without its secrets.
+/// Returns a variable's value with secrets hidden.
 pub fn variable(name: &[u8], value: &[u8]) -> Vec<u8> {
     if is_secret(name) { hide(value) } else { text(value) }
 }
 
-/// An argument without its secrets; `before` is the one before it, which may be `--password`.
+/// Returns an argument with secrets hidden. `before` is the argument before it, which may be
+/// `--password`.
 pub fn argument(before: &[u8], value: &[u8]) -> Vec<u8> {
     let asks = before.starts_with(b"-") && !before.contains(&b'=') && is_secret(before);
     let user = matches!(before, b"-u" | b"--user") && value.contains(&b':');
     if (asks || user) && !value.starts_with(b"-") { hide(value) } else { text(value) }
 }
 
-/// What of a value is plain, and what is hidden, in order.
+/// Splits a value into plain and hidden parts, in order.
 pub fn pieces(value: &[u8]) -> Vec<Piece<'_>> {
     let mut found = Vec::new();
     let mut rest = value;
@@ -115,7 +117,7 @@ fn is_secret(name: &[u8]) -> bool {
     !NO_SECRETS.contains(&name.as_str()) && (part() || word())
 }
 
-/// Text that may hold secrets anywhere.
+/// Hides secrets anywhere in a text.
 fn text(value: &[u8]) -> Vec<u8> {
     let ends_of_names = (0..value.len()).filter(|&at| matches!(value[at], b'=' | b':' | b'>'));
     let named = ends_of_names.into_iter().find(|&at| is_given_a_secret(value, at));
@@ -128,8 +130,8 @@ fn text(value: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// Whether what stands at `at` gives a value to what is called as a secret: `NAME=`, `Name: `, `name = "…"`,
-/// `"name": "…"`, `<name>…</name>`.
+/// Returns true if the separator at `at` gives a value to a secret name: `NAME=`, `Name: `,
+/// `name = "…"`, `"name": "…"`, `<name>…</name>`.
 fn is_given_a_secret(value: &[u8], at: usize) -> bool {
     let (before, after) = (&value[..at], &value[at + 1..]);
     if value[at] == b'>' {
@@ -140,7 +142,8 @@ fn is_given_a_secret(value: &[u8], at: usize) -> bool {
     if !is_path && is_secret(name_before(value, at)) {
         return true;
     }
-    // With blanks or quotes between, much else is written so: only a text is taken for a value.
+    // With blanks or quotes before the separator, only a quoted value counts. Source code such as
+    // `token = lexer.next()` has the same form and is not secret.
     let is_between = |b: &u8| matches!(b, b' ' | b'\t' | b'"' | b'\'');
     let end = before.iter().rposition(|b| !is_between(b)).map_or(0, |last| last + 1);
     let is_text = after.trim_ascii_start().starts_with(b"\"") || after.trim_ascii_start().starts_with(b"'");
@@ -153,7 +156,7 @@ fn name_before(value: &[u8], end: usize) -> &[u8] {
     &value[start..end]
 }
 
-/// `scheme://user:password@host` without user and password.
+/// Hides user and password in `scheme://user:password@host`.
 fn without_users(value: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(value.len());
     let mut rest = value;
@@ -188,7 +191,7 @@ fn without_tokens(value: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// How long the token is that `text` begins with; 0 where it is none.
+/// Returns the length in bytes of the token at the start of `text`, or 0 if there is none.
 fn token_bytes(text: &[u8]) -> usize {
     let Some(start) = TOKEN_STARTS.iter().find(|start| text.starts_with(start.as_bytes())) else { return 0 };
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
@@ -212,7 +215,7 @@ fn position(text: &[u8], part: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// `…` stands for what is hidden.
+    /// Shows a value with `…` for each hidden part.
     fn shown(value: &[u8]) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Plain(text) => String::from_utf8_lossy(text).into_owned(),

@@ -1,17 +1,19 @@
-//! Which program is meant: the first of its name along `PATH` that is neither us nor another cache standing in front of
-//! a compiler, so that wrapping twice never goes round in a circle.
+//! Finds the program that a command names: the first match along `PATH` that is neither larder nor
+//! another compiler cache. Skipping both means that nested wrappers never call each other in a
+//! loop.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use larder_sys::{Kind, Look};
 
-/// Caches that stand in front of compilers under the compilers' names, by the file name of their program.
+/// File names of other caches that are installed as links with compilers' names. For example, `gcc`
+/// may be a link to `ccache`.
 const OTHER_CACHES: [&[u8]; 7] = [b"ccache", b"sccache", b"kache", b"distcc", b"icecc", b"buildcache", b"colorgcc"];
-/// What a shell searches when `PATH` is not set.
+/// The value that a shell uses if `PATH` is not set.
 const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
-/// The wrapper's own file, to know it again under another name, and copies of it.
+/// The wrapper's own executable, so that links to it and copies of it are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ourselves {
     file: Option<(Vec<u8>, Look)>,
@@ -20,35 +22,36 @@ pub struct Ourselves {
 /// A program that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// Its path, as it is started.
+    /// The path by which it is executed.
     pub path: Vec<u8>,
-    /// What the file system says of it, links followed.
+    /// The result of `stat` (links followed).
     pub look: Look,
-    /// Its name along `PATH` leads to us first. A tool that looks itself up there, as gcc does to find its parts, must
-    /// be given its path for a name.
+    /// True if larder comes before this program under the same name along `PATH`. A tool that
+    /// searches `PATH` for itself, as gcc does to find its parts, must then get its full path as
+    /// `argv[0]`.
     pub hidden: bool,
 }
 
 impl Tool {
-    /// `argv[0]` as the tool is to see it, where it was typed as `typed`.
+    /// Returns the `argv[0]` for the tool. `typed` is the name on the command line.
     pub fn first_argument(&self, typed: &[u8]) -> Vec<u8> {
         if self.hidden { self.path.clone() } else { typed.to_vec() }
     }
 }
 
 impl Ourselves {
-    /// From a path that leads to the running program.
+    /// Makes it from a path that leads to the running program.
     pub fn at(path: &Path) -> Ourselves {
         let path = path.as_os_str().as_bytes();
         Ourselves::here(path, larder_sys::look_through(path).ok())
     }
 
-    /// The running program, to which this path leads, and of which this was just found.
+    /// Makes it from a path that leads to the running program, and the `stat` result of that path.
     pub fn here(path: &[u8], look: Option<Look>) -> Ourselves {
         Ourselves { file: look.map(|look| (path.to_vec(), look)) }
     }
 
-    /// Whether this is the wrapper, or a copy of it.
+    /// Returns true if `tool` is the wrapper itself or a copy of it.
     pub fn is(&self, tool: &Tool) -> bool {
         let Some((path, own)) = &self.file else { return false };
         let (own_id, its_id) = ((own.device, own.inode), (tool.look.device, tool.look.inode));
@@ -61,14 +64,15 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     read(a).is_some_and(|a| Some(a) == read(b))
 }
 
-/// Find the program that `name` means. With a slash it is a path; else it is looked for along `path`. Where we stand in
-/// for it under its own name (`masquerading`), links that lead to other caches are passed over as we are.
+/// Returns the program that `name` means. A name with a slash is a path; any other name is searched
+/// along `path`, the value of `PATH`. With `masquerading` (larder was started as `gcc`, through a
+/// link), links to other caches are skipped as well.
 pub fn find(name: &[u8], path: Option<&[u8]>, ourselves: &Ourselves, masquerading: bool) -> Option<Tool> {
     if name.contains(&b'/') {
         return program(name.to_vec()).filter(|tool| !ourselves.is(tool));
     }
     let directories = path.unwrap_or(PATH_DEFAULT).split(|&b| b == b':');
-    // What a masquerading link is called by may lead to the link as well.
+    // With `masquerading`, the tool would find larder's link if it searched `PATH` for itself.
     let mut hidden = masquerading;
     for tool in directories.filter_map(|directory| candidate(directory, name)) {
         if ourselves.is(&tool) {

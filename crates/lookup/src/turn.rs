@@ -1,23 +1,28 @@
-//! When two wrappers run the same action, as far as is known before either has run it: so that the second can wait for
-//! the first, and find its record.
+//! The key for single-flight: two wrappers with the same key run the same action, as far as that is
+//! known before either has run it. The second wrapper waits for the first and then finds its
+//! record.
 //!
-//! Being wrong here costs time and nothing else: who waited looks up again, and uses only a record that holds.
+//! A wrong key costs time and nothing else, because the wrapper that waited looks up again and uses
+//! only a record whose observations hold.
 //!
 //! ```text
-//! key = weak fingerprint · whether standard output and error are one file · [roots of the place] · [first difference]
+//! key = weak fingerprint · whether stdout and stderr are one file · [roots] · [first difference]
 //! ```
-//! The place counts where what is made there is not expected to serve elsewhere: for all but a compiler's compiles, and
-//! where the newest record is bound to its place. The first difference is why the newest record does not hold, with
-//! what is there now: two places with different headers have different ones, and wait for different actions.
+//! - The roots are part of the key if the result is not expected to be reusable in another
+//!   checkout. That is so for everything but compiles (`is_compile`), and if the newest record is
+//!   bound to its checkout.
+//! - The first difference is the path or variable because of which the newest record does not hold,
+//!   with its present content. For example, two checkouts that changed `x.h` differently get
+//!   different keys and do not wait for each other.
 //!
-//! Unaware of: who runs what, how long anybody waits.
+//! Unaware of: which process runs the action, how long a process waits.
 
 use larder_model::{Digest, Fingerprint, Manifest, Writer};
 use larder_store::{Stamps, Store};
 
 use crate::{Place, Rejected, Request, roots_digest, subject};
 
-/// What the records of a fingerprint say of an action that none of them answers.
+/// What the records of a fingerprint tell about an action, if none of them answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     run_time_us: Option<u64>,
@@ -26,7 +31,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// From the records, and why they do not answer.
+    /// Derives it from the records and from the reasons why they do not hold.
     pub fn of(manifest: &Manifest, rejected: &[Rejected]) -> Known {
         let newest = manifest.entries.first();
         Known {
@@ -36,12 +41,13 @@ impl Known {
         }
     }
 
-    /// How long the nearest record's tool ran, in microseconds: of this fingerprint, or of the same source and output.
+    /// Returns how long the tool ran in the newest record of this fingerprint, in microseconds. If
+    /// there is none, the record of the same source and output with other flags is used.
     pub fn run_time_us(&self, request: &Request, store: &Store) -> Option<u64> {
         self.run_time_us.or_else(|| near_run_time_us(&store.near(&subject(request))?, store))
     }
 
-    /// What an action must have in common with another that runs, so that its record may answer.
+    /// Returns the single-flight key: two actions with equal keys may be answered by one record.
     pub fn turn(&self, request: &Request, place: &Place, stamps: &Stamps) -> Digest {
         let mut w = Writer::default();
         w.digest(&request.weak);
@@ -59,12 +65,14 @@ impl Known {
     }
 }
 
-/// Whether its tool starts none behind larder: a compiler that does not link. Others may wait for it wherever they are.
+/// Returns true for a compile that does not link. Such a tool never starts larder again, so waiting
+/// for it cannot deadlock.
 pub fn is_compile(request: &Request) -> bool {
     request.invocation.compiles()
 }
 
-/// Actions whose tools need about as much of the machine: of the same tool, going as far, from the same kind of source.
+/// Returns a digest that is equal for actions that need about as much memory: those with the same
+/// tool, the same last stage and the same file name extension of the source.
 pub fn kind(request: &Request) -> Digest {
     let source = &request.invocation.source;
     let ending = source.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &source[dot..]);
@@ -80,14 +88,16 @@ fn near_run_time_us(weak: &Fingerprint, store: &Store) -> Option<u64> {
     Manifest::decode(&file.bytes).ok()?.entries.first().map(|entry| entry.run_time_us)
 }
 
-/// What is at a path, or in a variable, as far as one look tells.
+/// Returns the present content of a path (its digest, or the `stat` error) or the present value of
+/// a variable.
 fn present(subject: &[u8], place: &Place, stamps: &Stamps) -> Vec<u8> {
     if !subject.starts_with(b"/") {
         return place.asked(subject).unwrap_or_default();
     }
     match larder_sys::look_through(subject) {
         Err(error) => error.raw_os_error().unwrap_or(0).to_le_bytes().to_vec(),
-        // Where no stamp tells, it changed just now: then nothing is known of it.
+        // Without an entry in the stat cache the file was changed just now, so its content is left
+        // open.
         Ok(look) => stamps.content(&look).map_or_else(Vec::new, |content| content.0.to_vec()),
     }
 }

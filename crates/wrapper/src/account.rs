@@ -1,5 +1,5 @@
-//! What became of an invocation: counted in the store, written to `LARDER_LOG` where that is set, and said into the
-//! record of a build.
+//! Reports the outcome of an invocation: counts it in the store, appends a line to `LARDER_LOG` if
+//! that is set, and adds it to the record of a build.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,43 +14,43 @@ use larder_store::{Counters, Store};
 use crate::context::Context;
 use crate::recording;
 
-/// Whose outcome it is.
+/// The names by which an outcome is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct By<'a> {
-    /// The tool, as it is called.
+    /// The tool as it was called.
     pub(crate) tool: &'a [u8],
-    /// What it works on, or the tool where that is not known.
+    /// The source file, or the tool if there is none.
     pub(crate) source: &'a [u8],
 }
 
 impl<'a> By<'a> {
-    /// All that is known is the tool.
+    /// Makes it for an invocation of which only the tool is known.
     pub(crate) fn tool(tool: &'a [u8]) -> Self {
         By { tool, source: tool }
     }
 
-    /// An action.
+    /// Makes it for a request.
     pub(crate) fn request(request: &'a Request) -> Self {
         By { tool: &request.action.argv[0], source: request.subject() }
     }
 }
 
-/// Count, log, and say it into the record of the build.
+/// Counts the outcome, logs it, and adds it to the record of the build.
 pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome, by: By, detail: &str) {
     if let Some(store) = store
         && !context.loaded.settings.read_only
         && let Ok(counters) = Counters::open(store)
     {
         counters.count(outcome);
-        // The process ends soon, and then gives all mappings back at once.
+        // The process ends soon and then unmaps everything at once.
         std::mem::forget(counters);
     }
     recording::note(context, outcome, by.tool, by.source, detail);
     log(context, outcome, by.source, detail);
 }
 
-/// One line for people. Arguments and the environment, which may hold secrets, are not in it; the tool and the source
-/// are.
+/// Appends one line to the log. It has the tool or the source, but no other argument and no
+/// environment, because those may hold secrets.
 pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &str) {
     let Some(path) = &context.loaded.settings.log else { return };
     let (what, why) = match outcome {
@@ -68,15 +68,21 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
         line.push_str(" · ");
         line.push_str(part);
     }
-    // A file's name can hold anything: it must not begin a line of its own.
+    // A file name may contain a newline, which must not start a new log line.
     let line = line.replace(char::is_control, "?") + "\n";
-    // Trouble with the log is no trouble of the build's.
+    // A failure to log must not disturb the build.
     let _ = open_log(path).and_then(|mut file| file.write_all(line.as_bytes()));
 }
 
-/// Never waits: for a FIFO's reader, or for a terminal that was stopped. Fails where the size of files is limited: to go
-/// beyond that would kill us before the tool has run. In a directory of everybody's somebody else may have put there a
-/// link to a file of ours, or a file of theirs.
+/// Opens the log for appending. It never blocks: neither on a FIFO without a reader nor on a
+/// stopped terminal.
+///
+/// It fails in two cases:
+///
+/// - The size of files is limited (`RLIMIT_FSIZE`), because SIGXFSZ would kill us before the tool
+///   has run.
+/// - The file belongs to another ordinary user. In `/tmp`, for example, that user may have made it
+///   or a link to a file of ours.
 pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;

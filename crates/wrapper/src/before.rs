@@ -1,6 +1,10 @@
-//! What was in files before a command ran: those that it names, since archivers, `strip` and `sed -i` change what they
-//! read, those that a run of it before was seen to change, and for a whole command the small ones where it works, since
-//! `make` writes its dependency files anew.
+//! Notes the content of files before a command runs, because it may change what it reads. The files
+//! are:
+//!
+//! - those named on the command line, for archivers, `strip` and `sed -i`;
+//! - those that an earlier run of the command changed;
+//! - for a whole command, small files in and below its working directory. For example, `make`
+//!   rewrites its dependency files.
 //!
 //! Unaware of: whether the command will read or change them.
 
@@ -16,28 +20,32 @@ use larder_model::{Digest, Identity, Prior};
 use larder_store::Stamps;
 use larder_sys::{Kind, Look};
 
-/// Beyond this much, nothing more is read for it.
+/// At most this many bytes are read to compute digests.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// Where a whole command works, so many names are looked at, the nearest first, and none below `.git`.
+/// For a whole command at most this many names below the working directory are examined, the
+/// nearest first. Version control directories are skipped.
 const NAMES_MAX: usize = 4096;
-/// What a whole command changes of itself is small; what is larger is noted from its second run on.
+/// Only files up to this size are noted below the working directory, in bytes. Most files that a
+/// command changes in place are small. A larger one is noted from its second run on, because the
+/// first run shows that it is changed.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// Where files are the kernel's.
+/// Directories of file systems that the kernel generates.
 const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
 
-/// Files as they were.
+/// The content of files before the run.
 #[derive(Default)]
 pub(crate) struct Before {
-    /// By device and inode.
+    /// The result of `stat` and the digest, by device and inode.
     files: HashMap<(u64, u64), (Look, Digest)>,
     read_bytes: u64,
 }
 
 impl Before {
-    /// Note the files that `request` names, those that it `changes`, and those around a whole command. A compiler's
-    /// sources are never changed, so nothing is noted for one.
+    /// Notes the files that `request` names, those in `changes`, and for a whole command those
+    /// below its working directory. Nothing is noted for a compiler, because it never changes its
+    /// sources.
     pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stamps: &Stamps) -> Before {
         let mut before = Before::default();
         if !matches!(request.family, Family::Binutils | Family::Command) {
@@ -61,7 +69,7 @@ impl Before {
             return;
         }
         let mut read = || {
-            // The kernel's files say that they have nothing in them, and some would be read for ever.
+            // A generated file reports size 0. Reading some of these never ends.
             if look.size_bytes == 0 {
                 return Some(Digest::of(b""));
             }
@@ -79,7 +87,8 @@ impl Before {
         }
     }
 
-    /// Links are not followed, nor what is mounted there: reading a file of the kernel's may wait for ever.
+    /// Notes small files below a directory. Links and mount points are not followed, because
+    /// reading a generated file may block.
     fn around(&mut self, directory: &[u8], stamps: &Stamps) {
         let Ok(top) = larder_sys::look_through(directory) else { return };
         if KERNELS.iter().any(|kernels| directory.starts_with(kernels)) {
@@ -112,14 +121,15 @@ impl Before {
         }
     }
 
-    /// Whether the file at `path` was noted and has not changed since, though it may have been opened for writing, as
-    /// `flock` does: a change after `started_ns` would show in its times.
+    /// Returns true if the file at `path` was noted and has not changed since. It may have been
+    /// opened for writing, as `flock` does. A change after `started_ns` would show in its ctime.
     pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
         let now = larder_sys::look_through(path).ok().filter(|now| now.changed_ns < started_ns);
         now.is_some_and(|now| self.files.get(&(now.device, now.inode)).is_some_and(|(look, _)| *look == now))
     }
 
-    /// What the file was that the command then had open, if it was noted and had not changed meanwhile.
+    /// Returns the content of a file that the command opened, if it was noted and was unchanged
+    /// when it was opened.
     pub(crate) fn of(&self, opened: &Identity) -> Option<Prior> {
         let same = |look: &Look| {
             (look.device, look.inode, look.size_bytes, look.modified_ns, look.changed_ns)
@@ -130,7 +140,7 @@ impl Before {
     }
 }
 
-/// Where no build writes.
+/// Returns true for directories in which no build writes.
 fn is_of_version_control(name: &OsStr) -> bool {
     matches!(name.as_bytes(), b".git" | b".hg" | b".jj" | b".svn")
 }

@@ -1,4 +1,7 @@
-//! Environment and configuration, read once at the start into plain values. Nothing else in the wrapper reads either.
+//! Reads the environment and the configuration once, at the start, into plain values. Apart from
+//! `words` and the fallbacks in `flow`, no other module of the wrapper reads either.
+//!
+//! Unaware of: what the values are for.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -13,25 +16,25 @@ use larder_sys::Opening;
 use crate::outer;
 use crate::recording::Recording;
 
-/// What a request runs in.
+/// The context of a request.
 pub(crate) struct Context {
-    /// The place of the command.
+    /// What the command is started with.
     pub(crate) place: Place,
-    /// Settings and what is wrong with them.
+    /// The settings and the problems in them.
     pub(crate) loaded: Loaded,
-    /// The wrapper's own file.
+    /// The wrapper's own executable.
     pub(crate) ourselves: Ourselves,
-    /// Its directory, as the program was started: `larderd` is beside it.
+    /// The directory of the executable, as it was started. `larderd` is in the same directory.
     pub(crate) own_directory: Option<PathBuf>,
-    /// The build is recorded.
+    /// Set if the build is recorded (`larder record`).
     pub(crate) recording: Option<Recording>,
 }
 
-/// The path that leads to the running program.
+/// The path that leads to the running executable.
 pub(crate) const OWN_FILE: &str = "/proc/self/exe";
 
 impl Context {
-    /// Read everything. `None` where there is no working directory.
+    /// Reads everything. Returns `None` if there is no working directory.
     pub(crate) fn read() -> Option<Context> {
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let recording = Recording::find(&variables);
@@ -63,19 +66,20 @@ impl Context {
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };
-        // To compare with what may be a copy, it is read by what leads to it also where it was removed.
+        // `/proc/self/exe` can be read even if the executable was removed, to compare it with a
+        // possible copy.
         let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, look)| look));
         let context = Context { place, loaded, ourselves, own_directory, recording };
         context.phase("settings");
         Some(context)
     }
 
-    /// For the record of the build: what went before was this phase.
+    /// Notes the end of a phase in the record of the build.
     pub(crate) fn phase(&self, name: &'static str) {
         self.recorded(|recording| recording.phase(name));
     }
 
-    /// Where the build is recorded, note something.
+    /// Calls `note` if the build is recorded.
     pub(crate) fn recorded(&self, note: impl FnOnce(&Recording)) {
         if let Some(recording) = &self.recording {
             note(recording);
@@ -83,10 +87,10 @@ impl Context {
     }
 }
 
-/// Read a configuration file, without waiting on a FIFO and without reading a huge one whole.
+/// Reads a configuration file. It never blocks on a FIFO and never reads a huge file whole.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let path = path.as_os_str().as_bytes();
-    // Mostly there is none, and to look costs half of what it costs to open nothing.
+    // Mostly the file does not exist, and a failed `stat` costs half as much as a failed `open`.
     larder_sys::look_through(path)?;
     let file = larder_sys::open(path, Opening::Read)?;
     let mut bytes = Vec::new();

@@ -1,8 +1,10 @@
-//! When outputs were modified, where the command set that itself: as another file was (`cp -p`, `install -p`, `touch
-//! -r`), or at a moment of its own (`tar`, `touch -d`). On a hit the first follows the file, as it would if the command
-//! ran.
+//! The mtimes of outputs, if the command set them itself. Two cases are told apart:
 //!
-//! Unaware of: who goes by it, how it is put in place.
+//! - It copied the mtime of another file (`cp -p`, `install -p`, `touch -r`). On a hit the output
+//!   gets the present mtime of that file.
+//! - It set a time of its own (`tar`, `touch -d`). On a hit the output gets that time.
+//!
+//! Unaware of: which programs compare these times, how outputs are put in place.
 
 use std::collections::HashMap;
 
@@ -13,7 +15,7 @@ use crate::typed::file_name;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// When an output was modified: [`larder_model::Modified`] with bytes of its own.
+/// The mtime of an output: [`larder_model::Modified`] with owned bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Date {
     Written,
@@ -21,11 +23,13 @@ pub(crate) enum Date {
     At(u64),
 }
 
-/// Of each output whose time the command set.
+/// The mtimes, by path. An output without an entry has the time at which it was written.
 pub(crate) struct Dates(HashMap<Vec<u8>, Date>);
 
 impl Dates {
-    /// Look at the outputs. Where programs went by such times, those of all that they compared count to the nanosecond.
+    /// Finds out the mtimes of the outputs. If programs compared such times, the mtimes of the
+    /// files they came from become observations, to the nanosecond. Returns an error if a hit could
+    /// not reproduce a time.
     pub(crate) fn of(seen: &mut Seen, roots: &Roots, started_ns: i64) -> Result<Dates, NotRecorded> {
         let mut dates = HashMap::new();
         let dated = |(path, change): &(Vec<u8>, Change)| {
@@ -56,7 +60,7 @@ impl Dates {
         Ok(Dates(dates))
     }
 
-    /// That of one output.
+    /// Returns the mtime of one output.
     pub(crate) fn take(&mut self, path: &[u8]) -> Date {
         self.0.remove(path).unwrap_or(Date::Written)
     }
@@ -66,8 +70,8 @@ fn is_to_come(modified_ns: i64) -> bool {
     modified_ns > larder_sys::now_coarse_ns()
 }
 
-/// The files that the command has looked at, by the second in which they were modified: a command that unpacks or copies a
-/// tree gives thousands of times.
+/// Indices of the files that the command read, by the second of their mtime. The index makes this
+/// fast for a command that unpacks or copies thousands of files.
 #[derive(Default)]
 struct Origins(HashMap<i64, Vec<usize>>);
 
@@ -82,7 +86,7 @@ impl Origins {
         Origins(by_second)
     }
 
-    /// Which of these was modified then, rather one of the same name.
+    /// Returns the index of a file with this mtime. A file with the name `name` is preferred.
     fn origin(&self, looked: &[(Vec<u8>, Looked)], name: &[u8], modified_ns: i64) -> Option<usize> {
         let second = modified_ns.div_euclid(SECOND_NS);
         let near = (second - 1..=second + 1).filter_map(|second| self.0.get(&second)).flatten().copied();
@@ -92,8 +96,8 @@ impl Origins {
     }
 }
 
-/// What a program carries over may have lost what is below a microsecond (`utimes`, a time as a floating-point number),
-/// or below a second (`utime`).
+/// Returns true if a copied time is equal up to what copying loses: the part below a microsecond
+/// (`utimes`, a time as a floating-point number) or below a second (`utime`).
 fn is_the_same(from_ns: i64, to_ns: i64) -> bool {
     const MICROSECOND_NS: i64 = 1000;
     from_ns.abs_diff(to_ns) < MICROSECOND_NS as u64 || to_ns % SECOND_NS == 0 && from_ns - from_ns % SECOND_NS == to_ns
@@ -123,7 +127,7 @@ mod tests {
         check(b"b", second, Some(b"/w/b"));
         check(b"b", second + 123_457_789, None);
         check(b"b", second + 1_000_000_000, None);
-        // Less than a microsecond, and another second.
+        // The difference is less than a microsecond, but the seconds differ.
         let edge = [looked(b"/w/a", second - 200)];
         assert_eq!(Origins::of(&edge).origin(&edge, b"a", second + 100), Some(0));
     }

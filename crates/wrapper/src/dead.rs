@@ -1,10 +1,11 @@
-//! What of a text no compile can come to: what stands between conditions for the preprocessor of which it is known how
-//! they come out, as `#ifdef NDEBUG` with `-DNDEBUG`, or `#ifdef CURLDEBUG` where nothing that was read defines that.
+//! Finds the active lines of a C text: those that no preprocessor condition excludes. For example,
+//! with `-DNDEBUG` the body of `#ifndef NDEBUG` is inactive, and so is the body of
+//! `#ifdef CURLDEBUG` if no text defines that name.
 //!
-//! Only conditions on one name are looked at. What is in doubt counts as alive, and is told from what is alive for
-//! certain.
+//! Only conditions on a single name are evaluated. In case of doubt a line counts as active but not
+//! as *certain*. A certain line is compiled whenever its text is read.
 //!
-//! Unaware of: which texts were read, what is looked for in what is alive.
+//! Unaware of: which texts were read, what is looked for in the active lines.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use memchr::memmem;
 
 use crate::unnamed::{hides_words, is_continued, name_and_body};
 
-/// How conditions come out.
+/// Decides which names are defined, and so how conditions come out.
 pub(crate) struct Names<'t> {
     arguments: &'t [Vec<u8>],
     definitions: &'t [Vec<u8>],
@@ -22,27 +23,29 @@ pub(crate) struct Names<'t> {
     known: RefCell<HashMap<Vec<u8>, Option<bool>>>,
 }
 
-/// The lines of a text that no condition leaves out.
+/// The active lines of a text.
 #[derive(Default)]
 pub(crate) struct Alive {
     code: Vec<u8>,
-    /// Where each line ends in it, and whether it is certain.
+    /// The end of each line in `code`, and whether the line is certain.
     ends: Vec<(usize, bool)>,
-    /// So many lines stand before a condition, or a branch of one, of which it is not known how it comes out.
+    /// Indices of lines. Before each there is the start, a branch or the end of a condition that
+    /// could not be evaluated.
     undecided: Vec<usize>,
 }
 
-/// A line with those that it goes on in.
+/// A logical line, which may span several lines of the file.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
-    /// Without comments and what divides it.
+    /// The line without comments and line continuations.
     pub(crate) code: &'a [u8],
-    /// It is compiled, where the text is read at all.
+    /// True if the line is compiled whenever the text is read.
     pub(crate) is_certain: bool,
 }
 
 impl Alive {
-    /// The numbers of the lines before which such a condition or its end stands.
+    /// Returns the indices of the lines before which there is the start, a branch or the end of a
+    /// condition that could not be evaluated.
     pub(crate) fn undecided(&self) -> &[usize] {
         &self.undecided
     }
@@ -55,36 +58,37 @@ impl Alive {
     }
 }
 
-/// A branch of a condition that is open.
+/// The current branch of an open condition.
 #[derive(Default)]
 struct Branch {
-    /// The condition's first one is known to be taken.
+    /// The first branch of the condition is known to be taken.
     is_taken: bool,
-    /// No branch before this one is taken.
+    /// This is the first branch, and it is known not to be taken.
     is_next: bool,
     is_dead: bool,
     is_certain: bool,
-    /// Which of the branches is taken is not known.
+    /// It is not known which branch of the condition is taken.
     is_undecided: bool,
-    /// The name that must not be defined, where no line came yet: one that defines it makes this a guard against being
-    /// read twice.
+    /// The name in `#ifndef NAME`, until the next line follows. If that line defines the name, this
+    /// is an include guard.
     guard: Vec<u8>,
 }
 
-/// What gcc defines by itself without an underscore at the beginning, for Linux on x86 and 64-bit Arm.
+/// Macros without a leading underscore that gcc predefines for Linux on x86 and 64-bit Arm.
 const PREDEFINED: [&[u8]; 3] = [b"unix", b"linux", b"i386"];
 
-/// Directives in which nothing is the name of a header.
+/// Directives that contain no header names.
 const NO_HEADERS: [&[u8]; 10] =
     [b"define", b"undef", b"ifdef", b"ifndef", b"else", b"endif", b"error", b"warning", b"line", b"pragma"];
 
-/// Within arguments that bring more of them, or have comments and strings end elsewhere.
+/// Parts of arguments that bring further arguments, or change where comments and strings end.
 const OTHERWISE: [&[u8]; 9] =
     [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed", b"assembler"];
 
 impl<'t> Names<'t> {
-    /// Of a compile by this tool with these arguments, which of them are definitions, and which read these texts and no
-    /// other. `None` where a text may define a name in a form that is not looked for, or the compiler itself may.
+    /// Makes it for a compile by `tool` that read exactly these texts. `definitions` are those
+    /// arguments that define macros. Returns `None` if a name may be defined in a form that is not
+    /// searched for, in a text or by the compiler.
     pub(crate) fn of(
         tool: &[u8],
         arguments: &'t [Vec<u8>],
@@ -98,13 +102,14 @@ impl<'t> Names<'t> {
         is_known.then(|| Names::likely(arguments, definitions, texts))
     }
 
-    /// The same by what is likely, where a wrong answer does no harm: in whatever form and for whatever machine names
-    /// are defined, and whoever else read texts.
+    /// Makes it without these checks, for uses in which a wrong answer does no harm. There may be
+    /// further texts, other forms of definitions, and predefined macros of other machines.
     pub(crate) fn likely(arguments: &'t [Vec<u8>], definitions: &'t [Vec<u8>], texts: &'t [&'t [u8]]) -> Names<'t> {
         Names { arguments, definitions, texts, known: RefCell::default() }
     }
 
-    /// Whether it is defined all the time, or never; `None` where that is not known.
+    /// Returns true if the name is defined in every place, false if it is never defined, and `None`
+    /// if that is not known.
     fn is_defined(&self, name: &[u8]) -> Option<bool> {
         if let Some(known) = self.known.borrow().get(name) {
             return *known;
@@ -123,14 +128,14 @@ impl<'t> Names<'t> {
         let mentioned = self.arguments.iter().filter(|argument| memmem::find(argument, name).is_some()).count();
         match mentioned {
             0 if !of_itself && !self.is_behind(b"define", b"-D", name) => Some(false),
-            // Said once, and only so.
+            // It is mentioned once, in its `-D`.
             1 if is_told() && !self.is_behind(b"undef", b"-U", name) => Some(true),
             _ => None,
         }
     }
 
-    /// Whether the name stands anywhere behind the flag, or in a line, with those that go on in it, that has the
-    /// directive as a word.
+    /// Returns true if a text may define the name: it follows `flag`, or it is on one logical line
+    /// with the word `directive`.
     fn is_behind(&self, directive: &[u8], flag: &[u8], name: &[u8]) -> bool {
         self.texts.iter().any(|text| {
             memmem::find_iter(text, name).any(|at| {
@@ -140,7 +145,8 @@ impl<'t> Names<'t> {
         })
     }
 
-    /// The lines of a text that no condition leaves out; `None` where directives cannot be told for sure.
+    /// Returns the active lines of a text, or `None` if its directives cannot be recognised with
+    /// certainty.
     pub(crate) fn alive(&self, text: &[u8]) -> Option<Alive> {
         if hides_directives(text) {
             return None;
@@ -153,7 +159,7 @@ impl<'t> Names<'t> {
         while !rest.is_empty() {
             let before = rest;
             code.clear();
-            // A comment is a blank, whatever ends of lines are in it.
+            // A comment counts as one blank, even if it spans several lines.
             while !rest.is_empty() && (in_comment || rest.len() == before.len()) {
                 let (line, next) = rest.split_at(end_of_line(rest));
                 rest = next;
@@ -165,7 +171,8 @@ impl<'t> Names<'t> {
             let is_within = |open: &[Branch]| open.last().is_some_and(|last| last.is_undecided);
             let was_undecided = is_within(&open);
             match directive(&code) {
-                // Its word goes on.
+                // The directive's name may continue with a character that `is_in_word` does not
+                // know.
                 Some((_, rest)) if rest.first().is_some_and(|byte| may_be_in_name(*byte)) => return None,
                 Some((word, rest)) if has_comment(line) && may_begin_elsewhere(word, rest, line) => return None,
                 Some((word @ (b"if" | b"ifdef" | b"ifndef"), condition)) => {
@@ -178,7 +185,7 @@ impl<'t> Names<'t> {
                     open.last_mut()?.next_branch(word == b"else");
                     alive.undecided.extend(is_within(&open).then_some(alive.ends.len()));
                 }
-                // Not every compiler knows these.
+                // Only newer compilers know these directives.
                 Some((b"elifdef" | b"elifndef", _)) => {
                     *open.last_mut()? = Branch { is_undecided: true, ..Branch::default() };
                     alive.undecided.push(alive.ends.len());
@@ -236,7 +243,7 @@ impl Branch {
     }
 }
 
-/// Behind the end of the line and of those that it goes on in.
+/// Returns the position after the end of the first logical line.
 fn end_of_line(text: &[u8]) -> usize {
     let mut from = 0;
     while let Some(end) = memchr::memchr(b'\n', &text[from..]) {
@@ -249,8 +256,9 @@ fn end_of_line(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The line without comments and what divides it, appended to `code`, and whether a comment is open at its end. A quote that is not closed
-/// ends with the line. `None` where that is not sure: a quote may divide the digits of a number (from C++14 on).
+/// Appends the line to `code` without comments and line continuations. Updates whether a comment is
+/// open at its end. An unclosed quote ends with the line. Returns `None` if that may be wrong,
+/// because a quote may separate digits of a number (since C++14).
 fn code_of(line: &[u8], in_comment: &mut bool, code: &mut Vec<u8>) -> Option<()> {
     let (mut at, mut quote) = (0, None);
     while at < line.len() {
@@ -294,8 +302,8 @@ fn code_of(line: &[u8], in_comment: &mut bool, code: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-/// Whether a quote there may divide the digits of a number: behind what begins with a digit, a sign of its exponent
-/// included.
+/// Returns true if a quote at this position may separate digits of a number, because what precedes
+/// it begins with a digit. The sign of an exponent is included.
 pub(crate) fn may_be_in_a_number(before: &[u8]) -> bool {
     let is_part = |byte: &u8| is_in_word(*byte) || may_be_in_name(*byte) || b".'+-".contains(byte);
     let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |last| last + 1);
@@ -306,8 +314,8 @@ fn has_comment(line: &[u8]) -> bool {
     memmem::find(line, b"/*").is_some() || memmem::find(line, b"//").is_some()
 }
 
-/// Whether what follows `#include` is the name of a header in which nothing looks like a comment or a string: it has
-/// its own rules.
+/// Returns true if `rest` is a header name in which nothing looks like a comment or a string.
+/// Header names have their own rules for both.
 fn is_plain_name(rest: &[u8]) -> bool {
     let rest = rest.trim_ascii_start();
     let close = match rest.first() {
@@ -320,36 +328,37 @@ fn is_plain_name(rest: &[u8]) -> bool {
     behind.trim_ascii().is_empty() && !name.iter().any(|byte| b"'\"\\".contains(byte)) && !has_comment(name)
 }
 
-/// Whether what looks as if a comment began there may be the name of a header, or in one what looks like a string.
+/// Returns true if what looks like a comment or a string on this line may be part of a header name.
 fn may_begin_elsewhere(word: &[u8], rest: &[u8], line: &[u8]) -> bool {
     if is_include(word) || word == b"embed" {
         return !is_plain_name(rest);
     }
-    // What `__has_include` asks for, by whatever macro.
+    // `__has_include` takes a header name, and a macro may stand for it.
     let comment = line.windows(2).position(|two| two == b"/*" || two == b"//").unwrap_or(line.len());
     let may_be_a_name = line.contains(&b'"') || line[..comment].contains(&b'<') && line[comment..].contains(&b'>');
     may_be_a_name && !NO_HEADERS.contains(&word)
 }
 
-/// A sign that gcc has in names, and `is_in_word` does not.
+/// Returns true for characters that gcc allows in names and `is_in_word` does not know.
 fn may_be_in_name(byte: u8) -> bool {
     byte == b'$' || byte == b'\\' || byte >= 0x80
 }
 
-/// Whether it is the word of a directive that includes another text.
+/// Returns true for the name of a directive that includes another text.
 pub(crate) fn is_include(word: &[u8]) -> bool {
     matches!(word, b"include" | b"include_next" | b"import")
 }
 
-/// The word of a directive, and what follows.
+/// Returns the name of a directive and what follows it.
 pub(crate) fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
     let end = rest.iter().position(|byte| !is_in_word(*byte)).unwrap_or(rest.len());
     Some(rest.split_at(end))
 }
 
-/// Whether directives may stand there in another form, or what looks like one may be none: in a raw string, with other
-/// signs for `#`, or where what begins a comment goes on in the next line.
+/// Returns true if the text may have directives in another form, or lines that only look like
+/// directives. The causes are raw strings, trigraphs and digraphs, and the start or end of a
+/// comment that is split over two lines.
 fn hides_directives(text: &[u8]) -> bool {
     const RAW: [&[u8]; 5] = [b"R", b"LR", b"UR", b"uR", b"u8R"];
     let is_raw = |at: usize| {
@@ -357,7 +366,7 @@ fn hides_directives(text: &[u8]) -> bool {
         RAW.contains(&&text[start..=at])
     };
     const FORMS: [&[u8]; 6] = [b"??=", b"??'", b"??(", b"??)", b"%:", b"\\\\\n"];
-    // What goes on in the next line, and how.
+    // Two-character signs that may be split over two lines, with the characters that may follow.
     const DIVIDED: [(&[u8], &[u8]); 3] = [(b"%\\\n", b":\\"), (b"/\\\n", b"/*\\"), (b"*\\\n", b"/\\")];
     let goes_on = |(form, rest): &(&[u8], &[u8])| {
         let behind = |at: usize| text.get(at + form.len());
@@ -368,12 +377,13 @@ fn hides_directives(text: &[u8]) -> bool {
         || memmem::find_iter(text, b"R\"").any(is_raw)
 }
 
-/// Whether a line goes on in the next one with blanks behind its last sign, which gcc takes for none.
+/// Returns true if a line is continued by a backslash with blanks after it, which gcc ignores.
 fn goes_on(text: &[u8]) -> bool {
     splices(text).any(|splice| splice.len() > 2)
 }
 
-/// Whether the compiler of this name is for Linux on x86 or 64-bit Arm: others define names of their own.
+/// Returns true if the compiler of this name is for Linux on x86 or 64-bit Arm. For other machines
+/// it predefines other names.
 fn is_for_here(tool: &[u8]) -> bool {
     let name = tool.rsplit(|byte| *byte == b'/').next().unwrap_or(tool);
     let prefix = [&b"gcc"[..], b"g++", b"cc", b"c++"].iter().find_map(|tool| memmem::find(name, tool));
@@ -387,7 +397,7 @@ fn is_for_here(tool: &[u8]) -> bool {
     }
 }
 
-/// Whether a comment stands between a directive that defines and the name.
+/// Returns true if there is a comment between `#define` or `#undef` and the name.
 fn hides_a_name(text: &[u8]) -> bool {
     let is_comment = |end: usize| {
         let goes_on = |at: &usize| match text[*at] {
@@ -397,7 +407,7 @@ fn hides_a_name(text: &[u8]) -> bool {
         let behind = (end..text.len()).find(|at| !goes_on(at));
         behind.is_some_and(|at| text[at] == b'/')
     };
-    // Behind `#`, in whatever form, or a comment.
+    // The word follows `#` or one of its other forms, or a comment.
     let is_directive = |at: usize| {
         let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\\';
         text[..at].iter().rev().find(|byte| !is_blank(byte)).is_some_and(|byte| b"#:=/".contains(byte))
@@ -407,7 +417,7 @@ fn hides_a_name(text: &[u8]) -> bool {
         .any(|word| memmem::find_iter(text, word).any(|at| is_comment(at + word.len()) && is_directive(at)))
 }
 
-/// What stands before `at` in its line and in those that go on in it.
+/// Returns the part of the logical line before `at`.
 fn line_before(text: &[u8], at: usize) -> &[u8] {
     let mut start = at;
     while start > 0 && (text[start - 1] != b'\n' || is_continued(&text[..start - 1])) {
@@ -430,13 +440,14 @@ fn is_word(text: &[u8], at: usize, length: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// The code that is alive, or the text where that is not known.
+    /// Returns the active code, or the whole text if that is not known.
     fn code(names: &Names<'_>, text: &[u8]) -> String {
         let alive = names.alive(text).map(|alive| alive.code);
         String::from_utf8(alive.unwrap_or_else(|| text.to_vec())).expect("is text")
     }
 
-    /// What is alive of the first text, in a compile with these arguments; `None` where nothing is known.
+    /// Compares the active code of the first text in a compile with these arguments. `None` stands
+    /// for an unknown result.
     #[track_caller]
     fn check(texts: &[&str], arguments: &[&str], expect: Option<&str>) {
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();

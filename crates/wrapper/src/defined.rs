@@ -1,8 +1,10 @@
-//! The macros that texts define: which of them come to certain words, and what may be put together by `##`.
+//! The macro definitions of some texts: which macros expand to given words, and which words can be
+//! formed by `##`.
 //!
-//! Words are put together only where a macro is named that does so, or one that names such a one, and only of what stands
-//! around there: of the lines as far as their parentheses go, and of what the macros named in them stand for. What is in
-//! doubt counts as named, and as put together.
+//! Words are formed only near the use of a macro with `##`, or of a macro that contains such a one.
+//! They are formed from the words around that use: those of the lines up to the closing
+//! parenthesis, and those in the bodies of macros used there. In case of doubt a macro counts as
+//! used, and a word as formed.
 //!
 //! Unaware of: which words matter.
 
@@ -13,7 +15,7 @@ use memchr::memmem;
 use crate::dead::{Alive, Line, directive, is_include, may_be_in_a_number};
 use crate::unnamed::{BUILT_IN, Starts, is_pasted_of, name_and_body};
 
-/// gcc's own that put something together: what they are given, and the end of a number's name.
+/// Macros that gcc predefines with `##`. They append the suffix of a number to their argument.
 const PASTING: [&[u8]; 10] = [
     b"__INT8_C",
     b"__INT16_C",
@@ -27,36 +29,38 @@ const PASTING: [&[u8]; 10] = [
     b"__UINTMAX_C",
 ];
 
-/// All macros of some texts, and of arguments.
+/// All macros that are defined in some texts and arguments.
 pub(crate) struct Defined<'t> {
     bodies: Map<&'t [u8], Vec<&'t [u8]>>,
-    /// Those whose bodies name one of these.
+    /// For each word, the macros whose bodies contain it.
     naming: Map<&'t [u8], Vec<&'t [u8]>>,
-    /// Those that put words together, or name one that does.
+    /// Macros that use `##`, and macros that contain one of these.
     pasting: Set<&'t [u8]>,
-    /// Words of arguments that may be anything else.
+    /// Words in arguments other than `-D`, which may mean anything.
     told: Vec<&'t [u8]>,
 }
 
-/// Words that may be put together.
+/// Words from which `##` may form other words.
 #[derive(Default)]
 pub(crate) struct Pieces<'t> {
     words: Set<&'t [u8]>,
     starts: Starts,
 }
 
-/// How the parentheses of a text lie.
+/// How the parentheses of a text are nested.
 struct Shape {
-    /// All of its conditions, and its end, stand outside of them, and strings are told for sure.
+    /// All conditions and the end of the text are outside of parentheses, and strings are
+    /// recognised with certainty.
     is_known: bool,
-    /// Another text is included within some.
+    /// A text is included inside parentheses.
     includes_within: bool,
 }
 
 impl<'t> Defined<'t> {
-    /// Those of these texts, of a compile that was told these words for its preprocessor. Others than macros are known
-    /// by [`Defined::reaching`] where they are among `words`. `None` where a name has letters of another kind, or an
-    /// argument may put words together in a form that is not looked for.
+    /// Collects the macros of these texts and of the preprocessor options `arguments`. Of the words
+    /// that are not macros, only those in `words` are known to [`Defined::reaching`]. Returns
+    /// `None` if a macro's name has unusual characters, or if an argument may use `##` in a form
+    /// that is not searched for.
     pub(crate) fn of(texts: &'t [Alive], arguments: &'t [Vec<u8>], words: &[&[u8]]) -> Option<Defined<'t>> {
         let mut bodies: Map<_, Vec<_>> = Map::default();
         let mut told = Vec::new();
@@ -92,7 +96,7 @@ impl<'t> Defined<'t> {
         Some(all)
     }
 
-    /// These words, and the macros whose expansion names one of them.
+    /// Returns these words and all macros whose expansion contains one of them.
     pub(crate) fn reaching<'w>(&self, words: impl Iterator<Item = &'w [u8]>) -> Set<&'w [u8]>
     where
         't: 'w,
@@ -106,10 +110,14 @@ impl<'t> Defined<'t> {
         found
     }
 
-    /// What may be put together where these texts are read, if none of them names one of `banned`, and each macro's
-    /// arguments end in the text in which they begin. Where texts are `ours` that has to be certain of each.
+    /// Returns the words from which others may be formed where these texts are read. Returns `None`
+    /// in these cases:
+    ///
+    /// - A text uses one of `banned`.
+    /// - A macro's arguments may end in another text than the one in which they begin. With `ours`,
+    ///   even a doubt about that suffices.
     pub(crate) fn pieces(&self, texts: &'t [Alive], banned: &Set<&[u8]>, ours: bool) -> Option<Pieces<'t>> {
-        // gcc's own macros come to these.
+        // The words that gcc's predefined macros expand to.
         let gccs = || BUILT_IN.into_iter().filter(|word| self.bodies.contains_key(word));
         let is_bad = |word: &[u8]| banned.contains(word) || self.pasting.contains(word);
         if self.told.iter().copied().chain(gccs()).any(is_bad) {
@@ -143,7 +151,7 @@ impl<'t> Defined<'t> {
                 let within = self.bodies.get(word).into_iter().flatten().flat_map(|body| words(body));
                 fresh.extend(within.filter(|word| pieces.insert(word)));
             }
-            // One that is named by what was put together.
+            // A word that can be formed is itself a macro, so the words in its body count as well.
             let is_made = |name: &&&[u8]| !pieces.words.contains(**name) && pieces.may_make(name);
             fresh = self.bodies.keys().filter(is_made).copied().collect();
             if fresh.is_empty() {
@@ -153,7 +161,7 @@ impl<'t> Defined<'t> {
         }
     }
 
-    /// Adds the words of the lines in which something may be put together.
+    /// Adds the words of the lines in which words may be formed.
     fn take(&self, text: &'t Alive, is_known: bool, pieces: &mut Pieces<'t>) {
         let pastes = |line: &Line<'_>| words(line.code).any(|word| self.pasting.contains(word));
         let (mut group, mut depth) = (Vec::new(), 0);
@@ -168,13 +176,14 @@ impl<'t> Defined<'t> {
         }
         for line in text.lines() {
             if directive(line.code).is_some() {
-                // A definition's words count where it is named.
+                // The words of a definition count where the macro is used.
                 if is_expanded(line.code) {
                     end(&mut vec![line]);
                 }
                 continue;
             }
-            // What stands in parentheses may be another's arguments, those in the next line too.
+            // A line inside parentheses may belong to a macro's arguments, and so may a line that
+            // begins with a parenthesis.
             if depth == 0 && line.code.trim_ascii_start().first().is_some_and(|first| *first != b'(') {
                 end(&mut group);
             }
@@ -186,12 +195,12 @@ impl<'t> Defined<'t> {
 }
 
 impl<'t> Pieces<'t> {
-    /// Whether this word can be put together of at least two of them.
+    /// Returns true if this word can be formed from at least two of them.
     pub(crate) fn may_make(&self, name: &[u8]) -> bool {
         is_pasted_of(name, |word| self.starts.may_be(word) && self.words.contains(word))
     }
 
-    /// Whether it is new.
+    /// Adds a word. Returns true if it is new.
     fn insert(&mut self, word: &'t [u8]) -> bool {
         self.starts.add(word);
         self.words.insert(word)
@@ -220,7 +229,7 @@ impl Shape {
     }
 }
 
-/// The name of the macro that a line defines, and what follows.
+/// Returns the name of the macro that a line defines, and what follows.
 pub(crate) fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
     match directive(code)? {
         (b"define", rest) => name_and_body(rest),
@@ -228,8 +237,8 @@ pub(crate) fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Whether macros in this line are expanded: not in a definition, which is read where its macro is, and not where a file
-/// is included by its name or a macro is none any more.
+/// Returns true if macros in this line are expanded. They are not in a definition, in `#undef`, and
+/// in `#include` with a quoted name.
 pub(crate) fn is_expanded(code: &[u8]) -> bool {
     match directive(code) {
         Some((b"define", rest)) => name_and_body(rest).is_none(),
@@ -241,20 +250,20 @@ pub(crate) fn is_expanded(code: &[u8]) -> bool {
     }
 }
 
-/// All words, those of strings too.
+/// Returns all words, including those in strings.
 fn words(code: &[u8]) -> impl Iterator<Item = &[u8]> {
     code.split(|byte| !is_in_word(*byte)).filter(|word| !word.is_empty())
 }
 
-/// How many parentheses more are open at the line's lowest place, and behind it, strings left out. `None` where a quote
-/// may divide the digits of a number.
+/// Returns the change of the depth of parentheses: the lowest within the line, and that at its end.
+/// Strings are skipped. Returns `None` if a quote may separate digits of a number.
 fn deeper(code: &[u8]) -> Option<(isize, isize)> {
     let is_sign = |byte: &u8| matches!(byte, b'(' | b')' | b'"' | b'\'' | b'\\');
     let (mut lowest, mut depth, mut quote, mut at) = (0, 0, None, 0);
     while let Some(next) = code[at..].iter().position(is_sign) {
         at += next;
         match (quote, code[at]) {
-            // What follows it is no end.
+            // The character after a backslash does not end a string.
             (Some(_), b'\\') => at += 1,
             (None, b'\\') => {}
             (Some(open), byte) if open == byte => quote = None,
@@ -295,7 +304,7 @@ mod tests {
         check("f(\n  CAT(na, x)\n,\n\n\")\", me)\n", true);
         check("f(\"(\", CAT(na, x));\nme\n", false);
         check("f('(' + CAT(na, x));\nme\n", false);
-        // Where parentheses are not sure.
+        // The nesting of parentheses is not certain here.
         check("f(1'0 + '(' + CAT(na, x));\nme\n", true);
         check("CAT(na, x) '1 + '\nme\n", false);
         check("f(CAT(na, \\(),\nme, \\);\n", true);

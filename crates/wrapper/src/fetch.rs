@@ -1,8 +1,9 @@
-//! A fetch from a remote, by `larderd`, for an action that no record of the store answers: waited for about as long as
-//! such fetches take, then raced with the tool.
+//! Fetches a result from a remote, through `larderd`, if no record of the store answers. We wait
+//! about as long as such fetches usually take, and then start the tool beside the fetch (a race).
 //!
-//! Nothing that comes is used from here. What is wanted `larderd` puts into the store, and then it is looked up again
-//! as any record is: so a fetch, whoever wins, decides about time only.
+//! Nothing that arrives is used from here. `larderd` puts it into the store, and the action is then
+//! looked up again like any other. So a fetch changes only the time that a build takes, never its
+//! result.
 //!
 //! Unaware of: what a remote is, how the tool is run.
 
@@ -22,28 +23,28 @@ use crate::{outer, summon};
 
 /// What comes next for an action that no record answers.
 pub(crate) enum Next<'a> {
-    /// Run it, raced by what may still come.
+    /// Run the tool. If there is a race, a fetch goes on beside it.
     Run(Option<Race<'a>>),
-    /// It may be in the store now.
+    /// Look up again, because the result may be in the store now.
     LookAgain(Fetched),
 }
 
-/// Something was fetched, and nothing is fetched again.
+/// A fetch that ended with something in the store. There is at most one for each request.
 #[derive(Clone, Copy)]
 pub(crate) struct Fetched {
     took: Duration,
-    /// The tool had been started and was stopped.
+    /// True if the tool had been started and was stopped.
     raced: bool,
 }
 
 impl Fetched {
-    /// For the log.
+    /// Returns the text for the log.
     pub(crate) fn words(&self) -> String {
         let raced = if self.raced { ", before the tool had ended" } else { "" };
         format!("fetched from a remote in {:.3} s{raced}", self.took.as_secs_f64())
     }
 
-    /// Count a hit that came of it.
+    /// Counts a hit that came from a remote.
     pub(crate) fn count(&self, store: &Store) {
         if let Ok(counters) = Counters::open(store) {
             counters.count_remote_hit();
@@ -51,7 +52,7 @@ impl Fetched {
     }
 }
 
-/// A request, and what it is answered with.
+/// A request and what is needed to answer it.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
     pub(crate) context: &'a Context,
@@ -60,7 +61,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) request: &'a Request,
 }
 
-/// Fetch it, where there are remotes.
+/// Fetches the result, if the settings name remotes. Returns when the fetch has ended or when the
+/// tool should start.
 pub(crate) fn fetch<'a>(asking: Asking<'a>, known: &Known) -> Next<'a> {
     let settings = &asking.context.loaded.settings;
     if settings.remote.is_empty() || settings.read_only || settings.recache {
@@ -91,38 +93,40 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether the tool may be stopped: it reads nothing that it writes, starts no larder, and is observed by none
-    /// above.
+    /// Returns true if the tool may be started beside the fetch and be stopped later. It must be a
+    /// compile that does not read standard input, and not part of a `larder run`. Such a tool never
+    /// reads what it writes and never starts larder.
     fn may_race(&self) -> bool {
         is_compile(self.request) && self.request.input.is_empty() && !outer::is_there()
     }
 }
 
-/// What became of a word of `larderd`.
+/// The effect of a message from `larderd`.
 enum Step {
     GoOn,
-    /// What was wanted is in the store.
+    /// The result is in the store.
     Won,
-    /// Nothing comes.
+    /// There is no result, or the fetch failed.
     Over,
 }
 
-/// A fetch under way.
+/// A fetch in progress.
 pub(crate) struct Race<'a> {
     asking: Asking<'a>,
-    /// `None` once nothing can come of it any more: `larderd` then drops it.
+    /// `None` once nothing can come of it. `larderd` then drops the fetch.
     fetching: Option<Fetching>,
     began: Instant,
     /// How long the tool is expected to run.
     run: Option<Duration>,
-    /// How long the present stage is waited for before the tool is started.
+    /// How long to wait in the present stage before the tool is started.
     until: Duration,
-    /// When that stage began: first the records are asked for, then what one of them needs.
+    /// When the present stage began. The first stage fetches the records, the second what one of
+    /// them needs.
     stage: Instant,
 }
 
 impl<'a> Race<'a> {
-    /// Before the tool is started.
+    /// Waits before the tool is started.
     fn wait(mut self) -> Next<'a> {
         loop {
             let Some(fetching) = &mut self.fetching else { return Next::Run(None) };
@@ -138,7 +142,8 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// It takes longer than such fetches do.
+    /// Tells `larderd` that the tool starts, because the fetch takes longer than usual. Returns the
+    /// race if the tool may be stopped.
     fn run_beside(self) -> Option<Race<'a>> {
         let said = self.fetching.as_ref().is_some_and(|fetching| fetching.say_running().is_ok());
         (said && self.asking.may_race()).then_some(self)
@@ -169,7 +174,7 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// It won.
+    /// Returns what to report if the fetch has won.
     pub(crate) fn fetched(&self, raced: bool) -> Fetched {
         Fetched { took: self.began.elapsed(), raced }
     }
@@ -180,7 +185,8 @@ impl Rival for Race<'_> {
         self.fetching.as_ref().map(Fetching::descriptor)
     }
 
-    /// What has come, without waiting for more.
+    /// Handles the messages that have arrived, without waiting. Returns true if the result is in
+    /// the store.
     fn hear(&mut self) -> bool {
         while let Some(fetching) = &mut self.fetching {
             match fetching.next(Duration::ZERO).map(|told| told.map(|told| self.step(told))) {
@@ -198,7 +204,7 @@ impl Rival for Race<'_> {
     }
 }
 
-/// Have what was recorded sent to the remotes, some time.
+/// Asks `larderd` to upload a new record to the remotes later.
 pub(crate) fn note_recorded(
     context: &Context,
     store: &Store,

@@ -1,9 +1,10 @@
-//! Macros that come to the name of a file, as `assert` does by `__FILE__`: whether what was compiled expands one for
-//! certain, or none, so that the preprocessor need not be asked.
+//! Finds uses of macros that expand to a file name, such as `assert`, which uses `__FILE__`. It
+//! answers whether what was compiled certainly expands such a macro, or certainly expands none. The
+//! preprocessor has to run only if neither is certain.
 //!
-//! A macro is one of them where its definition names such a word or another one of them. None is expanded where none is
-//! named outside of definitions, nor can be put together of what stands there: what stands within a definition is read
-//! only where that is expanded. What is in doubt counts as named.
+//! A macro is one of these if its definition contains `__FILE__`, a word like it, or another such
+//! macro. None is expanded if none is written outside of definitions and none can be formed by `##`
+//! from what is written there. In case of doubt a macro counts as used.
 //!
 //! Unaware of: which texts were read.
 
@@ -14,15 +15,15 @@ use crate::dead::{Alive, Names};
 use crate::defined::{Defined, definition, is_expanded};
 use crate::unnamed::is_plain;
 
-/// These come to what the text is called in which they are expanded, whatever it is that is compiled, and gcc's second
-/// one to no file's name at all.
+/// `__FILE__` expands to the name of the text that contains it, and gcc's `__PRETTY_FUNCTION__` to
+/// no file name. The other words may give the name of another text, such as the source.
 const OF_ITS_OWN_TEXT: [&[u8]; 2] = [b"__FILE__", b"__PRETTY_FUNCTION__"];
 
-/// Whether the name of one of the first `wanted` texts stands for certain in what the preprocessor came to, by a macro
-/// that is defined in any of them. Others may have been read.
+/// Returns true if one of the first `wanted` texts certainly expands a macro to its own file name.
+/// The macro may be defined in any of the texts. There may be further texts.
 pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize) -> bool {
     let alive: Vec<Alive> = texts.iter().map(|text| names.alive(text).unwrap_or_default()).collect();
-    // By name: each body, and whether it is certain that it is defined so.
+    // For each macro: its bodies, and whether each is certainly in force.
     let mut definitions: Map<&[u8], Vec<(&[u8], bool)>> = Map::default();
     for line in alive.iter().flat_map(Alive::lines) {
         if let Some((name, body)) = definition(line.code) {
@@ -43,15 +44,16 @@ pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize)
     lines.any(|line| is_expanded(line.code) && names_for_certain(line.code, &certain))
 }
 
-/// Whether no name of one of the first `wanted` texts can stand in what gcc's preprocessor came to, of a compile that
-/// read these texts and no other, and was told these words. The source is one of the first.
+/// Returns true if no file name of one of the first `wanted` texts can be in the output of gcc's
+/// preprocessor. The compile must have read exactly these texts, with the preprocessor options
+/// `words`. The source is among the first texts.
 pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize, words: &[Vec<u8>]) -> bool {
     let alive: Option<Vec<Alive>> = texts.iter().map(|text| names.alive(text)).collect();
     let Some(alive) = alive.filter(|_| !words.iter().any(|word| names_files(word))) else { return false };
     let all: Vec<&[u8]> = FILE_WORDS.into_iter().chain(FILE_FUNCTIONS).collect();
     let Some(defined) = Defined::of(&alive, words, &all) else { return false };
     let near = defined.reaching(all.iter().copied());
-    // By these another text can name one of the wanted.
+    // Only by these words can another text give the file name of a wanted one.
     let far = defined.reaching(all.iter().copied().filter(|word| !OF_ITS_OWN_TEXT.contains(word)));
     let is_known = |name: &&[u8]| all.contains(name) || is_plain(name);
     let is_unnamed = |texts, words: &Set<&[u8]>, ours| {
@@ -61,7 +63,7 @@ pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize
     near.iter().all(is_known) && is_unnamed(&alive[..wanted], &near, true) && is_unnamed(&alive[wanted..], &far, false)
 }
 
-/// Whether one of the words stands there outside of strings.
+/// Returns true if one of the words occurs outside of strings.
 fn names_for_certain(code: &[u8], words: &Set<&[u8]>) -> bool {
     let (mut at, mut quote) = (0, None);
     while let Some(&byte) = code.get(at) {
@@ -96,7 +98,7 @@ mod tests {
         Perhaps,
     }
 
-    /// The first text is one of this place's.
+    /// The first text is inside the checkout.
     #[track_caller]
     fn check(texts: &[&str], words: &[&str], expect: Named) {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -122,10 +124,10 @@ mod tests {
         check(&["#ifdef A\nint x;\n#endif\n#define A __FILE__\n#define _b A\n"], &[], Named::Never);
         check(&["#define B A\n#define A __FILE__\n#define C(x) B\n", "int x;"], &[], Named::Never);
         check(&["int x;", "#define X(a, b) a##b\nX(ens, ured)\n", ASSERT], &[], Named::Never);
-        // Another text's own name.
+        // The macro is used in another text, and gives that text's name.
         check(&["int x;\n", "ensure(1);\nchar *x = __FILE__;\n", ASSERT], &[], Named::Never);
         check(&["int x;\n", "#define X(a, b) a##b\nX(ens, ure)(1);\n", ASSERT], &[], Named::Never);
-        // libc's pieces.
+        // Macros like those of libc.
         let libcs = "#define __lib_x(f) __ ## f ## _alias\ntypedef struct _IO_FILE __FILE;\n";
         check(&["FILE *x;\n", "#define X(a, b) a##b\nX(a, b)\n", libcs, ASSERT], &[], Named::Never);
     }
@@ -167,7 +169,7 @@ mod tests {
         check(&["char *x = Y(FILE__);\n", "#define X(a, b) a##b\n#define Y(a) X(__, a)\n"], &[], Named::Perhaps);
         check(&["char *x = X(FILE__);\n", "#define X(f) __ ## f\n"], &[], Named::Perhaps);
         check(&["char *x = X(FILE)();\n", "#define X(f) __builtin_ ## f\n"], &[], Named::Perhaps);
-        // By another text.
+        // Another text uses the macro.
         check(&["int x;\n", "char *x = __BASE_FILE__;\n"], &[], Named::Perhaps);
         check(&["int x;\n", "A\n#define A B\n#define B __BASE_FILE__\n"], &[], Named::Perhaps);
         check(&["int x;\n", "void f(char * = __builtin_FILE());\n"], &[], Named::Perhaps);

@@ -1,4 +1,6 @@
-//! The flow of a request: all branching is here, on one screen. Helpers compute.
+//! The flow of a request: this module decides what happens next, and other modules do it.
+//!
+//! Unaware of: how each step is done.
 
 use larder_lookup::{Answer, Known, Ourselves, Rejected, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
@@ -14,15 +16,16 @@ use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
 use crate::{handover, hit, outer, token, warn, words};
 
-/// Exit code for options that are none.
+/// The exit code for wrong options.
 const USAGE: i32 = 2;
-/// Exit code for a command of which some outputs are in place and others cannot be put there.
+/// The exit code if some outputs are in place and others cannot be written.
 const HALF_PLACED: i32 = 1;
-/// Exit code of a shell for a command that is not there, and for one that cannot be executed.
+/// The exit codes that a shell has for a command that does not exist and for one that cannot be
+/// executed.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 
-/// Do what the arguments ask for and return the exit code.
+/// Does what the arguments ask for. Returns the exit code.
 pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
     match understand(arguments) {
         Typed::Word(words) => words::answer(words),
@@ -76,39 +79,42 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
     answer(&context, &store, &stamps, &request, SoFar::default())
 }
 
-/// Nothing is run: what the caller wanted is not known.
+/// Reports wrong options of `larder run`. Nothing is run, because we do not know what the caller
+/// wants.
 fn not_an_option(wrong: &ScopeError) -> i32 {
     let shown = |word: &[u8]| String::from_utf8_lossy(word).replace(char::is_control, "?");
     match wrong {
-        ScopeError::Unknown(word) => eprintln!("larder: run: `{}` is no option of it", shown(word)),
-        ScopeError::NoValue(name) => eprintln!("larder: run: `{}` needs a value", shown(name)),
+        ScopeError::Unknown(word) => eprintln!("larder: run: `{}`: unknown option", shown(word)),
+        ScopeError::NoValue(name) => eprintln!("larder: run: `{}`: needs a value", shown(name)),
         ScopeError::Help => {}
     }
-    eprintln!("larder: run: `larder help run` lists the options; what follows `--` is the command");
+    eprintln!("larder: run: see `larder help run` for the options; put the command after `--`");
     USAGE
 }
 
-/// What was done for a request before it is looked up again.
+/// What has been done for a request before it is looked up again.
 #[derive(Default)]
 struct SoFar {
-    /// Another process ran it, and was waited for.
+    /// We waited for another process that ran the same action.
     waited: Option<Waited>,
-    /// It was fetched from a remote.
+    /// A fetch from a remote ended.
     fetched: Option<Fetched>,
-    /// Others wait for us.
+    /// The single-flight lock, on which other processes wait.
     turn: Option<Turn>,
-    /// Leave to run the tool.
+    /// A job slot, already acquired.
     token: Option<Box<Token>>,
-    /// None of the store's own records answers, and this process cannot write the store: what others like it handed over
-    /// is asked next.
+    /// The store's own records do not answer, and this process cannot write the store. So the
+    /// records that other such processes handed over to `larderd` are asked next.
     handed_over: bool,
-    /// What these records say does not hold here: the newest ones, of so many parts of the manifest.
+    /// The entries that do not hold, newest first, and how many parts of the manifest have been
+    /// read for them.
     rejected: Vec<Rejected>,
     parts: u32,
 }
 
-/// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for
-/// another who ran it, and once after fetching.
+/// Answers a request from the store, from a remote, or by running the tool. It calls itself to look
+/// up again: in a further part of the manifest, in records that were handed over, once after
+/// waiting for another process, and once after a fetch.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
     let SoFar { waited, fetched, turn, token, handed_over, mut rejected, parts } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
@@ -153,7 +159,8 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                             let detail = detail.unwrap_or_default();
                             account(context, Some(store), Outcome::Hit, By::request(request), &detail);
                             let _ = stamps.settle(store);
-                            // Nothing is given back piece by piece: the process ends, and all was said.
+                            // Leave without dropping anything, because the kernel frees it all at
+                            // once.
                             larder_sys::end_process(code as u8);
                         }
                         Err(NotPlaced::ToolRuns(cause)) => trouble = Some(cause),
@@ -210,7 +217,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
     }
 }
 
-/// The tool has run to its end, or a fetch has made that needless.
+/// Continues after the tool has ended, or after a fetch made it unnecessary.
 fn ended(end: Ended, context: &Context, store: &Store, stamps: &Stamps, request: &Request) -> i32 {
     match end {
         Ended::Code(code) => code,
@@ -224,12 +231,14 @@ fn ended(end: Ended, context: &Context, store: &Store, stamps: &Stamps, request:
     }
 }
 
-/// Whether this is one of the hits that are compared with a run of the tool: one in `every`.
+/// Returns true for a random one in `every` hits, which is then verified by a run of the tool
+/// (`LARDER_VERIFY`).
 fn is_verified(every: u64) -> bool {
     every > 0 && larder_sys::random_u64().is_multiple_of(every)
 }
 
-/// A fault of larder's own must not fail a build: until the tool has run, a panic starts it.
+/// Makes a panic run the tool, because a bug in larder must not fail a build. In force until the
+/// tool has run.
 fn run_the_tool_on_panic(tool: &Tool, argv: &[Vec<u8>]) {
     let (program, argv) = (tool.path.clone(), argv.to_vec());
     std::panic::set_hook(Box::new(move |_| {
@@ -248,13 +257,14 @@ fn with_first_argument(mut argv: Vec<Vec<u8>>, tool: &Tool) -> Vec<Vec<u8>> {
     argv
 }
 
-/// Become the tool, after counting why.
+/// Counts the outcome and becomes the tool.
 fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec<u8>>, outcome: Outcome) -> i32 {
     account(context, store, outcome, By::tool(&argv[0]), "");
     let command = Command::new(tool.path, argv, context.place.environment_block());
     match outcome {
         Outcome::Bypass(Bypass::Disabled) => start(&command),
-        // Who writes what it reads may be waiting for a token.
+        // The process that writes our input may itself be waiting for a job slot, so we must not
+        // wait for one.
         outcome => {
             let reads_others = outcome == Outcome::Bypass(Bypass::StandardInput) || names_a_pipe(&command.argv);
             token::start_named(context, &command, !reads_others)
@@ -265,7 +275,7 @@ fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec
 /// `S_IFIFO`, shifted right by 12.
 const PIPE_TYPE: u8 = 0o1;
 
-/// Whether an argument names a pipe, as a shell's `<(…)` does.
+/// Returns true if an argument names a pipe, as a shell's `<(…)` does.
 fn names_a_pipe(argv: &[Vec<u8>]) -> bool {
     let starts = [&b"/dev/fd/"[..], b"/proc/self/fd/"];
     let is_pipe = |name: &Vec<u8>| {
@@ -275,12 +285,12 @@ fn names_a_pipe(argv: &[Vec<u8>]) -> bool {
     argv.iter().skip(1).filter(|argument| !argument.starts_with(b"-")).any(is_pipe)
 }
 
-/// Become the tool. Comes back only with the exit code of a shell that cannot.
+/// Becomes the tool. Returns only if that fails, with the exit code that a shell would have.
 pub(crate) fn start(command: &Command) -> i32 {
     start_with(command, &Token::default())
 }
 
-/// The same; the token is kept as long as it runs.
+/// Becomes the tool and keeps the job slot as long as the tool runs. Returns as `start` does.
 pub(crate) fn start_with(command: &Command, token: &Token) -> i32 {
     let mut command = command.clone();
     outer::becomes(&command.program, &mut command.environment);
@@ -289,7 +299,8 @@ pub(crate) fn start_with(command: &Command, token: &Token) -> i32 {
     if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
-/// No program of that name: perhaps ourselves, wrapped twice, which is one time too many and no harm.
+/// Handles a name that is no other program. It may be larder itself, as in `larder larder gcc`:
+/// then the inner command is run.
 fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: bool) -> i32 {
     let found = find(name, context.place.variable(b"PATH"), &Ourselves::at("/nonexistent".as_ref()), false);
     if !masquerading && found.is_some_and(|tool| context.ourselves.is(&tool)) {
@@ -303,13 +314,15 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: 
             NOT_EXECUTABLE
         }
         _ => {
-            eprintln!("larder: {shown}: command not found (looked along PATH; `larder help` lists the words)");
+            eprintln!(
+                "larder: {shown}: command not found (searched PATH; see `larder help` for larder's own subcommands)"
+            );
             NOT_FOUND
         }
     }
 }
 
-/// Without a working directory nothing can be keyed: the tool is found and started as a shell would.
+/// Runs the tool as a shell would, because without a working directory no key can be made.
 fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     use std::os::unix::ffi::OsStrExt;
     let environment = environment_block();

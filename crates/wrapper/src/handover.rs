@@ -1,8 +1,9 @@
-//! What a run left, for `larderd`: collected here, and handed over at the end in one go, without waiting for what
-//! becomes of it. Outputs are copied into memory that nobody can change any more: the caller may strip its object the
-//! next moment.
+//! Collects what a run left, for a process that cannot write the store, and hands it over to
+//! `larderd` at the end. It sends everything at once and does not wait for an answer. Outputs are
+//! copied into sealed memory files, because the caller may change them (for example, strip an
+//! object) before `larderd` has read them.
 //!
-//! Unaware of: where it goes in the store.
+//! Unaware of: where the data goes in the store.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -14,26 +15,28 @@ use larder_ipc::{Caller, Handed, IpcError, PARCEL_BYTES_MAX, Parcel, hand_over, 
 use larder_model::{Blob, Digest, DigestWriter, Entry, ExplainWalk, Fingerprint, Judgement, Manifest, Outcome};
 use larder_store::{Store, StoreError};
 
-/// As in `larder_store`'s blobs, for the same reason.
+/// The size of the read buffer, in bytes, for the same reason as in `larder_store`'s blobs.
 const BUFFER_BYTES: usize = 64 << 10;
-/// More than this is not copied into memory: the outputs' own files are passed. Where one is changed before `larderd`
-/// has read it, it has not its digest any more, and nothing is recorded.
+/// Up to this many bytes are copied into memory. Beyond that, the outputs' own files are passed. If
+/// such a file is changed before `larderd` has read it, its digest is wrong and nothing is
+/// recorded.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
-/// What is to be handed over.
+/// The data to hand over.
 pub(crate) struct Handover<'a> {
     pub(crate) store: &'a Store,
-    /// For whom it is recorded.
+    /// The class and the terms for which `larderd` records it.
     caller: Caller,
     blobs: RefCell<Vec<(Blob, File)>>,
     memory_bytes: Cell<u64>,
     judgements: RefCell<Vec<(Digest, Judgement)>>,
-    /// The manifest's bytes, and the subject.
+    /// The manifest's bytes, and the key for finding earlier records (`lookup::subject`).
     record: RefCell<Option<(Vec<u8>, Digest)>>,
 }
 
 impl<'a> Handover<'a> {
-    /// Where somebody listens. Nothing is connected meanwhile: a tool can run for hours.
+    /// Starts collecting, if `larderd` listens and accepts records. No connection is kept, because
+    /// a tool can run for hours.
     pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Handover<'a>, IpcError> {
         listens(&store.daemon_socket())?;
         if !store.daemon_takes() {
@@ -61,7 +64,7 @@ impl<'a> Handover<'a> {
             _ => {
                 let mut memory = larder_sys::growing_memory_file("larder-blob").map_err(failed)?;
                 let blob = pass(source, &mut memory).map_err(failed)?;
-                // What is not sealed is verified all the same.
+                // If sealing fails, `larderd` verifies the digest all the same.
                 let _ = larder_sys::seal(&memory);
                 self.memory_bytes.set(self.memory_bytes.get() + blob.size_bytes);
                 (blob, memory)
@@ -74,7 +77,7 @@ impl<'a> Handover<'a> {
         Ok(blob)
     }
 
-    /// The bytes of a blob of this run.
+    /// Returns the bytes of a blob of this run.
     pub(crate) fn blob_bytes(&self, blob: &Blob) -> Option<Vec<u8>> {
         let blobs = self.blobs.borrow();
         let (_, file) = blobs.iter().find(|(known, _)| known == blob)?;
@@ -98,13 +101,13 @@ impl<'a> Handover<'a> {
         self.judgements.borrow_mut().push((*key, judgement.clone()));
     }
 
-    /// Hand it over.
+    /// Sends everything to `larderd`.
     pub(crate) fn send(&self, outcome: Outcome) -> Result<(), IpcError> {
         let encoded: Vec<_> =
             self.judgements.borrow().iter().map(|(key, judgement)| (*key, judgement.encode())).collect();
         let record = self.record.borrow();
         let blobs = self.blobs.borrow();
-        // Without its record, what a run left is of no use.
+        // Blobs are of no use without a record.
         let blobs: &[(Blob, File)] = if record.is_some() { &blobs } else { &[] };
         let parcel = Parcel {
             outcome,
@@ -125,13 +128,13 @@ impl<'a> Handover<'a> {
     }
 }
 
-/// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each
-/// record at most, and only where that cannot be noted from here.
+/// Tells `larderd` that a record was used, so that it is not evicted as unused. Called at most once
+/// an hour for each record, and only if this process cannot note it in the store.
 pub(crate) fn note_use(store: &Store, caller: Caller, weak: &Fingerprint) {
     let _ = larder_ipc::note_use(&store.daemon_socket(), caller, weak);
 }
 
-/// Read `source` to its end, and write it to `to`.
+/// Copies `source` to `to`. Returns the digest and size.
 fn pass(source: &mut impl Read, to: &mut impl Write) -> io::Result<Blob> {
     let mut digest = DigestWriter::default();
     let mut size_bytes = 0;
@@ -158,9 +161,9 @@ mod tests {
     fn what_was_put_is_there_and_stays_as_it_was() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(Handover::open(&store, Caller::ANYBODY).is_err(), "nobody listens");
+        assert!(Handover::open(&store, Caller::ANYBODY).is_err(), "no daemon listens");
         let _door = store.open_daemon_door().expect("listens");
-        let handover = Handover::open(&store, Caller::ANYBODY).expect("somebody listens");
+        let handover = Handover::open(&store, Caller::ANYBODY).expect("the daemon's socket accepts connections");
         let path = dir.path().join("x.o");
         std::fs::write(&path, b"object").expect("writes");
         let mut file = File::open(&path).expect("opens");
@@ -170,7 +173,7 @@ mod tests {
         std::fs::write(&path, b"strip!").expect("writes");
         assert_eq!(handover.blob_bytes(&blob).as_deref(), Some(&b"object"[..]));
 
-        // One that is too large for memory is passed as it is.
+        // A file that is too large for memory is passed as it is.
         handover.memory_bytes.set(MEMORY_BYTES_MAX);
         let mut file = File::open(&path).expect("opens");
         let own = file.try_clone().expect("clones");

@@ -1,4 +1,6 @@
-//! A hit: outputs in place, messages replayed.
+//! A hit: puts the outputs in place and replays the messages.
+//!
+//! Unaware of: how the result was found.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -10,14 +12,15 @@ use larder_store::{MaterialiseError, Stamps, Store};
 
 use crate::ninja;
 
-/// No recorded message is longer, and none is read into memory (`sys`, `relay.rs`).
+/// The largest message that is read into memory, in bytes. Recorded messages are never longer
+/// (`sys`, `relay.rs`).
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// Why a result was not put in place.
 pub(crate) enum NotPlaced {
-    /// The tool must run. Nothing was said, and nothing is in place.
+    /// The tool must run. Nothing was printed, and no output is in place.
     ToolRuns(Fallback),
-    /// Some outputs are in place, and the tool cannot run again on those. What is wrong was said.
+    /// Some outputs are in place, and the tool cannot run on top of them. An error was printed.
     Half,
 }
 
@@ -27,7 +30,7 @@ impl From<Fallback> for NotPlaced {
     }
 }
 
-/// Does what the tool would have done, and returns its exit code.
+/// Puts the outputs in place, prints the messages and returns the exit code.
 pub(crate) fn replay(
     store: &Store,
     stamps: &Stamps,
@@ -54,7 +57,9 @@ pub(crate) fn replay(
     match placed {
         Ok(()) => {}
         Err(error @ MaterialiseError::HalfDone { .. }) => {
-            eprintln!("larder: {error}: some of what the command leaves is in place, and it cannot run again on that");
+            eprintln!(
+                "larder: {error}: some outputs of the command are in place, and it cannot run on top of them; remove them and retry"
+            );
             return Err(NotPlaced::Half);
         }
         Err(MaterialiseError::Store(error)) => return Err(error.fallback().into()),
@@ -68,7 +73,7 @@ pub(crate) fn replay(
     let mut code = i32::from(result.exit_code);
     for (fd, bytes) in messages {
         match say(fd, &bytes) {
-            // The reader may be gone; so it would be for the tool.
+            // A broken pipe is no error here, because the tool could not have written either.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe && code == 0 => {
                 eprintln!("larder: write error: {error}");
                 code = 1;

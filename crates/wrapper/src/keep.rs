@@ -1,6 +1,6 @@
-//! What a run left, kept: outputs and messages, in the record where they are small, else as blobs in the store.
+//! Stores the outputs and messages of a run: small ones inside the record, others as blobs.
 //!
-//! Unaware of: what was looked at, whether the run may be recorded for other reasons.
+//! Unaware of: what the run has read, whether the run may be recorded for other reasons.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,16 +18,18 @@ use larder_model::{
 use larder_spawn::Written;
 use larder_store::Stamps;
 
-/// Bytes that stand in the record, or in the store.
+/// The bytes of an output or a message.
 pub(crate) enum KeptContent {
     Inline(Vec<u8>),
-    /// With its bytes, where there was room for them.
+    /// A blob in the store, with its bytes if they fit into memory.
     Blob(Blob, Option<Vec<u8>>),
 }
 
-/// So many bytes of blobs stay in memory, in all: they are searched, and would have to be read and verified again.
+/// The bytes of blobs that stay in memory, in total. They are searched later, and would have to be
+/// read and verified again.
 const ROOM_BYTES: u64 = 2 << 20;
-/// A larger output is taken to hold everything.
+/// Outputs larger than this are not searched, in bytes. They count as if they held every text that
+/// is searched for.
 pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 
 pub(crate) enum KeptKind {
@@ -50,15 +52,17 @@ pub(crate) enum KeptStreams {
 
 pub(crate) struct Kept<'a> {
     pub(crate) sink: &'a Sink<'a>,
-    /// By how many bytes the store grew.
+    /// The number of bytes by which the store grew.
     pub(crate) grown: u64,
-    /// For how many more bytes of blobs there is room in memory.
+    /// How many more bytes of blobs may stay in memory.
     room_bytes: u64,
-    /// The files that the tool wrote, as it closed them.
+    /// The files that the tool wrote, as they were when it closed them. `None` if the observer does
+    /// not see that.
     pub(crate) closed: Option<&'a [Identity]>,
-    /// The tool asked for the umask, and may have set it: modes are as they are found.
+    /// True if the tool called `umask` and may have changed it. Modes are then recorded as they are
+    /// found.
     pub(crate) umask_was_set: bool,
-    /// Owners or attributes of what it made were set.
+    /// True if the command set owners or attributes of files that it made.
     pub(crate) owners_were_set: bool,
 }
 
@@ -82,7 +86,8 @@ impl<'a> Kept<'a> {
             Change::Removed => KeptKind::Removed,
             Change::Directory(mode) => {
                 let look = larder_sys::look(path).map_err(|_| lost(Unrecorded::OutputLost))?;
-                // An access control list that says no more than a mode does is how cp sets that.
+                // `cp` sets a directory's mode by an access control list that says no more than the
+                // mode does.
                 let is_given = self.owners_were_set && look.mode != mode.bits & !larder_sys::umask();
                 KeptKind::Directory(self.mode(*mode, is_given, &look))
             }
@@ -92,12 +97,14 @@ impl<'a> Kept<'a> {
             }
             Change::File { placement, mode, new, closed_when_complete, attributed, .. } => {
                 if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
-                    // What it would be made with is not known: it was there.
+                    // The file existed before, so we do not know with which mode the tool would
+                    // create it.
                     return Err(lost(Unrecorded::UpdatesFile));
                 }
-                // Looked at before it is opened: opening a FIFO would wait.
+                // `stat` first, because opening a FIFO would block.
                 let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
-                // A record must not hand out the rights of whoever uses it.
+                // No record may create a set-user-id file, because it would give away the rights of
+                // the user that has the hit.
                 if look.kind != larder_sys::Kind::File || (look.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
@@ -127,7 +134,8 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// Whether an output is what this tool left: another run with the same output may be at work on it.
+    /// Returns true if the file is as this tool closed it. If not, another run may be writing the
+    /// same output.
     fn is_as_it_was_closed(&self, look: &larder_sys::Look) -> bool {
         self.closed.is_none_or(|closed| {
             closed.iter().any(|id| {
@@ -175,11 +183,12 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Whether it belongs to whoever makes a file here, and has no attributes: else it would be another thing on a hit.
+/// Returns true if the file has the owner and group of any new file in its directory, and no
+/// attributes. A hit could not restore anything else.
 fn is_ours(path: &[u8]) -> bool {
     let parent = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or_default().max(1)];
     let (Ok(look), Ok(parent)) = (larder_sys::look(path), larder_sys::look(parent)) else { return false };
-    // In a directory with its set-group-id bit, files belong to the directory's group.
+    // In a directory with the set-group-id bit, new files get the directory's group.
     let group = if parent.mode & 0o2000 != 0 { parent.group } else { larder_sys::effective_group() };
     (look.owner, look.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
 }
@@ -192,7 +201,7 @@ impl KeptContent {
         }
     }
 
-    /// Its bytes, where they are not too many to be searched.
+    /// Returns the bytes to search, or `None` if there are too many.
     pub(crate) fn searched(&self, sink: &Sink, stamps: &Stamps) -> Option<Cow<'_, [u8]>> {
         match self {
             KeptContent::Inline(bytes) | KeptContent::Blob(_, Some(bytes)) => Some(Cow::Borrowed(bytes)),
@@ -203,19 +212,19 @@ impl KeptContent {
 }
 
 impl KeptOutput {
-    /// Its bytes, where it is a file.
+    /// Returns the content, if the output is a file.
     pub(crate) fn content(&self) -> Option<&KeptContent> {
         if let KeptKind::File { content, .. } = &self.kind { Some(content) } else { None }
     }
 
-    /// What becomes of it elsewhere.
+    /// Sets the rule by which the file is rewritten for another checkout.
     pub(crate) fn is_rewritten(&mut self, by: Rewrite) {
         if let KeptKind::File { rewrite, .. } = &mut self.kind {
             *rewrite = by;
         }
     }
 
-    /// For people.
+    /// Returns the path for messages.
     pub(crate) fn shown_path(&self) -> Vec<u8> {
         self.path.strip_prefix(&[PLACEHOLDER]).map_or(self.path.as_slice(), |rest| &rest[1..]).to_vec()
     }

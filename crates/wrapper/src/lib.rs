@@ -1,12 +1,19 @@
-//! The wrapper: in front of a compiler, it answers from the store, or runs the tool and records what it saw.
+//! The wrapper: the program in front of a compiler. It answers from the store, or runs the tool and
+//! records the result. Whatever goes wrong, the tool runs.
 //!
-//! `typed` says what the arguments ask for, `context` reads environment and configuration once, `flow` holds all
-//! branching of a request; `hit` and `miss` do the two things that can happen, `fetch` has `larderd` ask remotes in
-//! between, `account` counts and logs them, `recording` says them into the record of a build.
-//! Whatever goes wrong, the tool runs.
+//! A request passes through these modules:
 //!
-//! Links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is, images, words for
-//! people.
+//! - `typed` reads the command line, `context` reads the environment and the configuration once;
+//! - `flow` decides what happens next at each point of a request;
+//! - `hit` puts a recorded result in place;
+//! - `turn` waits for another process that runs the same action, `fetch` asks the remotes through
+//!   `larderd`;
+//! - `miss` runs the tool under an observer and records what it did;
+//! - `account` counts and logs the outcome, `recording` adds it to the record of a build
+//!   (`larder record`).
+//!
+//! It links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is,
+//! images, subcommands such as `larder stats`.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

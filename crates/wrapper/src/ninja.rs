@@ -1,10 +1,12 @@
-//! What ninja keeps of when it made what, with the times that files get where a hit puts them in place: else its next
-//! run would make all of it again.
+//! Updates ninja's own records (`.ninja_log`, `.ninja_deps`) on a hit. They hold the mtimes of
+//! outputs, and a hit gives the outputs new mtimes. Without the update, the next run of ninja would
+//! build everything again.
 //!
-//! Only what ninja itself left is changed. What a generator had it write down (`ninja -t restat build.ninja`) is read by
-//! the `ninja` that comes next, which is answered where that is as it was recorded.
+//! Only records of a ninja build are updated. A generator may also make ninja write them
+//! (`ninja -t restat build.ninja`). Those stay as recorded, because the next `ninja` command reads
+//! them and hits only if they are as recorded.
 //!
-//! Unaware of: how these files are laid out (`larder-relocate`).
+//! Unaware of: the format of these files (`larder-relocate`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,15 +20,16 @@ use crate::typed::file_name;
 
 const LOG: &[u8] = b".ninja_log";
 const DEPENDENCIES: &[u8] = b".ninja_deps";
-/// What a generator makes, and not ninja.
+/// A file that is made by a generator and not by ninja.
 const GENERATED: &[u8] = b"build.ninja";
-/// A larger file is left as it was recorded.
+/// Files larger than this are put in place as recorded, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
-/// ninja's names begin at its working directory; what it keeps is there, or as many levels deeper (`builddir`).
+/// Paths in these files are relative to ninja's working directory. That is the file's directory or
+/// at most two levels above it (`builddir`).
 const LEVELS: usize = 3;
 
-/// The outputs of a result that ninja keeps, by their places in it, as they are to be where it is put in place since
-/// `began`.
+/// Returns new contents for the outputs that are ninja's records, each with its index in
+/// `result.outputs`. `began` is when the outputs began to be put in place.
 pub(crate) fn renewed(
     result: &ActionResult,
     roots: &Roots,
@@ -61,7 +64,7 @@ pub(crate) fn renewed(
     kept.filter_map(renew).collect()
 }
 
-/// The result with these bytes in it.
+/// Returns the result with these contents.
 pub(crate) fn with<'a>(result: &ActionResult<'a>, renewed: &'a [(usize, Vec<u8>)]) -> ActionResult<'a> {
     let mut result = result.clone();
     for (at, bytes) in renewed {
@@ -72,7 +75,8 @@ pub(crate) fn with<'a>(result: &ActionResult<'a>, renewed: &'a [(usize, Vec<u8>)
     result
 }
 
-/// A file that ninja keeps, with other times of what was made. `None` where none of that is in it.
+/// Returns one of ninja's records with the new mtimes of the outputs. Returns `None` if it names no
+/// output.
 fn in_place(file: &[u8], bytes: &[u8], made: &HashMap<Vec<u8>, u64>) -> Option<Vec<u8>> {
     let at = |times: &dyn Fn(&[u8], u64) -> u64| match file_name(file) == LOG {
         true => ninja_log_at(bytes, times),
@@ -89,18 +93,18 @@ fn in_place(file: &[u8], bytes: &[u8], made: &HashMap<Vec<u8>, u64>) -> Option<V
     let top = tops.into_iter().find(|top| names.iter().any(|name| is_made(top, name)))?;
     at(&|name, recorded| {
         let path = absolute(top, name);
-        // What was there before may be newer than where this was recorded.
+        // A file that existed before may be newer here than where the result was recorded.
         let there = || larder_sys::look_through(&path).ok().and_then(|look| u64::try_from(look.modified_ns).ok());
         made.get(&path).copied().or_else(there).map_or(recorded, |time| time.max(recorded))
     })
 }
 
-/// The directory that a path is in.
+/// Returns the directory of a path.
 fn above(path: &[u8]) -> Option<&[u8]> {
     path.iter().rposition(|byte| *byte == b'/').map(|slash| &path[..slash])
 }
 
-/// A path as ninja writes it, which has `..` at its beginning alone.
+/// Makes a path of ninja's absolute. Such paths have `..` only at their start.
 fn absolute(top: &[u8], name: &[u8]) -> Vec<u8> {
     if name.starts_with(b"/") {
         return name.to_vec();
@@ -139,7 +143,7 @@ mod tests {
         check("/b/.ninja_log", "../src/a.h", "/src/a.h", Some(TIME + 5));
         check("/b/out/.ninja_log", "out/a.o", "/b/out/a.o", Some(TIME + 5));
         check("/b/.ninja_log", "a.o", "/c/a.o", None);
-        // A generator's.
+        // This output is a generator's.
         check("/b/.ninja_log", "build.ninja", "/b/build.ninja", None);
         let both = log(&[("build.ninja", TIME), ("a.o", TIME)]);
         let found = in_place(b"/b/.ninja_log", &both, &made(&["/b/build.ninja", "/b/a.o"]));

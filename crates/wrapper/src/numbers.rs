@@ -1,6 +1,6 @@
-//! Numbers that are others in each run, of processes and of inodes, and whether a result holds one.
+//! Process ids and inode numbers, which differ in each run, and whether a result holds one.
 //!
-//! Unaware of: which texts get at them, what follows.
+//! Unaware of: which texts read them, what is done with the answer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -16,30 +16,32 @@ use larder_relocate::hides_its_text;
 
 use crate::typed::file_name;
 
-/// Where that lies which comes with the system: an interpreter's own library would name everything.
+/// Directories of the system's packages. An interpreter's own library mentions everything, so it
+/// must not count.
 const SYSTEM: [&[u8]; 8] =
     [b"/usr/bin/", b"/usr/lib", b"/usr/share/", b"/usr/include/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
 
-/// Such numbers, as texts have them.
+/// The numbers, as decimal text.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// Those of processes.
+    /// Process ids.
     pub(crate) processes: HashSet<Vec<u8>>,
-    /// It is not known where they got: what is no text may hold one in any form.
+    /// True if a process id may be anywhere in the result, and in binary data in any form.
     pub(crate) anywhere: bool,
-    /// What stands before them in the names that are known to come of them.
+    /// The text before the process id in file names that are known to contain one, for example
+    /// `conf` for `conf$$.file`.
     pub(crate) before: BTreeSet<&'static str>,
-    /// Those of inodes, which were only compared.
+    /// Inode numbers that a program was shown.
     pub(crate) inodes: HashSet<Vec<u8>>,
 }
 
 impl Numbers {
-    /// Whether there are any.
+    /// Returns true if there is any number to search for.
     pub(crate) fn are_any(&self) -> bool {
         !self.processes.is_empty() || !self.inodes.is_empty()
     }
 
-    /// Whether a text holds one.
+    /// Returns true if a text holds one of the numbers, or may hold one.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         self.anywhere && (text.contains(&0) || holds_a_number(text, &self.processes))
             || holds_a_number(text, &self.inodes)
@@ -56,9 +58,10 @@ impl Numbers {
     }
 }
 
-/// Whether a text holds one of these numbers, by itself.
+/// Returns true if a text holds one of these numbers, not as part of a longer number. Leading zeros
+/// are ignored.
 fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
-    // The longest is that of an inode.
+    // An inode number has at most 20 digits.
     let mut runs = text.split(|byte| !byte.is_ascii_digit()).filter(|run| (1..=20).contains(&run.len()));
     let is_one = |run: &[u8]| {
         let zeros = run.iter().take_while(|digit| **digit == b'0').count();
@@ -67,8 +70,9 @@ fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
     !numbers.is_empty() && runs.any(is_one)
 }
 
-/// Whether something ran that does not come with the system, is no known part of a compiler, and names a way to the
-/// numbers of processes, or cannot be looked into any more. What was only compiled writes down nothing.
+/// Returns true if a program ran that can ask for process ids and is neither the system's nor a
+/// known part of a compiler. It also returns true for a program that cannot be read any more. Code
+/// that was compiled but did not run does not count.
 pub(crate) fn ran_what_names_processes(trace: &Trace) -> bool {
     let mut known = HashSet::new();
     trace.iter().any(|event| {
@@ -80,7 +84,8 @@ pub(crate) fn ran_what_names_processes(trace: &Trace) -> bool {
     })
 }
 
-/// Of a program that the loader started, and of a library, what it asks others for stands in it by name.
+/// Returns true if a program may ask for process ids. A dynamic program and a library contain the
+/// names of the functions that they call, and can be searched for those.
 fn names_processes(event: &Event<&[u8]>) -> bool {
     let path = Path::new(OsStr::from_bytes(event.path));
     let is_dynamic = event.kind == Kind::Object || matches!(judge(event.path).0, Program::Dynamic { .. });
@@ -90,7 +95,7 @@ fn names_processes(event: &Event<&[u8]>) -> bool {
     !is_dynamic || !is_the_same || fs::read(path).map_or(true, names)
 }
 
-/// Whether a file does not come with the system.
+/// Returns true if a file does not belong to the system's packages.
 pub(crate) fn outside_the_system(path: &[u8]) -> bool {
     !SYSTEM.iter().any(|system| path.starts_with(system))
 }
@@ -132,7 +137,7 @@ mod tests {
         check(b"\0\x01 4711", false);
         check(b"\0conf4711.file", true);
         check(b"/tmp/libtool-04711/x", true);
-        // What is compressed may hold it.
+        // Compressed data may hold it.
         check(b"\x1f\x8b\x08\0", true);
     }
 

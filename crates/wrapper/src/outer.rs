@@ -1,8 +1,9 @@
-//! The run that we are part of, where there is one: `larder run -- make` observes us among the programs that make
-//! starts. It is told what we rely on and what we put in place, as if the tool had done so; our own files are none of
-//! its concern.
+//! Reports to the run that contains us, if there is one. `larder run -- make` observes make and all
+//! processes below it, and so also the wrappers that make starts. Each wrapper reports what its
+//! tool relied on and what it wrote, as if the tool had done so. Files of larder itself are not
+//! reported.
 //!
-//! Unaware of: what it makes of that.
+//! Unaware of: how the outer run uses these reports.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,11 +25,11 @@ const ENOENT: i32 = 2;
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
 
-/// The outer run, once it was looked for. Not of a thread: what has to be dropped at a thread's end costs a hit six
-/// system calls.
+/// The outer run, once it was found. It is not thread-local, because a destructor at the end of a
+/// thread costs a hit six system calls.
 static OUTER: OnceLock<OuterLog> = OnceLock::new();
 
-/// Whether there is one, be it out of reach.
+/// True if the environment names an outer run, even if we cannot report to it.
 static NAMED: AtomicBool = AtomicBool::new(false);
 
 fn with<T>(use_it: impl FnOnce(&OuterLog) -> T) -> Option<T> {
@@ -39,7 +40,8 @@ fn report(events: Vec<Event>) {
     with(|log| log.report(&Trace { events, ..Trace::default() }));
 }
 
-/// Find it by the environment, take its variables out of that, and say that we have begun.
+/// Finds the outer run by the environment, removes its variables from there, and reports that we
+/// have started.
 pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     NAMED.store(OuterLog::is_named(environment), Relaxed);
     let Some(log) = OuterLog::take(environment) else { return };
@@ -49,22 +51,22 @@ pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     report(vec![Event { path: own, extra: parent, ..event(Kind::Start) }]);
 }
 
-/// Says that it cannot be told what we did, so that the outer run is not recorded.
+/// Reports that our actions are unknown, so that the outer run is not recorded.
 pub(crate) fn is_lost() {
     with(|log| log.report(&Trace { incomplete: true, ..Trace::default() }));
 }
 
-/// Whether there is one.
+/// Returns true if there is an outer run that we can report to.
 pub(crate) fn is_there() -> bool {
     with(|_| ()).is_some()
 }
 
-/// Whether there is one, also where it cannot be told anything.
+/// Returns true if there is an outer run, even if we cannot report to it.
 pub(crate) fn is_around() -> bool {
     NAMED.load(Relaxed)
 }
 
-/// We become the tool: it is observed in our place.
+/// Reports that this process becomes the tool, which the outer run then observes itself.
 pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
     if is_there() {
         report(vec![looked(Kind::Exec, program)]);
@@ -72,7 +74,8 @@ pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// The tool ran beside us, as process `pid`, and did this; what its programs do besides is known, or not.
+/// Reports what the tool did. It ran as our child `pid`. `unseen` returns the paths that its
+/// programs read without being observed, or `None` if these are not known.
 pub(crate) fn ran(
     context: &Context,
     request: &Request,
@@ -92,18 +95,18 @@ pub(crate) fn ran(
     with(|log| if unseen.is_some() { log.report_whole(trace) } else { log.report(trace) });
 }
 
-/// What was at the places of outputs before a hit.
+/// The state of the outputs' paths before a hit.
 pub(crate) struct Before(Vec<Option<Look>>);
 
 impl Before {
-    /// Look, where somebody wants to know.
+    /// Notes that state, if there is an outer run.
     pub(crate) fn of(result: &ActionResult, roots: &Roots) -> Option<Before> {
         with(|_| ())?;
         Some(Before(result.outputs.iter().map(|output| larder_sys::look(&decoded(roots, output.path)).ok()).collect()))
     }
 }
 
-/// A recorded result was put in place, because all of `set` holds.
+/// Reports a hit: all observations of `set` were read, and the outputs were written.
 pub(crate) fn answered(
     context: &Context,
     request: &Request,
@@ -148,7 +151,8 @@ pub(crate) fn answered(
             }
         });
     }
-    // Compilers ask where they are; of that only what it means is in their key.
+    // Compilers read PWD. It is reported as a variable because their key has only the directory
+    // that it stands for.
     let pwd = context.place.variable(b"PWD");
     let error = if pwd.is_some() { 0 } else { ENOENT };
     events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
@@ -158,7 +162,8 @@ pub(crate) fn answered(
     report(events);
 }
 
-/// How the tool was found: along PATH, in its place, with its content.
+/// Returns events for how the tool was found: the absent candidates along PATH, then the tool and
+/// its content.
 fn chosen(context: &Context, request: &Request) -> Vec<Event> {
     let tool = &request.action.tool_path;
     let mut events = Vec::new();
@@ -207,7 +212,7 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
     }
 }
 
-/// What was looked at in these ways, as it is now.
+/// Returns events for a path that was read in these ways. They hold its present state.
 fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
     let Ok(look) = larder_sys::look_through(path) else {
         let error = ways.failed.map_or(ENOENT, |(_, errno)| errno as i32);
@@ -226,7 +231,7 @@ fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
     ways.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
 }
 
-/// An output that we have put in place, over something or not.
+/// Adds events for an output that we put in place. `before` is what existed there.
 fn made(path: &[u8], output: &Output, before: Option<&Look>, events: &mut Vec<Event>) {
     let existed = before.is_some();
     match output.kind {
@@ -267,7 +272,7 @@ fn at(kind: Kind, path: &[u8]) -> Event {
     Event { path: path.to_vec(), ..event(kind) }
 }
 
-/// With what is there now.
+/// Makes an event with the present state of the path.
 fn looked(kind: Kind, path: &[u8]) -> Event {
     match larder_sys::look_through(path) {
         Ok(look) => Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) },

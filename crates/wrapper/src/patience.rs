@@ -1,25 +1,26 @@
-//! How long a fetch is waited for before the tool is started beside it: the rule *cautious* (docs/fetching.md).
+//! How long to wait for a fetch before the tool is started beside it: the rule *cautious* of
+//! docs/fetching.md.
 //!
-//! Unaware of: who fetches, what the tool is.
+//! Unaware of: what is fetched, what the tool is.
 
 use std::time::Duration;
 
 use larder_ipc::Expect;
 
-/// Where too few fetches say how long they take.
+/// The wait if too few fetches are known.
 pub(crate) const UNKNOWN: Duration = Duration::from_millis(250);
-/// So few say nothing.
+/// With fewer samples than this, the measured times say nothing.
 const SAMPLES_MIN: u64 = 5;
-/// To start a tool, observe it and stop it again costs about so much: it is not worth less waiting.
+/// The least wait. Starting a tool under an observer and stopping it again costs about as much.
 const STARTING: Duration = Duration::from_millis(5);
-/// So long is waited for a remote that was silent when it was last asked: it may be back, and where the tool is always
-/// faster nobody would ever know.
+/// The wait for a remote that did not answer last time. It is not zero, because the remote may be
+/// back and we would never notice.
 const SILENT: Duration = Duration::from_millis(10);
-/// Nobody waits longer, whatever fetches took before: what one fetch can cost a build.
+/// The longest wait, whatever earlier fetches took. It bounds what one fetch can cost a build.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How long to wait, counted from when it was asked for. `run` is how long the tool is expected to run, `free` whether
-/// a processor is.
+/// Returns how long to wait, counted from the request. `run` is how long the tool is expected to
+/// run, and `free` is true if a processor is idle.
 pub(crate) fn patience(expect: &Expect, run: Option<Duration>, free: bool) -> Duration {
     let (median, p90) = (Duration::from_micros(expect.median_us), Duration::from_micros(expect.p90_us));
     if expect.overdue {
@@ -47,12 +48,12 @@ mod tests {
             let found = patience(&expect, run.map(Duration::from_millis), free);
             assert_eq!(found, Duration::from_millis(expected), "{median} {p90} {run:?} {free}");
         };
-        // A tool that is faster than a fetch is started at once, where a processor is free.
+        // A tool that is faster than a fetch starts at once if a processor is idle.
         check(100, 500, Some(50), true, 0);
         check(100, 500, Some(50), false, 200);
         check(100, 500, None, true, 200);
         check(100, 150, Some(1000), true, 150);
-        // A long run is worth more waiting.
+        // If the tool runs long, waiting longer is worth it.
         check(100, 5000, Some(20_000), true, 1100);
         check(0, 0, Some(1000), true, 5);
         check(10_000, 50_000, None, false, 2000);

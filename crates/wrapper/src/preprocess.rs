@@ -1,4 +1,5 @@
-//! Preprocessing what was compiled once more, to see whether the path of this place reached the compiler proper.
+//! Runs the compiler's preprocessor once more, to see whether a root path reached the compiler
+//! proper.
 //!
 //! Unaware of: when that has to be known.
 
@@ -8,29 +9,34 @@ use larder_spawn::{Command, output_of};
 use larder_sys::ChildEnd;
 use memchr::memmem;
 
-/// More text than this is taken to hold everything.
+/// Preprocessed text larger than this is not searched, in bytes, and counts as text that holds a
+/// root path.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 
-/// Variables by which the compiler would write something.
+/// Variables that make the compiler write further files.
 const WRITES: [&str; 4] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CC_PRINT_OPTIONS", "CC_PRINT_HEADERS"];
 
-/// Macros that are 1 for gcc and clang, the first one for machines of 32 bits only, and that may be called like a
-/// directory.
+/// Macros that gcc and clang define as 1, and that may also be the name of a directory. The first
+/// one is defined only on 32-bit machines.
 const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
 
-/// What the preprocessed text says.
+/// What the preprocessed text holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preprocessed {
-    /// It names neither a root nor asks for the name of a file, and all that was generated stands in it.
+    /// It holds no root path and no builtin that returns a file name, and it includes every
+    /// generated input.
     Free,
-    /// It does, or what was generated was read in another way: `.incbin`, `.include` and `#embed` leave no trace.
+    /// It holds one of these. Or a generated input was read by `.incbin`, `.include` or `#embed`,
+    /// which leave no line marker.
     Names,
-    /// It could not be had.
+    /// The preprocessor failed.
     Fails,
 }
 
-/// Preprocess with these arguments. `generated`: the file names of inputs that hold a root. `may_fail`: the compile
-/// failed as well, and what comes before the error is enough.
+/// Runs the preprocessor with these arguments and searches its output.
+///
+/// - `generated` are the file names of inputs that hold a root path.
+/// - `may_fail` is true if the compile failed too. The text before the error is then sufficient.
 pub(crate) fn preprocess(
     command: &Command,
     arguments: &[Vec<u8>],
@@ -50,7 +56,7 @@ pub(crate) fn preprocess(
     }
 }
 
-/// What a preprocessed text says.
+/// Searches a preprocessed text.
 pub(crate) fn what_it_says(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
     let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
@@ -64,8 +70,8 @@ pub(crate) fn what_it_says(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> P
     if names || !generated.iter().all(is_included) { Preprocessed::Names } else { Preprocessed::Free }
 }
 
-/// Whether a root stands in `text` as the preprocessor writes one that is not quoted: `/home/linux/x` becomes
-/// `/home/1/x`, and a space may stand behind that number.
+/// Returns true if the text holds a root path in the form that the preprocessor gives it outside of
+/// quotes. For example, `/home/linux/x` becomes `/home/1/x`, and a space may follow the number.
 pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
     let names = expansions(roots);
     if names.is_empty() {
@@ -76,7 +82,7 @@ pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
     names.iter().any(|name| memmem::find(&text, &without_spaces(name)).is_some())
 }
 
-/// Whether a root stands in preprocessed text and is not quoted: elsewhere a part of it may be a macro's name.
+/// Returns true if a root path occurs outside of quotes, where a part of it may be a macro.
 pub(crate) fn stands_bare(text: &[u8], roots: &[&[u8]]) -> bool {
     let is_bare = |at: usize| {
         let begin = text[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
@@ -85,7 +91,7 @@ pub(crate) fn stands_bare(text: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| memmem::find_iter(text, root).any(is_bare))
 }
 
-/// Whether a root is another name where it is not quoted.
+/// Returns true if a root path contains a macro's name.
 pub(crate) fn can_be_expanded(roots: &Roots) -> bool {
     !expansions(roots).is_empty()
 }
@@ -95,7 +101,7 @@ fn expansions(roots: &Roots) -> Vec<Vec<u8>> {
     ways.iter().flat_map(|macros| roots.paths().iter().filter_map(move |root| expanded(root, macros))).collect()
 }
 
-/// The root with these macros expanded, if one stands in it.
+/// Returns the root with these macros expanded, or `None` if it contains none of them.
 fn expanded(root: &[u8], macros: &[&[u8]]) -> Option<Vec<u8>> {
     let is_in_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let words = root.chunk_by(|a, b| is_in_word(a) == is_in_word(b));
@@ -104,16 +110,17 @@ fn expanded(root: &[u8], macros: &[&[u8]]) -> Option<Vec<u8>> {
     (there != root).then_some(there)
 }
 
-/// `# 12 "/src/x.c" 2`: where the next line comes from.
+/// Returns true for a line marker such as `# 12 "/src/x.c" 2`, which says where the next line comes
+/// from.
 fn is_marker(line: &[u8]) -> bool {
     let number = line.strip_prefix(b"# ").or_else(|| line.strip_prefix(b"#line "));
     number.and_then(|rest| rest.first()).is_some_and(u8::is_ascii_digit)
 }
 
-/// What is left of such a word in preprocessed text becomes the name of a file later.
+/// Returns true if the text has a builtin that the compiler proper replaces by a file name.
 fn asks_for_a_name(code: &[u8]) -> bool {
     const WORDS: [&[u8]; 3] = [b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
-    // `__builtin_FILE_NAME` is without the directory.
+    // `__builtin_FILE_NAME` gives the name without its directory.
     const FILE: &[u8] = b"__builtin_FILE";
     let file = |at: usize| code.get(at + FILE.len()) != Some(&b'_');
     WORDS.iter().any(|word| memmem::find(code, word).is_some()) || memmem::find_iter(code, FILE).any(file)

@@ -1,20 +1,21 @@
-//! Where names with links and `..` in their directories lead.
+//! Resolves links and `..` in the directories of paths.
 //!
-//! Unaware of: why somebody asks.
+//! Unaware of: what the paths are for.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use larder_sys::Dir;
 
-/// Real names of directories, each asked for once.
+/// A cache of resolved directories.
 #[derive(Default)]
 pub(crate) struct RealPaths {
     directories: RefCell<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
 impl RealPaths {
-    /// `path` with its directory's real name, where that is there.
+    /// Returns `path` with its directory resolved, or `None` if the directory does not exist. A
+    /// link in the last component is kept.
     pub(crate) fn of(&self, path: &[u8]) -> Option<Vec<u8>> {
         let slash = path.iter().rposition(|&b| b == b'/')?;
         let (directory, name) = (&path[..slash.max(1)], &path[slash + 1..]);

@@ -1,7 +1,8 @@
-//! What became of an action, said into the record of the build that it is part of, where there is one: `larder record`
-//! names a file in a variable, and each wrapper appends one line to it. `docs/record.md` has the line's form.
+//! Adds the outcome of an action to the record of the build, if there is one. `larder record` names
+//! a file in a variable, and each wrapper appends one line to it. `docs/record.md` describes the
+//! line.
 //!
-//! Unaware of: who reads it.
+//! Unaware of: how the lines are read.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -17,11 +18,13 @@ use larder_store::Store;
 use crate::account::open_log;
 use crate::context::Context;
 
-/// Names the file. Set by `larder record`, for everything that the build starts.
+/// The variable that names the file. `larder record` sets it for everything that the build starts.
 const VARIABLE: &str = "LARDER_RECORD";
-/// Of a line, so that it is written at once and lines of several wrappers do not mix.
+/// The longest text in a line, in bytes. Short lines are written by one `write`, so lines of
+/// several wrappers do not mix.
 const TEXT_BYTES_MAX: usize = 600;
-/// Digits of a key that are written: enough to tell a build's actions apart.
+/// The number of hexadecimal digits of a key that are written. They suffice to tell the actions of
+/// a build apart.
 const KEY_DIGITS: usize = 32;
 
 /// What is noted until the outcome is known.
@@ -37,7 +40,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Where the build is recorded.
+    /// Returns a recording if the variable is set.
     pub(crate) fn find(variables: &[(OsString, OsString)]) -> Option<Recording> {
         let is_named = |(name, value): &&(OsString, OsString)| name == OsStr::new(VARIABLE) && !value.is_empty();
         let (_, file) = variables.iter().find(is_named)?;
@@ -53,26 +56,26 @@ impl Recording {
         })
     }
 
-    /// What went before, since the last such call, was this phase.
+    /// Notes that the phase `name` ends now. It began at the previous call.
     pub(crate) fn phase(&self, name: &'static str) {
         let now = Instant::now();
         let took = now.duration_since(self.since.replace(now));
         self.phases.borrow_mut().push((name, took.as_nanos() as u64));
     }
 
-    /// The action is understood, and this is its key.
+    /// Notes the key of the action.
     pub(crate) fn key(&self, request: &Request) {
         self.phase("key");
         self.key.replace(request.weak.hex()[..KEY_DIGITS].to_owned());
     }
 
-    /// This phase has ended, and what comes next comes of it.
+    /// Notes the end of a phase that leads to another lookup. `how` becomes the field `via`.
     pub(crate) fn after(&self, name: &'static str, how: &'static str) {
         self.phase(name);
         self.via.set(how);
     }
 
-    /// A record was found.
+    /// Notes the size of the result that was found.
     pub(crate) fn result(&self, result: &ActionResult) {
         let streams = match &result.streams {
             Streams::Apart { stdout, stderr } => stdout.size_bytes() + stderr.size_bytes(),
@@ -85,13 +88,14 @@ impl Recording {
         self.bytes.set(streams + files.sum::<u64>());
     }
 
-    /// The store grew by so many bytes.
+    /// Notes by how many bytes the store grew.
     pub(crate) fn grown(&self, bytes: u64) {
         self.bytes.set(bytes);
     }
 
-    /// Why no record answers: the first thing that differs from the newest one, or how the command does from the one
-    /// that was recorded for the same source and output.
+    /// Notes why no record answers: the first difference to the newest entry. If the fingerprint
+    /// has no manifest, it is the difference to the command that was last recorded for the same
+    /// source and output.
     pub(crate) fn missed(&self, request: &Request, store: &Store, rejected: &[Rejected]) {
         let cause = match rejected.first() {
             Some(Rejected { why, .. }) => format!("{} {}", String::from_utf8_lossy(&why.subject), why.what),
@@ -142,7 +146,7 @@ impl Recording {
     }
 }
 
-/// Say what became of an action. Trouble with the record is no trouble of the build's.
+/// Appends the line for an action. A failure must not disturb the build.
 pub(crate) fn note(context: &Context, outcome: Outcome, tool: &[u8], source: &[u8], detail: &str) {
     let Some(recording) = &context.recording else { return };
     recording.phase("end");
@@ -150,26 +154,26 @@ pub(crate) fn note(context: &Context, outcome: Outcome, tool: &[u8], source: &[u
     let _ = open_log(&recording.file).and_then(|mut file| file.write_all(line.as_bytes()));
 }
 
-/// There is no record of the fingerprint itself.
+/// Returns why there is no record, if the fingerprint has no manifest.
 fn unrecorded(request: &Request, store: &Store) -> String {
     const NOTHING: &str = "nothing was recorded for it";
     let Some(near) = store.near(&subject(request)) else { return NOTHING.to_owned() };
     let Ok(Some(file)) = store.read_manifest(&near, false) else { return NOTHING.to_owned() };
     let Ok(manifest) = Manifest::decode(&file.bytes) else { return NOTHING.to_owned() };
-    // What comes from a remote does not say how its fingerprint was made.
+    // A manifest from a remote does not have the fields of its key.
     if manifest.fields.is_empty() {
-        return "what was last used for it came from a remote, and does not say of which command it is".to_owned();
+        return "its last record came from a remote and does not say for which command it is".to_owned();
     }
     let now = secret::explained(request);
     let is_recorded =
         |name: &str, value: &[u8]| manifest.fields.iter().any(|(n, v)| *n == name.as_bytes() && *v == value);
     match now.fields.iter().find(|field| !is_recorded(&field.name, &field.value)) {
-        Some(field) => format!("{} is not as it was recorded", field.name),
-        None => "the command is shorter than it was when it was recorded".to_owned(),
+        Some(field) => format!("{} is not as in the last record", field.name),
+        None => "the command has fewer arguments or variables than in the last record".to_owned(),
     }
 }
 
-/// `text` as a JSON string. A name can hold anything.
+/// Appends `text` as a JSON string. A file name may contain anything.
 fn quote(text: &[u8], line: &mut String) {
     let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]);
     line.push('"');

@@ -1,6 +1,6 @@
-//! Where what a run left goes: into the store, or where that cannot be written, to `larderd`.
+//! The target of what a run leaves: the store, or `larderd` if this process cannot write the store.
 //!
-//! Unaware of: what is recorded, and whether it will be.
+//! Unaware of: what is recorded, whether it will be.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use larder_store::{Counters, Stamps, Store, StoreError};
 
 use crate::handover::Handover;
 
-/// The one of them.
+/// The target.
 pub(crate) enum Sink<'a> {
     Store { store: &'a Store, counters: Counters },
     Handover(Handover<'a>),
@@ -20,7 +20,7 @@ pub(crate) enum Sink<'a> {
 /// Why nothing can be recorded.
 pub(crate) enum Closed {
     Store(StoreError),
-    /// The store cannot be written, and nobody takes what is handed over.
+    /// This process cannot write the store, and `larderd` does not accept records.
     NoDaemon(StoreError, IpcError),
 }
 
@@ -41,7 +41,7 @@ impl Closed {
 }
 
 impl<'a> Sink<'a> {
-    /// The store, or `larderd` where nothing may be written.
+    /// Returns the store as the target, or `larderd` if this process may not write the store.
     pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Sink<'a>, Closed> {
         match store.may_be_written().and_then(|()| Counters::open(store)) {
             Ok(counters) => Ok(Sink::Store { store, counters }),
@@ -53,7 +53,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// What was recorded before this run.
+    /// Returns the store, for reading earlier records.
     pub(crate) fn store(&self) -> &Store {
         match self {
             Sink::Store { store, .. } => store,
@@ -61,7 +61,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Keep what can be read from `source`: all of `file`, where it is one.
+    /// Stores all bytes of `source` as a blob. If `source` reads a whole file, `file` is that file.
     pub(crate) fn put_blob(&self, source: &mut impl Read, file: Option<&File>) -> Result<Blob, StoreError> {
         match self {
             Sink::Store { store, .. } => store.put_blob(source),
@@ -69,7 +69,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The bytes of a content, of this run or one before.
+    /// Returns the bytes of a content of this run or of an earlier one.
     pub(crate) fn content_bytes(&self, content: &Content, stamps: &Stamps) -> Result<Vec<u8>, StoreError> {
         let kept = match (self, content) {
             (Sink::Handover(handover), Content::Blob(blob)) => handover.blob_bytes(blob),
@@ -78,7 +78,8 @@ impl<'a> Sink<'a> {
         kept.map_or_else(|| self.store().content_bytes(content, stamps), Ok)
     }
 
-    /// Record an entry whose blobs were put. Returns by how much the store grew.
+    /// Adds an entry to its manifest. Its blobs must have been put before. Returns by how many
+    /// bytes the store grew.
     pub(crate) fn record(
         &self,
         weak: &Fingerprint,
@@ -99,13 +100,13 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The judgement kept under `key`.
+    /// Returns the verdict stored under `key`.
     pub(crate) fn judgement(&self, key: &Digest) -> Option<Judgement> {
         let new = if let Sink::Handover(handover) = self { handover.judgement(key) } else { None };
         new.or_else(|| self.store().judgement(key))
     }
 
-    /// Keep a judgement. Trouble with it only means that it is asked again.
+    /// Stores a verdict. If that fails, the program is simply judged again.
     pub(crate) fn keep_judgement(&self, key: &Digest, judgement: &Judgement) {
         match self {
             Sink::Store { store, .. } => drop(store.keep_judgement(key, judgement)),
@@ -113,7 +114,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Count the outcome; hand over what there is. Gives what became of the command then, and a word on it for people.
+    /// Counts the outcome, and hands over to `larderd` what was collected. Returns the final
+    /// outcome and a text for the log.
     pub(crate) fn finish(&self, outcome: Outcome) -> (Outcome, String) {
         match self {
             Sink::Store { counters, .. } => {

@@ -1,6 +1,6 @@
-//! Starting `larderd`, where there are remotes and nobody listens.
+//! Starts `larderd`, if remotes are set and no daemon listens.
 //!
-//! Unaware of: what is wanted of it.
+//! Unaware of: what the daemon is needed for.
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
@@ -13,19 +13,27 @@ use larder_store::{Store, Summoned};
 use crate::context::Context;
 use crate::{outer, words};
 
-/// How long it may take to begin.
+/// How long the daemon may take until it listens.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Have one listen. False where none does: in a sandbox that may only read the store none is started, since it would
-/// end with the sandbox, nor within a command of another larder, which would take it for a part of it, nor below a tool
-/// that was lowered, as which it would serve everybody else; and where one could not begin just now it is not tried again.
+/// Makes sure that a daemon listens, and starts one if necessary. Returns false if none does.
+///
+/// None is started in these cases:
+///
+/// - This process cannot write the store, as in a sandbox. The daemon would end with the sandbox.
+/// - We run inside another larder's command, which would take the daemon for a part of that
+///   command.
+/// - We run below a tool with a lowered priority, which the daemon would inherit while serving all
+///   others.
+/// - One was started a moment ago and did not listen in time.
 pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     if outer::is_there() || store.may_be_written().is_err() {
         return false;
     }
-    // One that somebody has just started is not there yet, and is waited for as one's own. Who may not start one must
-    // not note that he does, or others wait for it.
+    // If another process has just started a daemon, we wait for that one. `may_summon` notes an
+    // attempt, so it is called only if we are allowed to start one; otherwise others would wait for
+    // a daemon that is never started.
     let begins = store.daemon_runs()
         || !larder_sys::is_lowered()
             && match store.may_summon() {
@@ -46,7 +54,8 @@ pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     false
 }
 
-/// What `larderd` is started with: nothing of a build's, so no job server's descriptors are named there.
+/// Returns the environment for `larderd`. It has nothing of the build's, so no descriptors of a
+/// make job server.
 pub(crate) fn environment(context: &Context) -> Vec<Vec<u8>> {
     let needed =
         context.place.environment.iter().filter(|(name, _)| larderd_needs(name, &context.loaded.settings.remote));
@@ -56,7 +65,8 @@ pub(crate) fn environment(context: &Context) -> Vec<Vec<u8>> {
 fn start(context: &Context) -> bool {
     let own = context.own_directory.clone().unwrap_or_default().join("larder");
     words::candidates(&own).into_iter().any(|path| {
-        // It starts the one that serves, and ends: a child of ours would outlive the tool.
+        // `--apart` makes it start the real daemon and exit. A daemon that is our child would
+        // outlive the tool.
         let argv = [&b"larderd"[..], b"serve", b"--apart"].map(<[u8]>::to_vec).to_vec();
         start_by(&Command::new(path.as_os_str().as_bytes().to_vec(), argv, environment(context))).is_ok()
     })

@@ -1,6 +1,7 @@
-//! Whether the times of files, or the numbers of processes, could reach a result by way of a script or an archive.
+//! Searches scripts and other texts of a command for words by which mtimes, clocks, random values,
+//! process ids or inode numbers may reach the result. It also looks for times in archives.
 //!
-//! Unaware of: what becomes of the answer.
+//! Unaware of: what is done with the answer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -24,41 +25,42 @@ use larder_relocate::hides_its_text;
 use crate::numbers::{Numbers, outside_the_system, ran_what_names_processes};
 use crate::typed::file_name;
 
-/// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB
-/// (curl's
-/// `tests/libtest`).
+/// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
+/// large makefiles: curl's `tests/libtest` has one of 95 MB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 
-/// What the texts of a command hold by way of words.
+/// What the texts of a command mention.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
-    /// Words by which scripts get at times, clocks, seeds and addresses, in texts that anybody may take for a script.
+    /// Words that stand for times, clocks, seeds and addresses, in texts that may be scripts of any
+    /// language.
     named: Named,
-    /// The same, of texts that only programs of one language read.
+    /// Such words in texts that only interpreters of one language read.
     own: [Named; Language::COUNT],
-    /// What scripts do with the number of their process.
+    /// What scripts do with their own process id (`$$`).
     pub(crate) own_process: OwnProcess,
-    /// A word by which they get at those of others.
+    /// A text mentions a way to read other process ids.
     name_processes: bool,
-    /// What is compiled has such a word.
+    /// Compiled code mentions such a way.
     compiled_name_processes: bool,
-    /// Ways to the number of an inode: autoconf's, and others.
+    /// A text asks for an inode number: as autoconf's `configure` does, and in another way.
     name_inodes: (bool, bool),
-    /// A way to all variables.
+    /// A text mentions a way to list all variables.
     pub(crate) list_variables: bool,
-    /// One is compressed.
+    /// A text is compressed.
     is_hidden: bool,
-    /// Variables that are left out of the key, and are named here.
+    /// Variables that are mentioned and that the key leaves out.
     pub(crate) variables: BTreeSet<Vec<u8>>,
 }
 
 impl Texts {
-    /// Of the arguments of a command that is no compiler, of its standard input, and of what it read.
+    /// Searches the arguments, the standard input and the files read by a command. If a compiler is
+    /// the command, only what it compiled is searched.
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
         let read = texts(trace);
         let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
-        // A compiler that was called itself writes down no number that it does not read.
+        // A compiler by itself never writes a process id into its output that was not in its input.
         let may_be_run = request.family == Family::Command;
         for (path, _) in compiled {
             let (dates, processes) = (!found.named.dates_compared, may_be_run && !found.compiled_name_processes);
@@ -72,7 +74,7 @@ impl Texts {
         if matches!(request.family, Family::Command | Family::Generic) {
             let mut search = |text: &[u8]| found.search(text, &[Reader::Other], b"");
             search(&request.action.argv.join(&b' '));
-            // Each may be a whole script.
+            // Each argument may be a whole script, so they are also searched one per line.
             search(&request.action.argv.join(&b'\n'));
             search(&request.input);
             told_to_shells(trace).into_iter().for_each(&mut search);
@@ -89,17 +91,20 @@ impl Texts {
         found
     }
 
-    /// What concerns the program of this file name.
+    /// Returns the words that matter for the program of this file name.
     pub(crate) fn named(&self, program: &[u8]) -> Named {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
-    /// A number of an inode that a program wrote down may come to anything, in two runs to the same.
+    /// Returns false if inode numbers are mentioned only as in `configure`, which compares two of
+    /// them. Otherwise a program may derive anything from them, and the result may be the same in
+    /// two runs by chance.
     pub(crate) fn use_inodes(&self) -> bool {
         self.name_inodes != (true, false)
     }
 
-    /// Numbers of processes that a script of the command could have been told, and of the inodes that were shown.
+    /// Returns the process ids that a script of the command may have read, and the inode numbers
+    /// that were shown.
     pub(crate) fn numbers(&self, trace: &Trace, inodes: &BTreeSet<u64>) -> Numbers {
         let any = self.name_processes || self.compiled_name_processes && ran_what_names_processes(trace);
         let OwnProcess { named, before, .. } = &self.own_process;
@@ -112,7 +117,7 @@ impl Texts {
         }
     }
 
-    /// Search a text of the file at `path`, or of none.
+    /// Searches a text. `by` are its readers, and `path` is its file, which may be empty.
     fn search(&mut self, text: &[u8], by: &[Reader], path: &[u8]) {
         let is_makefile = is_makefile(path);
         let holds = |words: &[&str]| holds(text, words);
@@ -120,9 +125,9 @@ impl Texts {
             times: holds(TIME_WORDS),
             shell_times: holds(SHELL_TIME_WORDS),
             shell_status: names_shell_status(text),
-            // In what is no script these are words of a language that people speak.
+            // `time` is an ordinary English word, so it counts only in scripts.
             shell_clocks: names_shell_clocks(text) || text.starts_with(b"#!") && times_commands(text),
-            // What others read of C that is called so (`rand(`) is no script of awk's.
+            // `rand(` is also C, so it counts only in texts that awk reads.
             awk_clocks: by.contains(&Reader::Script(Language::Awk)) && holds(AWK_WORDS),
             roff_clocks: holds(ROFF_WORDS),
             cmake_clocks: names_cmake_clocks(text),
@@ -138,7 +143,8 @@ impl Texts {
             true => own_process(text, Signs::One),
             false => own_process(text, Signs::Number),
         };
-        // Others may hand on to a shell what they find in a makefile; what one is made of goes to make.
+        // If another program than make reads a makefile, it may pass lines to a shell in which `$$`
+        // is the process id. A template (`*.in`) is for make as well.
         let is_for_make = by == [Reader::Build] || path.ends_with(b".in");
         self.own_process.named |= is_makefile && !is_for_make && holds_own_process(text);
         self.add_own(own);
@@ -182,7 +188,7 @@ impl Texts {
             return;
         }
         match whole(path) {
-            // The words of a program, or of an archive of such, are no script's.
+            // Words in a program, an object or an archive of objects are not a script's.
             Some(bytes) if is_machine_code(&bytes) => {}
             Some(bytes) => {
                 self.is_hidden |= hides_its_text(&bytes);
@@ -192,7 +198,7 @@ impl Texts {
         }
     }
 
-    /// A text that cannot be searched.
+    /// Notes a text that cannot be searched, so that it counts as if it held every word.
     fn may_hold_anything(&mut self, by: &[Reader]) {
         self.add(Named::ANYTHING, by);
         self.name_processes = true;
@@ -201,12 +207,12 @@ impl Texts {
     }
 }
 
-/// A program, an object file, or an archive of such.
+/// Returns true for a program, an object file or an archive of objects.
 fn is_machine_code(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n")
 }
 
-/// Whether what a compiler read names a way to the numbers of processes.
+/// Returns true if a text or object that a compiler read mentions a way to read process ids.
 fn compiled_names(bytes: &[u8]) -> bool {
     if is_machine_code(bytes) { compiled_names_other_processes(bytes) } else { names_other_processes(bytes) }
 }
@@ -215,7 +221,8 @@ fn holds(text: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
 }
 
-/// None where it is too long to be searched.
+/// Returns the bytes of a file, or `None` if it is too large to be searched. A file that cannot be
+/// read counts as empty.
 fn whole(path: &[u8]) -> Option<Vec<u8>> {
     match larder_sys::read_at_most(path, TEXT_BYTES_MAX) {
         Ok(bytes) => bytes,
@@ -223,14 +230,14 @@ fn whole(path: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The processes that run scripts, or all of them.
+/// Returns the ids of the processes that run scripts, or of all processes if `any` is true.
 fn processes(trace: &Trace, any: bool) -> HashSet<u32> {
     let mut numbers = HashSet::from([larder_sys::process_id(), larder_sys::parent_process_id()]);
     let mut who = Who::default();
     for event in trace.iter() {
         who.learn(&event);
         let program = file_name(who.runs(event.pid).program);
-        // Shells hand their own number on to what they fork.
+        // In what a shell forks, `$$` is still the shell's own id.
         if any || !runs_no_script(program) && (event.kind == Kind::Start || !is_shell(program)) {
             numbers.insert(event.pid);
         }
@@ -238,15 +245,15 @@ fn processes(trace: &Trace, any: bool) -> HashSet<u32> {
     numbers
 }
 
-/// Who reads a text.
+/// The kind of program that reads a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Compiler,
-    /// One that runs scripts of its own language only.
+    /// An interpreter of one language.
     Script(Language),
-    /// One that has shells run what it reads, after reading `$$` as `$`.
+    /// A build tool. It passes lines to shells after replacing `$$` by `$`.
     Build,
-    /// A shell, or one that hands on what it reads.
+    /// A shell, or a program that may pass what it reads to one.
     Other,
 }
 
@@ -254,7 +261,7 @@ fn is_meson(kept: &[u8]) -> bool {
     arguments(kept).is_some_and(|words| runs_meson(&words.collect::<Vec<_>>()))
 }
 
-/// Texts that were read, and by whom.
+/// Returns the files that were read, each with its kinds of readers.
 fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
     let mut who = Who::default();
     let mut found: HashMap<Vec<u8>, Vec<Reader>> = HashMap::new();
@@ -266,7 +273,7 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
             let program = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
             let reader = match Language::of(program) {
                 _ if is_compiler_part(program) => Reader::Compiler,
-                // In its language there are no clocks and no order that hangs on a seed.
+                // Meson's language has no clock and no order that depends on a seed.
                 Some(Language::Python) if is_meson(who.runs(event.pid).arguments) => Reader::Compiler,
                 Some(language) => Reader::Script(language),
                 None if is_build_tool(program) => Reader::Build,
@@ -282,7 +289,8 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
     found
 }
 
-/// Files of such names that nothing read but shells that ran them: what their lines are cut after says nothing then.
+/// Returns the files that only shells read, to run them, among those for which `is_one` is true.
+/// How their lines are split then does not matter.
 pub(crate) fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> HashSet<&[u8]> {
     let mut who = Who::default();
     let (mut run, mut read) = (HashSet::new(), HashSet::new());
@@ -298,7 +306,8 @@ pub(crate) fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> H
     run.difference(&read).copied().collect()
 }
 
-/// Files that were taken out of an archive, read by a program that may run them, and are not there any more.
+/// Returns files that were unpacked from an archive, were read by a program that may run them, and
+/// are gone.
 fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
     let mut who = Who::default();
     let (mut unpacked, mut gone) = (HashSet::new(), HashSet::new());
@@ -309,7 +318,7 @@ fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
         };
         let program = file_name(who.runs(event.pid).program);
         if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
-            // The inode of what is gone is used again.
+            // The inode number of a deleted file may be used again.
             let _ = if unpacks(program) { unpacked.insert(file) } else { unpacked.remove(&file) };
         } else if unpacked.contains(&file) && !runs_no_script(program) && !is_compiler_part(program) {
             let now = larder_sys::look_through(event.path);
@@ -321,13 +330,15 @@ fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
     gone
 }
 
-/// What programs that do not come with the system had shells run: no other text holds it.
+/// Returns the scripts that programs outside of the system's packages passed to shells. No other
+/// text contains these.
 fn told_to_shells(trace: &Trace) -> HashSet<&[u8]> {
     let mut who = Who::default();
     let mut told = HashSet::new();
     for event in trace.iter() {
         if event.kind == Kind::Start && is_shell(file_name(event.path)) {
-            // A process that was no other's child before runs another program from now on.
+            // The parent id is 0 if the process already belonged to the command: it starts another
+            // program.
             let parent = if event.extra == 0 { event.pid } else { event.extra };
             let program = who.runs(parent).program;
             if !program.is_empty() && outside_the_system(program) {
@@ -339,7 +350,8 @@ fn told_to_shells(trace: &Trace) -> HashSet<&[u8]> {
     told
 }
 
-/// All that shells were given to run: what make and ninja made of what they read is among it.
+/// Returns everything that shells were given to run. It includes what make and ninja made of their
+/// input.
 fn given_to_shells(trace: &Trace) -> HashSet<&[u8]> {
     let starts = trace.iter().filter(|event| event.kind == Kind::Start && is_shell(file_name(event.path)));
     starts
@@ -350,8 +362,9 @@ fn given_to_shells(trace: &Trace) -> HashSet<&[u8]> {
         .collect()
 }
 
-/// Whether the archive at `path` was written without times and owners: `ar`'s member headers are text, the time 12
-/// characters from the 16th on, then owner and group, 6 each (System V's `ar.h`).
+/// Returns true if the archive at `path` has no times and no owners. The headers of its members are
+/// text: the time has 12 characters from offset 16, then come owner and group with 6 each (System
+/// V's `ar.h`).
 pub(crate) fn archive_has_none(path: &[u8]) -> bool {
     members_have_none(path).unwrap_or(false)
 }

@@ -1,9 +1,10 @@
-//! Leave to run a tool: a token for it, and the class that it runs in.
+//! Acquires a job slot for a tool, and sets the scheduling class in which the tool runs.
 //!
-//! Compilers and the programs around them take one. A whole command takes none, since what it runs does; a program that
-//! larder does not know might be one. A hit takes none.
+//! Compilers and programs such as assemblers take a slot. A whole command (`larder run`) takes
+//! none, because the tools inside it do; nor does an unknown program, because it may be such a
+//! command. A hit takes none.
 //!
-//! Unaware of: what a token is, how a tool is observed.
+//! Unaware of: how slots are kept, how a tool is observed.
 
 use std::time::Duration;
 
@@ -20,12 +21,13 @@ use crate::fetch::Race;
 use crate::typed::file_name;
 use crate::{flow, outer};
 
-/// What the log says of a tool that was started as the build itself.
-const STEPPED_DOWN: &str = "not in its class, in which tools starved";
-/// Who waited for less is not counted.
+/// Log text for a tool that was started with the priority of the build, because tools in its class
+/// got no processor time.
+const STEPPED_DOWN: &str = "run with the priority of the build, because tools in its class starved";
+/// Shorter waits are not counted.
 const COUNTED: Duration = Duration::from_millis(1);
 
-/// For the tool of a request, after waiting for it. `None` where a fetch is there first.
+/// Waits for a job slot for the tool of a request. Returns `None` if the fetch is faster.
 pub(crate) fn take(context: &Context, store: &Store, request: &Request, mut race: Option<&mut Race>) -> Option<Token> {
     let settings = &context.loaded.settings;
     if !settings.tokens || request.family == Family::Command {
@@ -46,7 +48,7 @@ pub(crate) fn take(context: &Context, store: &Store, request: &Request, mut race
     }
 }
 
-/// Become the tool of a family, in its turn where it may wait.
+/// Takes a job slot and becomes the tool. It waits for a slot only if `may_wait` is true.
 pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wait: bool) -> i32 {
     let settings = &context.loaded.settings;
     if family == Family::Command {
@@ -62,14 +64,15 @@ pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wa
     flow::start_with(&command, &token)
 }
 
-/// The same for a tool of which only its name is known.
+/// Becomes a tool whose family is known by its name only. Returns as `start` does.
 pub(crate) fn start_named(context: &Context, command: &Command, may_wait: bool) -> i32 {
     let family = family_of(file_name(&command.program)).unwrap_or(Family::Command);
     start(context, command, family, may_wait)
 }
 
-/// A tool of a family as the settings have it run: how it is scheduled, and what it asks for as memory. A whole command as
-/// the build, since wrappers are in it.
+/// Returns the command changed as the settings ask: its scheduling class and its use of huge pages.
+/// A whole command keeps the class of the build, because the wrappers inside it set it for their
+/// tools.
 pub(crate) fn as_set(settings: &Settings, family: Family, command: &Command, token: &mut Token) -> Command {
     let mut command = command.clone();
     if family != Family::Command {
@@ -81,8 +84,9 @@ pub(crate) fn as_set(settings: &Settings, family: Family, command: &Command, tok
     command
 }
 
-/// What glibc's malloc and jemalloc read. Neither says what a tool computes; what is keyed is the
-/// caller's environment, in which they are not. A caller's own is left as it is.
+/// Sets the variables by which glibc's malloc and jemalloc use huge pages, unless the caller has
+/// set them. They do not change what a tool computes, and they are not in the key, which is made of
+/// the caller's environment.
 fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
     const ASKED_BY: [(&[u8], &[u8]); 2] =
         [(b"GLIBC_TUNABLES=", b"glibc.malloc.hugetlb=1"), (b"MALLOC_CONF=", b"thp:always")];
@@ -93,14 +97,14 @@ fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// For whom `larderd` does something: the class, and the terms on which remotes are used.
+/// Returns the class and the terms of remotes for requests to `larderd`.
 pub(crate) fn caller(settings: &Settings) -> Caller {
     let sends = !settings.remote_read_only;
     let terms = settings.remotes_digest().map(|remotes| Terms { remotes, trust: settings.trust_digest(), sends });
     Caller { class: class(settings), terms }
 }
 
-/// The class that is asked for: of tools, and of what `larderd` does for this command.
+/// Returns the scheduling class of tools, and of work that `larderd` does for this command.
 pub(crate) fn class(settings: &Settings) -> larder_spawn::Class {
     match settings.class {
         Class::Inherit => larder_spawn::Class::Inherit,
@@ -109,7 +113,7 @@ pub(crate) fn class(settings: &Settings) -> larder_spawn::Class {
     }
 }
 
-/// What the log says, with how long the tool waited.
+/// Returns the log text `word` with what is to be said of the job slot.
 pub(crate) fn said(token: &Token, word: String) -> String {
     let word = match token.is_stepped_down() {
         true if word.is_empty() => STEPPED_DOWN.to_owned(),
@@ -120,9 +124,9 @@ pub(crate) fn said(token: &Token, word: String) -> String {
         return word;
     }
     let what = match token {
-        token if token.gave_up() => "a token in vain",
+        token if token.gave_up() => "a job slot in vain",
         token if token.waited_for_memory() => "memory",
-        _ => "a token",
+        _ => "a job slot",
     };
     let waited = format!("after waiting {:.3} s for {what}", token.waited().as_secs_f64());
     if word.is_empty() { waited } else { format!("{word}; {waited}") }

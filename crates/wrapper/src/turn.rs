@@ -1,12 +1,17 @@
-//! A turn at running an action: where another wrapper runs the same one, wait for it and look up again.
+//! Single-flight: if another wrapper runs the same action, waits for it so that the result can be
+//! looked up again.
 //!
-//! Who waits holds no turn, so that nobody waits in a circle but through a tool that starts larder again. A compile's
-//! tool does not; all else waits only where no larder is above it. And nobody waits longer than about the tool ran
-//! before: a holder that is stopped, starved or far away costs that time, once.
+//! Waiting cannot deadlock, for these reasons:
 //!
-//! Signals do what they do to the tool: nothing of ours is installed while it has not been started.
+//! - A process that waits holds no lock. So a cycle needs a tool that starts larder again.
+//! - A compile never starts larder again.
+//! - Any other command waits only if no larder is among its ancestors.
+//! - No process waits much longer than the tool ran before. A holder that is stopped, starved or on
+//!   another host costs that time once.
 //!
-//! Unaware of: what makes two actions the same, how a turn is kept.
+//! Signals act on us as on the tool, because no handler is installed before the tool is started.
+//!
+//! Unaware of: what makes two actions the same, how the lock is kept.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,39 +27,41 @@ use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
 use crate::context::{Context, OWN_FILE};
 use crate::outer;
 
-/// Where no record says how long the tool runs. Who runs it began earlier and so ends earlier, if it gets as much of
-/// the machine; this bounds what one costs that does not. Longer than nearly all compiles take, short enough for a
-/// person.
+/// The longest wait if no record says how long the tool runs. The holder began earlier, so it
+/// normally ends earlier. This bounds the cost if the holder gets less processor time than we
+/// would. Nearly all compiles take less.
 const UNKNOWN: Duration = Duration::from_secs(10);
-/// Observing and recording come on top of a recorded run time: half as much again, and this.
+/// Extra time for observing and recording. The wait is the recorded run time, half as much again,
+/// and this.
 const RECORDING: Duration = Duration::from_millis(100);
-/// Between two looks at who has the turn: a sixteenth of the time waited so far, within these.
+/// The least and the longest time between two checks of the holder. In between it is a sixteenth of
+/// the time waited.
 const STEPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(25)];
-/// Found stopped in so many looks, one after the other, a process is stopped: one that is recorded or debugged stops
-/// for moments.
+/// The holder counts as stopped after this many checks in a row, because a process that is traced
+/// stops for moments.
 const LOOKS: u32 = 3;
-/// A process with more ancestors is taken for one inside of a larder.
+/// A process with more ancestors counts as one inside a larder.
 const ANCESTORS_MAX: usize = 128;
 
 /// What comes next for an action that no record answers.
 pub(crate) enum Next {
-    /// Run it. With a turn others can wait for us.
+    /// Run the tool. If the lock is ours, other processes can wait for us.
     Run(Option<Turn>),
-    /// Somebody else ran it: look up again.
+    /// Another process ran it, so look up again.
     LookAgain(Waited),
 }
 
-/// We have waited, and do not wait again.
+/// We have waited once, and will not wait again.
 #[derive(Clone, Copy)]
 pub(crate) struct Waited(Duration);
 
 impl Waited {
-    /// For the log.
+    /// Returns the text for the log.
     pub(crate) fn words(&self) -> String {
-        format!("after waiting {:.3} s for another that ran it", self.0.as_secs_f64())
+        format!("after waiting {:.3} s for another process that ran it", self.0.as_secs_f64())
     }
 
-    /// Count a hit that came of it.
+    /// Counts a hit that came from waiting.
     pub(crate) fn count(&self, store: &Store) {
         if let Ok(counters) = Counters::open(store) {
             counters.count_waited();
@@ -62,7 +69,7 @@ impl Waited {
     }
 }
 
-/// Take the turn, or wait for who has it.
+/// Takes the single-flight lock, or waits for its holder.
 pub(crate) fn take(
     context: &Context,
     store: &Store,
@@ -88,13 +95,14 @@ pub(crate) fn take(
     if is_as_it_was(request, stamps) { Next::LookAgain(Waited(waited)) } else { Next::Run(None) }
 }
 
-/// How long to wait for a tool that ran so long before.
+/// Returns the longest wait for a tool that took `run_time_us` before.
 fn bound(run_time_us: u64) -> Duration {
     let run_time = Duration::from_micros(run_time_us);
     run_time.saturating_add(run_time / 2).saturating_add(RECORDING)
 }
 
-/// Until it has ended, is stopped, or `bound` is over.
+/// Waits until the holder has ended or is stopped, or until `bound` is over. Returns how long it
+/// waited.
 fn wait(running: &Running, bound: Duration) -> Duration {
     let (began, mut stopped) = (Instant::now(), 0);
     loop {
@@ -109,8 +117,9 @@ fn wait(running: &Running, bound: Duration) -> Duration {
     }
 }
 
-/// Whether a larder above us runs a command that we are part of: it may have the turn, or another that waits for it.
-/// Where that cannot be told, it may be.
+/// Returns true if we run inside another larder's command. That process may hold the lock, or wait
+/// for the holder, so waiting could deadlock. Returns true if `/proc` is unreadable, because then
+/// we cannot tell.
 fn is_inside() -> bool {
     outer::is_there() || is_below_larder().unwrap_or(true)
 }
@@ -123,7 +132,7 @@ fn is_below_larder() -> Option<bool> {
         if pid == 0 {
             return Some(false);
         }
-        // Another user's cannot be seen, and has another store.
+        // The link of another user's process cannot be read, but such a process has another store.
         let program = larder_sys::link_target(format!("/proc/{pid}/exe").as_bytes()).unwrap_or_default();
         if program == own || program.ends_with(b"/larder") {
             return Some(true);
@@ -132,7 +141,7 @@ fn is_below_larder() -> Option<bool> {
     None
 }
 
-/// Whether what is in the key, and was read before we waited, is still so.
+/// Returns true if the tool and the first source still have the digests that are in the key.
 fn is_as_it_was(request: &Request, stamps: &Stamps) -> bool {
     content(&request.action.tool_path, stamps) == Some(request.action.tool)
         && request.first_source(stamps) == request.action.source

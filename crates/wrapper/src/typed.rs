@@ -1,9 +1,12 @@
-//! What was typed: a word for people, or a tool and its arguments.
+//! Reads the command line: a subcommand for people, or a tool and its arguments.
+//!
+//! Unaware of: what either does.
 
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Scope, ScopeError};
 
-/// Words that `larderd` answers. Any other first argument is a tool; `larder -- stats` is the tool of that name.
+/// The subcommands that `larderd` answers. Any other first argument is a tool, except `run`, `--`
+/// and options. For example, `larder -- stats` runs a tool named `stats`.
 pub(crate) const WORDS: &[&str] = &[
     "clear",
     "compare",
@@ -24,25 +27,25 @@ pub(crate) const WORDS: &[&str] = &[
     "version",
 ];
 
-/// What was typed.
+/// The meaning of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// A word and what follows it, for `larderd`.
+    /// A subcommand and its arguments, for `larderd`.
     Word(Vec<Vec<u8>>),
-    /// A tool: its arguments from `argv[0]` on.
+    /// A tool to run.
     Tool {
-        /// `argv[0]` is the tool's name as typed.
+        /// The tool's arguments. `argv[0]` is its name as typed.
         argv: Vec<Vec<u8>>,
-        /// We were started under the tool's own name.
+        /// True if larder was started under the tool's name, through a link.
         masquerading: bool,
-        /// By `larder run`: any command, not only a compiler; with its options.
+        /// The options of `larder run`, which accepts any command and not only compilers.
         any_command: Option<Scope>,
     },
-    /// Options of `larder run` that are none.
+    /// Wrong options of `larder run`.
     Wrong(ScopeError),
 }
 
-/// Understand the arguments, our own `argv[0]` first.
+/// Interprets the arguments, with our own `argv[0]` first.
 pub(crate) fn understand(mut arguments: Vec<Vec<u8>>) -> Typed {
     let own_name = arguments.first().map(|name| file_name(name).to_vec()).unwrap_or_default();
     if !is_own_name(&own_name) && is_masquerade_name(&own_name) {

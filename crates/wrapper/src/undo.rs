@@ -1,7 +1,7 @@
-//! What a tool that was stopped left, taken away: files that it made and that were not there before. What was there and
-//! is an output is written again by whoever won.
+//! Removes the files that a stopped tool created. Files that existed before it ran are left alone:
+//! the fetched result overwrites them if they are outputs.
 //!
-//! Unaware of: why it was stopped.
+//! Unaware of: why the tool was stopped.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::path::Path;
 use larder_observe::{Kind, OpenFlags, Trace};
 use larder_sys::Look;
 
-/// Take them away.
+/// Removes the new files in a trace.
 pub(crate) fn undo(trace: &Trace) {
     for event in trace.iter().filter(|event| event.error == 0) {
         let made = match event.kind {
@@ -23,7 +23,7 @@ pub(crate) fn undo(trace: &Trace) {
             look.kind == larder_sys::Kind::File && (same || matches!(event.kind, Kind::Rename(_)))
         };
         if larder_sys::look(made).is_ok_and(|look| is_it(&look)) {
-            // What cannot be removed is what a tool leaves that is killed.
+            // If a file cannot be removed, it stays as after any killed tool.
             let _ = std::fs::remove_file(Path::new(OsStr::from_bytes(made)));
         }
     }

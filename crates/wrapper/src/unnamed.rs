@@ -1,9 +1,9 @@
-//! Macros that hold the path of this place, as a generated `config.h` defines them for all sources of a package: which
-//! they are, and whether what was compiled could have named one. Where it could not, none was expanded, and nothing was
-//! made of the path; that is told without running the preprocessor.
+//! Finds the macros whose definitions hold a root path, such as those of a generated `config.h`,
+//! and decides whether anything that was compiled can have used one. If not, nothing was derived
+//! from the path, and the preprocessor need not run.
 //!
-//! A macro is named where its name stands in a text, outside of comments that begin a line, and where it may have been
-//! pasted together of words that stand in any. What is in doubt counts as named.
+//! A macro counts as used if its name occurs in a text, except in comments that begin a line. It
+//! also counts as used if `##` may form its name from words in the texts, and in case of doubt.
 //!
 //! Unaware of: which texts were read.
 
@@ -13,8 +13,8 @@ use std::ops::Range;
 use larder_store::{is_blank, is_in_word, splices};
 use memchr::{memchr_iter, memmem};
 
-/// What gcc defines by itself expands to such words (`gcc -dM -E -x c /dev/null`) and to numbers; elsewhere to others that
-/// begin and end with `_`.
+/// The words that gcc's predefined macros expand to (`gcc -dM -E -x c /dev/null`), besides numbers.
+/// On other machines they expand to other words as well, which begin and end with `_`.
 pub(crate) const BUILT_IN: [&[u8]; 19] = [
     b"__ORDER_LITTLE_ENDIAN__",
     b"__WCHAR_MAX__",
@@ -37,25 +37,27 @@ pub(crate) const BUILT_IN: [&[u8]; 19] = [
     b"UL",
 ];
 
-/// A longer name counts as named.
+/// A longer macro name counts as used.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Macros whose definitions hold a root, and the words within their names that stand in what was read.
+/// Macros whose definitions hold a root path, and the parts of their names that occur in the texts.
 pub(crate) struct Macros {
     names: Vec<Vec<u8>>,
-    /// All words that a name could be pasted together of, and the names.
+    /// All parts of the names, and the names themselves.
     within: HashSet<Vec<u8>>,
     starts: Starts,
     longest: usize,
     found: HashSet<Vec<u8>>,
 }
 
-/// What words begin with, by their first byte, and seven bits of the second: most others are told from them by that.
+/// A quick filter: the first byte of each word, and the lower seven bits of its second byte. Most
+/// other words do not pass it.
 pub(crate) struct Starts([u128; 256]);
 
 impl Macros {
-    /// Those that `arguments` define, as `-DX="/root"`, and texts that hold a root. `None` where a root stands in
-    /// anything else, and where one of them is named already.
+    /// Finds the macros in `arguments` (as `-DX="/root"`) and in texts that hold a root path.
+    /// Returns `None` if a root path occurs outside of macro definitions, or if one of these macros
+    /// is used already.
     pub(crate) fn of(arguments: &[Vec<u8>], texts: &[Vec<u8>], roots: &[&[u8]]) -> Option<Macros> {
         let holds = |text: &[u8]| roots.iter().any(|root| memmem::find(text, root).is_some());
         let (mut names, mut parts) = (Vec::new(), Vec::new());
@@ -74,7 +76,7 @@ impl Macros {
         parts.iter().all(|part| macros.read(part)).then_some(macros)
     }
 
-    /// Those with these names.
+    /// Makes it for macros with these names.
     fn named(names: Vec<&[u8]>) -> Macros {
         let (mut within, mut starts) = (HashSet::new(), Starts::default());
         for name in &names {
@@ -88,20 +90,21 @@ impl Macros {
         Macros { names, within, starts, longest, found: HashSet::new() }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no such macros.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Takes in what was read as well. `false` where it names one of them, or cannot be looked into.
+    /// Searches another text. Returns false if it uses one of the macros or cannot be searched.
     pub(crate) fn read(&mut self, text: &[u8]) -> bool {
         !hides_words(text) && !embeds_files(text) && self.take(text)
     }
 
-    /// Takes in a text that hides no words. `false` where it names one of them.
+    /// Searches a text in which every word is written plainly. Returns false if it uses one of the
+    /// macros.
     fn take(&mut self, text: &[u8]) -> bool {
         let holds_raw_strings = memmem::find(text, b"R\"").is_some();
-        // Whether nothing but blanks precedes on this line, and it begins where it seems to.
+        // True if only blanks precede on this line, and the line is certain to begin here.
         let (mut at, mut begins) = (0, !holds_raw_strings);
         while let Some(&byte) = text.get(at) {
             if !is_in_word(byte) {
@@ -130,7 +133,7 @@ impl Macros {
         true
     }
 
-    /// Whether none can have been named in all that was read.
+    /// Returns true if no macro can have been used in what was searched.
     pub(crate) fn are_unnamed(&self) -> bool {
         !self.names.iter().any(|name| self.may_be_pasted(name))
     }
@@ -151,7 +154,7 @@ impl Starts {
         self.0[usize::from(word[0])] |= Starts::second(word);
     }
 
-    /// Whether one of them begins as this word does.
+    /// Returns true if one of the words may begin as this word does.
     pub(crate) fn may_be(&self, word: &[u8]) -> bool {
         self.0[usize::from(word[0])] & Starts::second(word) != 0
     }
@@ -161,8 +164,9 @@ impl Starts {
     }
 }
 
-/// Whether a name can be put together of at least two words: of those that are there, of what gcc's own macros expand
-/// to, and of numbers. One that is too long counts as if.
+/// Returns true if a name can be formed from at least two words: those for which `is_there` is
+/// true, those that gcc's predefined macros expand to, and numbers. Also returns true for a name
+/// that is too long.
 pub(crate) fn is_pasted_of(name: &[u8], is_there: impl Fn(&[u8]) -> bool) -> bool {
     let mut reached = [false; NAME_BYTES_MAX + 1];
     if name.len() > NAME_BYTES_MAX {
@@ -182,13 +186,13 @@ pub(crate) fn is_pasted_of(name: &[u8], is_there: impl Fn(&[u8]) -> bool) -> boo
     reached[name.len()]
 }
 
-/// Whether a macro of this name can be told from what gcc's own macros expand to.
+/// Returns true if the name cannot be mistaken for a word that gcc's predefined macros expand to.
 pub(crate) fn is_plain(name: &[u8]) -> bool {
     let may_be_gccs = name.starts_with(b"_") && name.ends_with(b"_") || BUILT_IN.contains(&name);
     name.len() <= NAME_BYTES_MAX && !may_be_gccs
 }
 
-/// The name that a definition begins with, and what follows.
+/// Returns the name at the start of a definition, and what follows.
 pub(crate) fn name_and_body(definition: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = definition.trim_ascii_start();
     let end = start.iter().position(|byte| !is_in_word(*byte)).unwrap_or(start.len());
@@ -196,15 +200,15 @@ pub(crate) fn name_and_body(definition: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty() && !name[0].is_ascii_digit()).then_some((name, body))
 }
 
-/// Divides a text at the names of the macros whose definitions hold a root. `false` where one stands elsewhere, or
-/// where a line may not be the definition that it looks like.
+/// Splits a text at the names of macros whose definitions hold a root path. Returns false if a root
+/// path occurs elsewhere, or if a line may not be the definition that it looks like.
 fn divide<'t>(
     text: &'t [u8],
     holds: &dyn Fn(&[u8]) -> bool,
     names: &mut Vec<&'t [u8]>,
     parts: &mut Vec<&'t [u8]>,
 ) -> bool {
-    // In a raw string a line is no directive.
+    // Inside a raw string, a line is not a directive.
     if memmem::find(text, b"R\"").is_some() {
         return false;
     }
@@ -224,17 +228,20 @@ fn divide<'t>(
     true
 }
 
-/// Name and body of `# define X …`. What ends a comment may stand in one, and code behind it.
+/// Returns the name and body of `# define X …`. Returns `None` for a line with `*/`, because code
+/// may follow that.
 fn definition(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let directive = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
     let rest = directive.strip_prefix(b"define").filter(|rest| rest.first().is_some_and(u8::is_ascii_whitespace))?;
     name_and_body(rest).filter(|_| memmem::find(line, b"*/").is_none())
 }
 
-/// The comment that a text begins with, if all of it is one: the end of a line that goes on may hide its end.
+/// Returns the comment at the start of a text, if it certainly ends at the first `*/`. A line
+/// continuation could hide its end.
 ///
-/// Where a line begins with it, it is one or stands in one, which then ends where it ends: no string reaches from one
-/// line into the next without the former saying so. `/*/` would end the other one.
+/// If a line begins with `/*`, a comment begins here or is already open, and it ends at the next
+/// `*/` in both cases. A string cannot be open, because it would need a line continuation. `/*/` is
+/// excluded, because it would end an open comment.
 fn comment(text: &[u8]) -> Option<&[u8]> {
     let inside = text.strip_prefix(b"/*").filter(|inside| !inside.starts_with(b"/"))?;
     let end = memmem::find(inside, b"*/")?;
@@ -242,18 +249,19 @@ fn comment(text: &[u8]) -> Option<&[u8]> {
     (!comment.contains(&b'\\')).then_some(comment)
 }
 
-/// Whether a line goes on in the next one.
+/// Returns true if a line is continued on the next one.
 pub(crate) fn is_continued(line: &[u8]) -> bool {
     line.iter().rev().find(|byte| !is_blank(**byte)) == Some(&b'\\')
 }
 
-/// Whether words may stand in it in another form than letter by letter: it is no text, or a word goes on in the next
-/// line. And whether lines end where none seems to: for gcc they do at a carriage return alone.
+/// Returns true if the text may hold words that a plain search does not find. The causes are binary
+/// data, trigraphs, a word that is split by a line continuation, and a lone carriage return, which
+/// ends a line for gcc.
 pub(crate) fn hides_words(text: &[u8]) -> bool {
     let divides_a_word = |Range { start, end }: Range<usize>| {
         let before = start.checked_sub(1).map(|before| text[before]);
         let after = text.get(end).copied();
-        // `R`, and in the next line the quote of a raw string, are no less one.
+        // The prefix of a raw string, `R`, may be on one line and its quote on the next.
         before.is_some_and(is_in_word) && after.is_some_and(|byte| is_in_word(byte) || b"\\\"".contains(&byte))
     };
     let ends_a_line = |at: usize| text.get(at + 1) != Some(&b'\n');
@@ -263,13 +271,14 @@ pub(crate) fn hides_words(text: &[u8]) -> bool {
         || memchr_iter(b'\r', text).any(ends_a_line)
 }
 
-/// Whether it may make numbers of the bytes of a file (`#embed`), which may be one that holds a root.
+/// Returns true if the text may use `#embed`, which turns the bytes of a file into numbers. That
+/// file may hold a root path.
 fn embeds_files(text: &[u8]) -> bool {
     const WORD: &[u8] = b"embed";
     memmem::find_iter(text, WORD).any(|at| !text.get(at + WORD.len()).copied().is_some_and(is_in_word))
 }
 
-/// As `__LINE__` and gcc's own macros make them.
+/// Returns true for a number as `__LINE__` and gcc's predefined macros give it.
 fn is_number(word: &[u8]) -> bool {
     word[0].is_ascii_digit() && word.iter().all(|byte| byte.is_ascii_hexdigit() || b"xXuUlLpP".contains(byte))
 }
@@ -281,7 +290,7 @@ mod tests {
     const CONFIG: &[u8] =
         b"/* Generated. */\n#define HAVE 1\n #  define DATA_DIR \"/r/share\"\n#define F(x) \"/r\" x\n";
 
-    /// The texts that hold a root come first.
+    /// The texts that hold a root path come first.
     fn check(texts: &[&[u8]], arguments: &[&[u8]], expect: bool) {
         let owned = |all: &[&[u8]]| all.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>();
         let (rooted, others) = texts.split_at(texts.iter().filter(|text| memmem::find(text, b"/r").is_some()).count());

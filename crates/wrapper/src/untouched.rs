@@ -1,4 +1,5 @@
-//! Where there is no observer yet: the tool runs untouched, in the class that is set.
+//! The wrapper on systems without an observer: it runs the tool unchanged, in the scheduling class
+//! of the settings.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -7,7 +8,7 @@ use std::path::Path;
 use larder_config::{FILE_BYTES_MAX, Surroundings};
 use larder_sys::{Class, Manner};
 
-/// Run the tool that the arguments name, and end as it ends.
+/// Runs the tool that the arguments name, and exits as the tool does.
 pub fn run_untouched() -> ! {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(tool) = arguments.first() else {
@@ -27,7 +28,7 @@ pub fn run_untouched() -> ! {
     std::process::exit(127);
 }
 
-/// As it is set by the files and variables that set it elsewhere.
+/// Returns the scheduling class, from the same files and variables as on Linux.
 fn class(variables: &[(OsString, OsString)]) -> Class {
     let own = std::env::current_exe().ok();
     let cwd = std::env::current_dir().ok();
@@ -50,7 +51,8 @@ fn class(variables: &[(OsString, OsString)]) -> Class {
     }
 }
 
-/// The program of this name; where none is found, the name, about which the system then says what is wrong.
+/// Returns the path of the program, or `tool` itself if it is not found. The system then reports
+/// the error.
 fn along_path(tool: &OsString) -> OsString {
     let is_a_path = Path::new(tool).components().count() > 1;
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Comparing a recorded result with what the tool gave when it ran again (`LARDER_VERIFY`).
+//! Compares a recorded result with the result of a new run of the tool (`LARDER_VERIFY`).
 //!
-//! Unaware of: which hits are verified, and what is done about a difference.
+//! Unaware of: which hits are verified, what happens after a difference.
 
 use larder_model::{ActionResult, Content, Output, OutputKind, Streams};
 use larder_store::Stamps;
 
 use crate::sink::Sink;
 
-/// The first way in which `found` is not what `recorded` promises.
+/// Returns the first difference between the two results, as text for people.
 pub(crate) fn difference(
     recorded: &ActionResult,
     found: &ActionResult,
@@ -19,7 +19,7 @@ pub(crate) fn difference(
         a == b || bytes(a).is_some_and(|a| Some(a) == bytes(b))
     };
     if recorded.exit_code != found.exit_code {
-        return Some(format!("exit code {} was {}", found.exit_code, recorded.exit_code));
+        return Some(format!("the exit code is {} and was recorded as {}", found.exit_code, recorded.exit_code));
     }
     let streams = match (&recorded.streams, &found.streams) {
         (Streams::Apart { stdout, stderr }, Streams::Apart { stdout: out, stderr: err }) => {
@@ -34,7 +34,7 @@ pub(crate) fn difference(
     let name = |output: &Output| String::from_utf8_lossy(output.path).replace(char::is_control, "");
     for output in &recorded.outputs {
         let Some(other) = found.outputs.iter().find(|other| other.path == output.path) else {
-            return Some(format!("{} was written and is not", name(output)));
+            return Some(format!("{} is recorded as an output and was not written", name(output)));
         };
         let equal = match (&output.kind, &other.kind) {
             _ if output.modified != other.modified => false,
@@ -48,5 +48,5 @@ pub(crate) fn difference(
         }
     }
     let more = found.outputs.iter().find(|output| recorded.outputs.iter().all(|other| other.path != output.path));
-    more.map(|output| format!("{} is written and was not", name(output)))
+    more.map(|output| format!("{} was written and is not recorded as an output", name(output)))
 }

@@ -1,5 +1,5 @@
-//! Warnings on standard error, each of them once rather than once a compile: a build's output is read by people and by
-//! scripts.
+//! Warnings on standard error. Each is printed once and not for every compile, because people and
+//! scripts read the output of a build.
 //!
 //! Unaware of: what is wrong.
 
@@ -8,7 +8,7 @@ use larder_store::Store;
 
 use crate::context::Context;
 
-/// Say what is wrong with the settings, once for each set of faults.
+/// Prints the problems in the settings, once for each set of problems.
 pub(crate) fn of_settings(context: &Context, store: &Store) {
     let problems = &context.loaded.problems;
     let quiet = context.loaded.settings.read_only;

@@ -1,11 +1,12 @@
-//! The run of a tool under the eyes that were chosen for it, and what is learned of the programs that it starts.
+//! Runs a tool under the chosen observers, and learns from the run which programs the preloaded
+//! library can observe.
 //!
-//! A program's observations by the preloaded library are believed once the kernel saw a run of it as well and both saw
-//! the same; what loader and libc did unseen in that run is then added to each of its runs. Of a whole command the
-//! kernel sees samples, a few processes of each program that is not known; where these do not tell enough, all of the
-//! next run.
+//! The library is trusted for a program after the kernel observer has watched a run of it as well
+//! and both saw the same. What loader and libc did unseen in that run is then added to each of its
+//! later runs. In a whole command, the kernel observer watches samples: a few processes of each
+//! program without a verdict. If these do not suffice, it watches the whole next run.
 //!
-//! Unaware of: what the run is recorded for, and whether it will be.
+//! Unaware of: what the run is recorded for, whether it will be recorded.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,40 +33,43 @@ use crate::fetch::Race;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
-/// A command that changes more files than these beyond what `Before` notes by itself is not recorded.
+/// A command that changes more files in place than this is not recorded. Files that `Before` notes
+/// by itself do not count.
 const CHANGES_MAX: usize = 1024;
-/// Linux has no such system call, or refuses it.
+/// The error number of a system call that Linux does not have or a filter refuses.
 const ENOSYS: i32 = 38;
-/// Looks of loader and libc kept of one program: more means that they are none.
+/// If loader and libc read more paths of one program unseen than this, the program is not trusted.
 const UNSEEN_MAX: usize = 4096;
 
-/// Who watches.
+/// The observers of a run.
 pub(crate) enum Eyes {
     One(Box<dyn Observer>),
     Both(BothObservers),
     Samples(SampledObserver),
 }
 
-/// A run that was watched.
+/// A run that was observed.
 pub(crate) struct Watched {
     pub(crate) observed: Observed,
-    /// Whose trace it is.
+    /// The observer whose trace it is.
     pub(crate) observer: larder_model::Observer,
-    /// What the kernel said of the preloaded library, where both watched.
+    /// The comparison of the two observers, if both watched.
     verdict: Option<Verdict>,
-    /// The same of single processes.
+    /// The comparisons for the sampled processes, if samples were taken.
     samples: Option<Vec<Sample>>,
 }
 
 impl Watched {
-    /// Returns what suggests that observing changed what the tool did, if anything does: a path, or a sentence. Such a run
-    /// is not recorded, because the tool would do otherwise if it were not observed.
+    /// Returns a path or a sentence if observing may have changed what the tool did. Such a run is
+    /// not recorded.
     ///
-    /// For example, the loader ends a program whose libc lacks something that the preloaded library needs.
+    /// For example, the loader ends a program whose libc lacks something that the preloaded library
+    /// needs.
     pub(crate) fn sign_of_harm(&self, exit_code: u8) -> Option<Vec<u8>> {
         let trace = &self.observed.trace;
         let verdict = self.verdict.as_ref();
-        // The library said that a call failed of which the kernel knows nothing.
+        // The library reported a call that failed with ENOSYS, and the kernel observer saw no such
+        // call.
         let made_up = verdict.and_then(|v| v.invented.iter().find(|sight| sight.what == What::Failed(ENOSYS)));
         if let Some(sight) = made_up {
             return Some(sight.path.clone());
@@ -74,7 +78,7 @@ impl Watched {
             return None;
         }
         if verdict.is_some_and(|verdict| !verdict.alike) {
-            return Some(b"the preloaded library and the kernel saw different things".to_vec());
+            return Some(b"the preloaded library and the kernel observer saw different things".to_vec());
         }
         let first = self.observed.finished.pid;
         let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.pid == first;
@@ -85,7 +89,8 @@ impl Watched {
     }
 }
 
-/// Whether the kernel is to ask of closing: a script's interpreter may catch signals.
+/// Returns whether the kernel observer watches `close`. It must not do so for scripts, because
+/// interpreters may handle signals, and a handler interrupts the observed call.
 pub(crate) fn closing(family: Family) -> Closing {
     match family {
         Family::Gcc | Family::Clang | Family::Binutils => Closing::Asked,
@@ -94,7 +99,7 @@ pub(crate) fn closing(family: Family) -> Closing {
 }
 
 impl Eyes {
-    /// Those of `choice`.
+    /// Starts the observers of `choice`.
     pub(crate) fn of(choice: Choice, closing: Closing) -> Result<Eyes, Outcome> {
         let failed = |_| Outcome::Fallback(Fallback::ObserverFailed);
         Ok(match choice {
@@ -106,8 +111,8 @@ impl Eyes {
         })
     }
 
-    /// Run the tool, until the race is lost for it. Of programs that are known no samples are taken. An error means that
-    /// it was not started and still can be.
+    /// Runs the tool, unless the race ends first. No samples are taken of programs that have a
+    /// verdict. On an error the tool was not started and can still be.
     pub(crate) fn run(
         &self,
         command: &Command,
@@ -117,7 +122,8 @@ impl Eyes {
     ) -> io::Result<Watched> {
         let both = match self {
             Eyes::One(observer) => {
-                // Of what nobody saw it make nothing could be taken away.
+                // The depfile does not say which files the tool created, so they could not be
+                // removed if the race ended first.
                 let race = race.filter(|_| observer.name() != larder_model::Observer::Depfile);
                 let observed = observer.run(command, to, race.map(|race| race as &mut dyn Rival))?;
                 return Ok(Watched { observed, observer: observer.name(), verdict: None, samples: None });
@@ -128,8 +134,8 @@ impl Eyes {
                 let (observed, samples) = (sampled.observed, Some(sampled.samples));
                 return Ok(Watched { observed, observer: larder_model::Observer::Preload, verdict: None, samples });
             }
-            // Somebody else may be listening already: then the library watches alone.
-            // The kernel judges the library by a whole run.
+            // The verdict needs a complete run, so there is no race. The kernel observer fails to
+            // start if another seccomp listener exists. Then the library watches alone.
             Eyes::Both(both) => match both.run(command, to, None) {
                 Ok(both) => both,
                 Err(_) => {
@@ -148,22 +154,23 @@ impl Eyes {
     }
 }
 
-/// Why a run is not believed, and by which program.
+/// Why a run is not trusted, and the program that is the cause.
 pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 
-/// What is known of programs in a place.
+/// What the store knows about the programs of a request.
 pub(crate) struct Programs<'a> {
     sink: &'a Sink<'a>,
     stamps: &'a Stamps,
     place: &'a Place,
     request: &'a Request,
     abilities: &'a Abilities<'a>,
-    /// The settings ask for the library: the kernel judges it, and takes no run from it.
+    /// The settings ask for the preloaded library. The kernel observer then still checks it, but
+    /// never replaces it.
     preload_is_forced: bool,
 }
 
 impl<'a> Programs<'a> {
-    /// Those that `request` has to do with.
+    /// Makes it for the programs of `request`.
     pub(crate) fn new(
         context: &'a Context,
         sink: &'a Sink,
@@ -175,8 +182,9 @@ impl<'a> Programs<'a> {
         Programs { sink, stamps, place: &context.place, request, abilities, preload_is_forced }
     }
 
-    /// Keep what the kernel said of the programs of a run, and what is to be done with the tool the next time.
-    /// Trouble in keeping it only means that it is asked again. Returns the first thing that only one of the two saw.
+    /// Stores a verdict for each program of a run, and how to observe the tool the next time. A
+    /// failure to store it is harmless, because the program is then judged again. Returns the first
+    /// thing that only one observer saw, as text.
     pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
         if let Some(samples) = &watched.samples {
             return self.learn_by_samples(&watched.observed, samples);
@@ -197,7 +205,7 @@ impl<'a> Programs<'a> {
         let of_run = match () {
             () if faulty || verdict.dropped => self.disbelieved(&self.run_key(), ended_well),
             () if ended_well => Judgement::Believed(Vec::new()),
-            // One that succeeds starts more.
+            // The run failed, and one that succeeds may start more programs.
             () => Judgement::Again,
         };
         self.keep(&of_run);
@@ -237,7 +245,7 @@ impl<'a> Programs<'a> {
         let ended_well = observed.finished.end == ChildEnd::Exited(0);
         match odd {
             Some(_) => self.keep(&Judgement::Disbelieved),
-            // One that succeeds starts more.
+            // A run that fails may start fewer programs, so it says nothing here.
             None if ended_well && self.is_unjudged(&programs, &observed.trace, samples) => {
                 self.keep(&Judgement::Again);
             }
@@ -247,7 +255,8 @@ impl<'a> Programs<'a> {
         odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(said)
     }
 
-    /// Something ran of which the samples do not tell enough, be it one of these `programs`, or gone.
+    /// Returns true if a program ran for which the samples do not suffice: one of `programs`, or
+    /// one whose file is gone.
     fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, trace: &Trace, samples: &[Sample]) -> bool {
         let is_known = |(path, content): (&Vec<u8>, &Digest)| {
             let judgement = self.sink.judgement(&program_key(content, self.place));
@@ -256,7 +265,8 @@ impl<'a> Programs<'a> {
         self.gone_unjudged(trace, samples).is_some() || !programs.iter().all(is_known)
     }
 
-    /// Keep what is known of a program now: by its content, and by its path where the command may make it.
+    /// Stores the verdict for a program by its content. It is stored by its path as well if the
+    /// command may have built the program.
     fn keep_of_program(&self, path: &[u8], content: &Digest, judgement: &Judgement) {
         self.sink.keep_judgement(&program_key(content, self.place), judgement);
         if self.may_be_made(path) {
@@ -264,10 +274,11 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// A program that began as a file that is not there any more, and of which the samples do not tell enough.
+    /// Returns a program whose file is gone or changed by now and for which the samples do not
+    /// suffice.
     fn gone_unjudged(&self, trace: &Trace, samples: &[Sample]) -> Option<Vec<u8>> {
         let own = own_path();
-        // What each is at the end, and what it was besides.
+        // For each path: the file that is there now, and earlier files that have enough samples.
         let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
         for event in trace.iter().filter(|event| begins(event) && event.path != own) {
             let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
@@ -284,20 +295,23 @@ impl<'a> Programs<'a> {
         None
     }
 
-    /// Whether a sample says that the library is to be believed.
+    /// Returns true if a sample suffices to trust the library.
     fn is_enough(&self, sample: &Sample) -> bool {
         sample.verdict.alike && (sample.whole || self.lives_long(&sample.program))
     }
 
-    /// The beginning of a life is enough of those only that live as long as what they start, or what they compile.
+    /// Returns true for programs of which the beginning suffices as a sample. They run as long as
+    /// the programs that they start or the source that they compile.
     fn lives_long(&self, program: &[u8]) -> bool {
         let name = file_name(program);
         (starts_others(name) || is_compiler_part(name)) && !self.may_be_made(program)
     }
 
-    /// How much is still to be learned of the program at `path`. Somebody waits for the answer, so a large file is not
-    /// read for it. What the command makes may be gone at the end, or made anew, when nobody can tell which it was: only
-    /// a sample does.
+    /// Returns how much is to be learned about the program at `path`. A process waits for the
+    /// answer, so a large file is not read for it.
+    ///
+    /// A program that the command builds is sampled even if it has a verdict. It may be gone or
+    /// rebuilt by the end, and only a sample then tells which file it was.
     fn interest(&self, path: &[u8]) -> Interest {
         const READ_BYTES_MAX: u64 = 1 << 20;
         let look = larder_sys::look_through(path).ok();
@@ -307,7 +321,8 @@ impl<'a> Programs<'a> {
         match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
             Some(Judgement::Disbelieved) => Interest::Nothing,
-            // As the first run of a compiler by itself is, whatever its options.
+            // One sample suffices, as for a compiler that is run by itself: its first run is
+            // judged, whatever its options.
             _ if is_compiler_part(file_name(path)) && !self.may_be_made(path) => Interest::OneLong,
             _ if self.lives_long(path) => Interest::Beginning,
             _ => Interest::Everything,
@@ -324,7 +339,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// Keep what is to be done the next time that the request's tool runs, or the whole command that it is.
+    /// Stores how to observe the request's tool the next time, or the whole command.
     fn keep(&self, judgement: &Judgement) {
         self.sink.keep_judgement(&self.run_key(), judgement);
     }
@@ -334,8 +349,9 @@ impl<'a> Programs<'a> {
         command_key(self.request, self.place).unwrap_or_else(|| tool_key(self.request, self.place))
     }
 
-    /// The tool starts `program`, which the library cannot be loaded into: the next run is the kernel's. Where that is
-    /// the wrapper, which could tell nobody but the library, no run of this command is worth watching.
+    /// Called if the tool started `program`, which the library cannot be loaded into. The next run
+    /// is then left to the kernel observer. If `program` is the wrapper, this command is not
+    /// observed any more, because a wrapper can report only to the library.
     pub(crate) fn leave_to_the_kernel(&self, watched: &Watched, program: &[u8]) {
         match watched.observer {
             _ if self.preload_is_forced => {}
@@ -347,7 +363,7 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// The files that a whole command changed in place when it ran before.
+    /// Returns the files that an earlier run of the whole command changed in place.
     pub(crate) fn changes(&self) -> Vec<Vec<u8>> {
         let known = changes_key(self.request, self.place).and_then(|key| self.sink.judgement(&key));
         let Some(Judgement::Changes(paths)) = known else { return Vec::new() };
@@ -358,7 +374,8 @@ impl<'a> Programs<'a> {
         paths.into_iter().filter_map(decoded).collect()
     }
 
-    /// A whole command changed these: its next run can be recorded if what is in them is noted first.
+    /// Remembers files that a whole command changed in place. The next run can be recorded, because
+    /// their content is then noted before it.
     pub(crate) fn learn_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>) {
         let Some(key) = changes_key(self.request, self.place) else { return };
         let known = self.sink.judgement(&key);
@@ -376,7 +393,8 @@ impl<'a> Programs<'a> {
         }
     }
 
-    /// With what was unseen in runs before.
+    /// Returns the verdict that the library is trusted. It includes what was unseen in earlier
+    /// runs.
     fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
         let before = self.sink.judgement(&program_key(content, self.place));
         let mut all = match before {
@@ -389,8 +407,7 @@ impl<'a> Programs<'a> {
         if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
     }
 
-    /// What loader and libc look at unseen in a run that the library saw alone or with the kernel; or why the run is
-    /// not believed.
+    /// Returns the paths that loader and libc read unseen in a run, or why the run is not trusted.
     pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if watched.observer != larder_model::Observer::Preload {
             let taken = self.preload_is_forced && watched.verdict.is_some();
@@ -398,7 +415,7 @@ impl<'a> Programs<'a> {
         }
         let mut looks = BTreeMap::new();
         if let Some(samples) = &watched.samples {
-            // Whatever became of its file.
+            // Checked first, because the file of a sampled program may be gone.
             if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
                 return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
             }
@@ -421,12 +438,12 @@ impl<'a> Programs<'a> {
         Ok(looks.into_iter().collect())
     }
 
-    /// A whole command makes programs and runs them.
+    /// Returns true if the command may have built this program.
     fn may_be_made(&self, program: &[u8]) -> bool {
         self.request.family == Family::Command && self.request.may_write(program)
     }
 
-    /// Where the kernel cannot be asked.
+    /// Returns true for a known part of a compiler, if the kernel observer does not work here.
     fn is_believed_by_name(&self, program: &[u8]) -> bool {
         is_compiler_part(file_name(program)) && !self.abilities.kernel()
     }
@@ -436,7 +453,7 @@ impl<'a> Programs<'a> {
         (Unrecorded::Unjudged, program)
     }
 
-    /// The programs that began, with their content.
+    /// Returns the programs that were started, with the digests of their files.
     fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
         let mut programs = BTreeMap::new();
         let own = own_path();
@@ -459,29 +476,35 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// A program begins, of which more is to be known than a wrapper inside has reported.
+/// Returns true for the start of a program, unless a wrapper inside the run has reported everything
+/// about it.
 fn begins(event: &Event<&[u8]>) -> bool {
     event.kind == Kind::Start && event.error == 0 && event.mode & REPORTED_WHOLE == 0
 }
 
-/// Something that only one of the two saw.
+/// Describes what only one observer saw.
 fn said(odd: &Sight) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("preload is not believed of {}: {} ({:?})", text(&odd.program), text(&odd.path), odd.what)
+    format!(
+        "the preloaded library is not trusted for {}: only one observer saw {} ({:?})",
+        text(&odd.program),
+        text(&odd.path),
+        odd.what
+    )
 }
 
-/// Only one of the two saw something.
+/// Returns true if only one observer saw something.
 fn is_odd(sample: &Sample) -> bool {
     !sample.verdict.missed.is_empty() || !sample.verdict.invented.is_empty()
 }
 
-/// One file, and not changed.
+/// Returns true if both are the same file with the same size and mtime.
 fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
     let parts = |id: &Identity| (id.device, id.inode, id.size_bytes, id.modified_ns);
     one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
 }
 
-/// The file that this process runs.
+/// Returns the path of the wrapper's executable.
 pub(crate) fn own_path() -> Vec<u8> {
     larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default()
 }

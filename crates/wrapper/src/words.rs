@@ -1,11 +1,14 @@
-//! Words for people: `larderd` answers them, in our place.
+//! Subcommands for people, such as `larder stats`: this process becomes `larderd`, which answers
+//! them.
+//!
+//! Unaware of: what the subcommands do.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::context::OWN_FILE;
 
-/// Become `larderd`.
+/// Becomes `larderd` with these arguments. Returns an exit code if that fails.
 pub(crate) fn answer(words: Vec<Vec<u8>>) -> i32 {
     let own = std::fs::read_link(OWN_FILE).unwrap_or_default();
     let environment: Vec<Vec<u8>> = std::env::vars_os()
@@ -22,12 +25,13 @@ pub(crate) fn answer(words: Vec<Vec<u8>>) -> i32 {
         }
     }
     eprintln!(
-        "larder: words are answered by `larderd`, which was not found beside larder or along PATH;{tried} install both files in one directory"
+        "larder: subcommands need `larderd`, which was found neither next to larder nor along PATH;{tried} install both files in one directory"
     );
     127
 }
 
-/// Where `larderd` may be: beside us, then along `PATH`; never in the working directory, which may be anybody's.
+/// Returns the paths at which `larderd` may be: next to `own`, then along `PATH`. Relative entries
+/// are skipped, because a program in the working directory may be anything.
 pub(crate) fn candidates(own: &Path) -> Vec<PathBuf> {
     let beside = own.parent().map(Path::to_owned);
     let path = std::env::var_os("PATH").unwrap_or_default();

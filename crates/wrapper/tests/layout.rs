@@ -1,5 +1,6 @@
-//! How the static program is laid out, which a hit pays for by page faults (docs/performance.md). What the linker script
-//! asks for is lost without a word where a name in it is no longer right.
+//! Tests the layout of the static program, because each hit pays for it by page faults
+//! (docs/performance.md). The linker silently ignores a name in the linker script that no longer
+//! exists, so only a test can notice it.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::larder;
@@ -7,13 +8,14 @@ use object::elf::{PT_GNU_RELRO, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection};
 
-/// The functions of which a hit executes something are three times as large as what it executes.
+/// A page may hold code that a hit does not execute, so these sections are about three times as
+/// large as what it executes.
 const HOT_BYTES_MAX: u64 = 700 << 10;
 const HOT_BYTES_MIN: u64 = 200 << 10;
 
-/// The lists in `hot.ld` are made for one toolchain, because the names of functions of the standard library end in a hash
-/// that differs with it, and name functions of ours, which may be renamed. A name that is not right is no error for the
-/// linker: the function then lies elsewhere, and each hit pays for its page.
+/// The lists in `hot.ld` are valid for one toolchain only, because the names of standard library
+/// functions end in a hash. They also name functions of ours, which may be renamed. The linker
+/// ignores a wrong name. The function then lies elsewhere, and each hit pays for its page.
 #[test]
 fn hot_functions_are_named_as_they_are() {
     let script = include_str!("../hot.ld");
@@ -23,13 +25,13 @@ fn hot_functions_are_named_as_they_are() {
         text[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>()
     };
     let (made_for, used) = (value(script, "rustc "), value(toolchain, "channel = \""));
-    assert_eq!(made_for, used, "make the lists in hot.ld anew with the new toolchain (docs/performance.md)");
+    assert_eq!(made_for, used, "hot.ld is for another toolchain: regenerate its lists (docs/performance.md)");
     let crates = larder_testkit::workspace().join("crates");
     let (mut checked, mut gone) = (0, Vec::new());
     for line in script.lines() {
         let Some(parts) = line.split("*_ZN").nth(1).and_then(parts) else { continue };
         let Some(krate) = parts[0].strip_prefix("larder_") else { continue };
-        // A closure is in the function before it; an implementation's own name says little.
+        // A closure counts for the function around it. The name of an `impl` block says little.
         let Some(function) = parts[1..].iter().rev().find(|part| !part.contains("$u7b$")) else { continue };
         let sources = crates.join(krate.replace('_', "-")).join("src");
         assert!(sources.is_dir(), "hot.ld names the crate {krate}: {line}");
@@ -38,21 +40,21 @@ fn hot_functions_are_named_as_they_are() {
             gone.push(format!("{krate}: {function}"));
         }
     }
-    assert!(checked > 100, "{checked} names of ours in hot.ld");
-    // Derived functions are nowhere in the text.
+    assert!(checked > 100, "hot.ld has only {checked} functions of ours");
+    // Derived functions do not appear in the source text.
     gone.retain(|name| !DERIVED.iter().any(|derived| name.ends_with(&format!(": {derived}"))));
-    assert!(gone.is_empty(), "hot.ld names functions that are not there any more: {gone:#?}");
+    assert!(gone.is_empty(), "hot.ld names functions that no longer exist: {gone:#?}");
 }
 
 const DERIVED: &[&str] = &["clone", "eq", "default", "fmt", "hash", "cmp", "partial_cmp", "ne"];
 
-/// The parts of a mangled name, each of which has its length before it.
+/// Returns the parts of a mangled name. Each is preceded by its length.
 fn parts(mangled: &str) -> Option<Vec<String>> {
     let (mut rest, mut parts) = (mangled, Vec::new());
     loop {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let Ok(length) = rest[..digits].parse::<usize>() else { break };
-        // The last is the hash: `17h*`.
+        // The last part is the hash, `17h*`.
         let Some(part) = rest.get(digits..digits + length) else { break };
         parts.push(part.to_owned());
         rest = &rest[digits + length..];

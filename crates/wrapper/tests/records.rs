@@ -1,5 +1,6 @@
-//! Records that no run of larder makes: whoever can write to the store may put them there. Each is refused before
-//! anything is touched, the tool runs, and what is outside the command's own directories is as it was.
+//! Forged records, such as anything that can write to the store may put there. Each must be refused
+//! before anything is written. The tool then runs, and files outside of the command's own
+//! directories stay as they are.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -13,7 +14,7 @@ use larder_model::{
 use larder_store::Store;
 use larder_testkit::{Place, Ran, Tree};
 
-/// The working directory, as a record has it.
+/// The working directory as it is encoded in a record.
 const HERE: &str = "\0\u{1}";
 const COMMAND: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
 
@@ -40,17 +41,17 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// For as long as the test runs.
+/// Leaks the bytes, so that they live as long as the test.
 fn kept(bytes: impl Into<Vec<u8>>) -> &'static [u8] {
     Box::leak(bytes.into().into_boxed_slice())
 }
 
-/// A path below the working directory, as a record has it.
+/// Encodes a path below the working directory, as in a record.
 fn here(name: &str) -> &'static [u8] {
     kept(format!("{HERE}{name}"))
 }
 
-/// Change the one record that there is.
+/// Changes the only record of the store.
 fn forge(place: &Place, change: impl Fn(&mut ActionResult<'static>)) {
     let store = Store::open(&place.path("store")).expect("opens");
     let is_manifest = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "manifests");
@@ -83,7 +84,7 @@ const FILE: OutputKind = OutputKind::File {
 };
 const DIRECTORY: OutputKind = OutputKind::Directory(FileMode { bits: 0o755, rule: ModeRule::Masked });
 
-/// The record is refused, with everything as it would be without it.
+/// Checks that the record is refused and that everything is as without it.
 #[track_caller]
 fn refused(place: &Place, what: &str, cause: &str) {
     let before = Tree::of(&place.path("home"));
@@ -141,7 +142,7 @@ fn places_outside() {
     assert!(!Path::new("/dev/shm/larder-test-new").exists());
 }
 
-/// Below the working directory, but nothing that this compiler makes of this command.
+/// Paths below the working directory that this compiler never writes for this command.
 #[test]
 fn what_no_compiler_makes() {
     let place = Place::new();
@@ -201,7 +202,7 @@ fn links_that_are_there_already() {
         forge(&place, |result| result.outputs.push(Output::new(here(name), file(0o644, placement))));
         refused(&place, &format!("{name}, {placement:?}"), "materialise");
     }
-    // What the command names is written through, as the tool would.
+    // A link that the command names as its output is written through, as the tool would do.
     forge(&place, |result| result.outputs.iter_mut().for_each(|output| output.kind = FILE));
     place.remove(&["x.o"]);
     symlink("../home/rc", place.path("work/x.o")).expect("links");
@@ -210,14 +211,14 @@ fn links_that_are_there_already() {
     assert_eq!(fs::read(place.path("home/rc")).expect("is there"), b"forged");
 }
 
-/// Such a result is counted as what it is, and no run around it is recorded.
+/// Such a result has an outcome of its own, and an outer run is not recorded.
 #[test]
 fn a_result_that_is_put_in_place_by_half() {
     let place = place();
     let outer = ["run", "--", "sh", "-c", "$LARDER ./mycc -c x.c -o x.o; echo $? > code"];
     let outer = || place.counted(place.larder(&outer).env("LARDER", larder_testkit::larder()));
     let forged = || {
-        // The second removal finds nothing: nobody else needs to be at work there for that.
+        // The second removal fails, because the first one has removed the file.
         let twice = [Output::new(here("/gone"), OutputKind::Removed), Output::new(here("/gone"), OutputKind::Removed)];
         forge(&place, |result| {
             result.repeatable = false;

@@ -236,7 +236,7 @@ fn what_serves_one_place_only_is_explained() {
     place.put("c/inc/h.h", "#define H 1\n");
     std::fs::create_dir_all(place.path("work/c/out")).expect("makes");
     let elsewhere = explain("c");
-    assert!(elsewhere.starts_with("miss") && elsewhere.contains("made in another place"), "{elsewhere}");
+    assert!(elsewhere.starts_with("miss") && elsewhere.contains("made in another checkout"), "{elsewhere}");
 }
 
 #[test]

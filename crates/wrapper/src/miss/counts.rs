@@ -1,5 +1,6 @@
-//! What counts of all that a run was seen doing: the trace folded by what its programs are known for, less and more as
-//! the caller says, and with what no observer sees.
+//! Turns the trace of a run into what the run relied on and what it changed. It applies what is
+//! known of the programs (`habit`) and the options of `larder run`, and adds what no observer can
+//! see.
 
 use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
@@ -19,7 +20,7 @@ use crate::typed::file_name;
 use crate::watch::{Watched, own_path};
 
 impl Run<'_> {
-    /// What the run relied on and changed, or why it must not be recorded.
+    /// Returns what the run relied on and changed, or why it must not be recorded.
     pub(super) fn folded(&self, watched: &Watched, texts: &Texts) -> Result<Folded, NotRecorded> {
         let mut folded = self.fold(&watched.observed, texts);
         let refusals = std::mem::take(&mut folded.refusals);
@@ -40,7 +41,8 @@ impl Run<'_> {
         Ok(folded)
     }
 
-    /// What loader and libc look at, and what is read of the environment and the host without asking.
+    /// Adds what no observer saw: the files that loader and libc read, and variables and properties
+    /// of the host that a program may have read without a call that we see.
     pub(super) fn add_what_nobody_saw(
         &self,
         watched: &Watched,
@@ -66,7 +68,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// clang compares the times of headers with those that a precompiled header was made from.
+    /// Returns true for a precompiled header that clang reads, because clang compares the mtimes of
+    /// the headers it was made from.
     fn checks_times_of(&self, path: &[u8], looked: &Looked) -> bool {
         let precompiled = [&b".pch"[..], b".gch", b".pcm"].iter().any(|suffix| path.ends_with(suffix));
         looked.content && precompiled && self.request.family != Family::Gcc
@@ -102,7 +105,7 @@ impl Run<'_> {
         fold(&observed.trace, &policy)
     }
 
-    /// What the caller says counts as read, or does not.
+    /// Applies the options `--input` and `--no-input`.
     fn narrow_and_widen(&self, seen: &mut Seen) {
         let (scope, cwd) = (&self.request.scope, &self.request.action.cwd);
         seen.looked.retain(|(path, _)| !scope.leaves_out(path, cwd));
@@ -112,7 +115,8 @@ impl Run<'_> {
         }
     }
 
-    /// Variables that an unknown tool's key leaves out, where a text names them, or a program is known to use them.
+    /// Adds variables that the key of an unknown tool leaves out, if a text names them or a program
+    /// is known to use them.
     fn add_variables_left_out(&self, texts: &Texts, trace: &Trace, seen: &mut Seen) {
         let place = &self.context.place;
         let mut names = texts.variables.clone();
@@ -129,7 +133,8 @@ impl Run<'_> {
         seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
     }
 
-    /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
+    /// Returns what a program is known to do in every run. An archiver that writes no times and
+    /// owners, which is the default on most systems, does not depend on them.
     fn habit(&self, program: &[u8], kept: &[u8], origin: Origin, texts: &Texts) -> Habit {
         let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
         let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);

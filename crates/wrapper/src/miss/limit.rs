@@ -1,4 +1,4 @@
-//! Keeping the store within its limit after something was added to it.
+//! Keeps the store within its size limit after something was added.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,7 +8,8 @@ use larder_store::{Counters, Store};
 use crate::context::Context;
 use crate::{summon, words};
 
-/// Once the store is over its limit, have `larderd` evict in the background; where it is not installed, evict now.
+/// Starts `larderd` to evict in the background, if the store is over its limit. If it is not
+/// installed, evicts here.
 pub(super) fn keep_within_limit(context: &Context, counters: &Counters, grown: u64) {
     let limit = context.loaded.settings.max_size_bytes;
     let size = counters.grew(grown);

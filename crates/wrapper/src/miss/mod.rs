@@ -1,11 +1,12 @@
-//! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
+//! A miss: runs the tool under an observer, records what it read and wrote, and exits as the tool
+//! did.
 //!
-//! | file | is |
+//! | file | does |
 //! |---|---|
-//! | `ordinary` | whether it ended as it will the next time |
-//! | `counts` | what counts of all that was seen |
-//! | `record` | from that to a record |
-//! | `limit` | the store's size after it |
+//! | `ordinary` | decides whether the run ended as it will the next time |
+//! | `counts` | turns the trace into what the run relied on and changed |
+//! | `record` | makes a record of that |
+//! | `limit` | keeps the store within its size limit |
 
 mod counts;
 mod limit;
@@ -33,37 +34,39 @@ use crate::undo::undo;
 use crate::watch::{Eyes, Programs, closing};
 use crate::{flow, outer, recording, token};
 
-/// Why the tool runs.
+/// Why the tool runs, and what was acquired for it.
 #[derive(Default)]
 pub(crate) struct Why<'m, 'r> {
-    /// A record that was there did not serve.
+    /// A record existed but could not be used, for this reason.
     pub(crate) trouble: Option<Fallback>,
-    /// A record would have served, and is to be compared.
+    /// A record would have been used. The run verifies it.
     pub(crate) verify: Option<ActionResult<'m>>,
-    /// Others wait until it is dropped.
+    /// The single-flight lock. Other processes wait until it is dropped.
     pub(crate) turn: Option<Turn>,
-    /// A fetch that may be faster.
+    /// A fetch in progress, which may be faster than the tool.
     pub(crate) race: Option<Race<'r>>,
-    /// Another process had the turn.
+    /// True if another process held the single-flight lock.
     pub(crate) other_runs: bool,
-    /// Leave to run it, where that was waited for already.
+    /// The job slot, if it was acquired already.
     pub(crate) token: Option<Box<Token>>,
 }
 
-/// How it ended.
+/// How a miss ended.
 pub(crate) enum Ended {
-    /// With this exit code.
+    /// Exit with this code.
     Code(i32),
-    /// A fetch was faster: the tool was stopped, and what it left is gone.
+    /// The fetch was faster. The tool was stopped, and the files that it created were removed.
     Overtaken(Fetched, Option<Turn>),
-    /// While it waited for a token another process may have run it: the token is there now.
+    /// We waited for a job slot, and another process may have run the action meanwhile. The slot is
+    /// acquired.
     LookAgain(Box<Token>),
 }
 
-/// A tool that waited for less was hardly run by somebody else meanwhile.
+/// After a shorter wait for a job slot we do not look up again, because hardly any tool ends within
+/// it.
 const WORTH_A_LOOK: Duration = Duration::from_millis(50);
 
-/// Run the tool and record its result where that can be done.
+/// Runs the tool, and records its result if possible.
 pub(crate) fn run(
     context: &Context,
     store: &Store,
@@ -123,7 +126,7 @@ pub(crate) fn run(
         Err(_) => {
             let outcome = Outcome::Fallback(Fallback::ObserverFailed);
             account(context, Some(store), outcome, By::request(request), "");
-            // With the token that it has: it does not queue a second time.
+            // The job slot is already held, so this must not wait for another one.
             return Ended::Code(flow::start_with(&command, &token));
         }
     };
@@ -194,11 +197,13 @@ pub(crate) fn run(
     Ended::Code(leave(watched.observed.finished))
 }
 
-/// Makes the numbers of the command's processes others than in its last run, and returns whether they are.
+/// Makes the process ids of the command different from those of its last run. Returns false if it
+/// could not.
 ///
-/// In a namespace of its own, as in a sandbox, a command has the same process numbers in each run, and no second run
-/// would show that they are not in its result. So a random number of threads is started before it, because a thread takes
-/// a number too. Where threads are refused, a result that may hold a number is not recorded.
+/// In a PID namespace of its own, as in a sandbox, a command gets the same process ids in each run.
+/// Then a second run would not show that they are in the result. So we start and join a random
+/// number of threads first, because each takes an id. If threads are refused, a result that may
+/// hold a process id is not recorded.
 fn skip_process_numbers() -> bool {
     const SKIPPED_MAX: u64 = 60;
     const STACK_BYTES: usize = 64 << 10;
@@ -209,7 +214,7 @@ fn skip_process_numbers() -> bool {
     (0..=larder_sys::random_u64() % SKIPPED_MAX).all(|_| thread().is_ok_and(|thread| thread.join().is_ok()))
 }
 
-/// A fault of larder's own must not fail a build: now that the tool has run, a panic ends as it did.
+/// Makes a panic end as the tool ended, because a bug in larder must not fail a build.
 fn end_as_the_tool_on_panic(end: ChildEnd) {
     std::panic::set_hook(Box::new(move |_| match end {
         ChildEnd::Exited(code) => larder_sys::end_process(code),
@@ -217,7 +222,7 @@ fn end_as_the_tool_on_panic(end: ChildEnd) {
     }));
 }
 
-/// End as the tool did.
+/// Ends as the tool did.
 fn leave(finished: Finished) -> i32 {
     let end = match (&finished.failure, finished.end) {
         (Some(error), ChildEnd::Exited(0)) => {

@@ -1,4 +1,4 @@
-//! Whether a run ended as it will the next time.
+//! Decides whether a run ended as it will the next time.
 
 use std::time::UNIX_EPOCH;
 
@@ -9,11 +9,13 @@ use memchr::memmem;
 
 use super::NotRecorded;
 
-/// Returns the exit code of a run that ends so the next time, as far as its end and its messages tell. The trace tells the
-/// rest (`fold`): whether something ran short, or a child died.
+/// Returns the exit code of a run that will end in the same way the next time, judged by its end
+/// and its messages. The trace tells the rest (`fold`), for example whether a resource ran out or a
+/// child died.
 ///
-/// The kernel observer is asked before a call, and does not see what comes of it. So it cannot tell a failure for lack of
-/// space from one that the input causes, and no failed run is recorded that only the kernel saw.
+/// The kernel observer is asked before a system call and does not see its result. So it cannot tell
+/// a full disk from an error in the input, and a failed run that only the kernel observer saw is
+/// not recorded.
 pub(super) fn exit_code(finished: &Finished, observer: Observer) -> Result<u8, NotRecorded> {
     let because = |why| Err(NotRecorded::Because(why, Vec::new()));
     let ChildEnd::Exited(code) = finished.end else { return because(Unrecorded::Signal) };
@@ -31,7 +33,7 @@ pub(super) fn exit_code(finished: &Finished, observer: Observer) -> Result<u8, N
             return Err(NotRecorded::Because(Unrecorded::Shortage, b"vm.overcommit_memory is 2".to_vec()));
         }
         if observer == Observer::Kernel {
-            let what = b"it failed, and the kernel observer does not see whether something ran short";
+            let what = b"it failed, and the kernel observer cannot see whether memory or disk space ran out";
             return Err(NotRecorded::Because(Unrecorded::Unprovable, what.to_vec()));
         }
     }
@@ -41,11 +43,11 @@ pub(super) fn exit_code(finished: &Finished, observer: Observer) -> Result<u8, N
     Ok(code)
 }
 
-/// Returns true if the command says that a system call was refused that the system of the next user of a record may have.
-/// The kernel observer cannot see such a call, because a refusal by seccomp comes before its question.
+/// Returns true if a message says that a system call was refused that another system may allow. The
+/// kernel observer cannot see such a call, because seccomp refuses it before the observer is asked.
 ///
-/// For example, `ls` in a container of 2018 says "cannot access 'x': Operation not permitted", since `statx` is refused,
-/// and the script that runs it goes on.
+/// For example, `ls` in a container of 2018 prints "cannot access 'x': Operation not permitted",
+/// because `statx` is refused, and the script that runs `ls` goes on.
 fn says_that_a_call_was_refused(code: u8, written: &Written) -> bool {
     const NOT_THERE: &str = "Function not implemented";
     const REFUSED: &str = "Operation not permitted";
@@ -61,15 +63,16 @@ fn holds(written: &Written, sign: &str) -> bool {
     texts.iter().any(|text| memmem::find(text, sign.as_bytes()).is_some())
 }
 
-/// Refuses a run if a process that the tool left running changed an output after the tool had ended: at that moment the
-/// caller would have found another one.
+/// Refuses a run if a process that the tool left behind changed an output after the tool had ended.
+/// The caller would then have found another output at the tool's end.
 ///
-/// For example, mold's child only unmaps what it had written before its parent ended, which changes no file's ctime. A
-/// change within the same tick of the kernel's clock as the tool's end goes unseen, and is in the output that is kept.
+/// For example, mold's child only unmaps what was written before its parent ended, which changes no
+/// file's ctime. A change within the clock tick of the tool's end goes unseen, and is in the output
+/// that is recorded.
 pub(super) fn unchanged_since_the_end(finished: &Finished, changed: &[(Vec<u8>, Change)]) -> Result<(), NotRecorded> {
     let Some(left_at) = finished.left_at else { return Ok(()) };
     let left_at_ns = left_at.duration_since(UNIX_EPOCH).map_or(i64::MAX, |time| time.as_nanos() as i64);
-    // The entries of a directory change with what others do in it.
+    // Other processes may change the entries of a directory.
     let is_one = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
     let is_later = |path: &[u8]| larder_sys::look(path).is_ok_and(|look| look.changed_ns > left_at_ns);
     match changed.iter().find(|(path, change)| is_one(change) && is_later(path)) {
@@ -80,9 +83,9 @@ pub(super) fn unchanged_since_the_end(finished: &Finished, changed: &[(Vec<u8>, 
 
 /// Returns why a failed run may not fail the next time, if its messages say so.
 ///
-/// This is an additional refusal, for what no observer sees as a fact: libc's `malloc` asks the kernel for memory by itself,
-/// and is refused a block larger than the machine's memory. What else runs short is in the trace (`Kind::Shortage`),
-/// whatever the language of the messages is.
+/// This covers what no observer can see: libc's `malloc` asks the kernel for memory by itself, and
+/// fails for a block larger than the machine's memory. Other shortages are in the trace
+/// (`Kind::Shortage`), whatever the language of the messages.
 fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
     const SIGNS: &[(&str, Unrecorded)] = &[
         ("internal compiler error", Unrecorded::InternalError),
@@ -90,7 +93,7 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
         ("Cannot allocate memory", Unrecorded::Shortage),
         ("memory exhausted", Unrecorded::Shortage),
         ("out of memory", Unrecorded::Shortage),
-        // The dynamic loader's: it may be for a refused call, or for a library of ours.
+        // From the dynamic loader: the cause may be a refused call, or our preloaded library.
         ("error while loading shared libraries", Unrecorded::Suspect),
         ("symbol lookup error", Unrecorded::Suspect),
     ];
@@ -100,8 +103,8 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
     SIGNS.iter().find(|(sign, _)| holds(written, sign)).map(|(_, why)| *why)
 }
 
-/// Returns true if the kernel refuses memory before it runs out (`vm.overcommit_memory` is 2). Then any `malloc` may fail
-/// without a limit of the process.
+/// Returns true if the kernel refuses memory before it runs out (`vm.overcommit_memory` is 2). Then
+/// any `malloc` may fail without a limit of the process.
 fn memory_is_refused() -> bool {
     std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"))
 }

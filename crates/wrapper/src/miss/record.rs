@@ -1,5 +1,5 @@
-//! Recording a run that has ended: what it relied on is witnessed, what it left is kept, and where that can serve is
-//! decided.
+//! Records a run that has ended: checks what it relied on once more, stores what it left, and
+//! decides in which checkouts the result can be used.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -23,17 +23,17 @@ use crate::texts::{Texts, run_by_shells_alone};
 use crate::typed::file_name;
 use crate::watch::{Programs, Watched, closing};
 
-/// A run was recorded.
+/// A run that was recorded.
 pub(super) struct Recorded {
-    /// By how many bytes the store grew.
+    /// The number of bytes by which the store grew.
     pub(super) grown: u64,
-    /// Which entry it is.
+    /// The identity of the entry.
     pub(super) strong: Fingerprint,
-    /// How the result differs from the record that it was compared with.
+    /// The first difference to the record that the run was to verify.
     pub(super) difference: Option<String>,
 }
 
-/// Why a run was not recorded.
+/// Why a run was not recorded: a reason with a path or a text, or an error of the store.
 pub(crate) enum NotRecorded {
     Because(Unrecorded, Vec<u8>),
     Store(StoreError),
@@ -54,15 +54,16 @@ impl From<StoreError> for NotRecorded {
     }
 }
 
-/// What differs from run to run and may be in a result, and how this run is told from others: `bound_by` of an entry.
+/// What differs from run to run and may be in the result. The value tells this run from others, and
+/// becomes `bound_by` of the entry.
 enum Chance {
-    /// The numbers of its processes.
+    /// Process ids. The value is that of the command's first process.
     Number(Vec<u8>),
-    /// Random numbers.
+    /// Random numbers. The value is a new random number.
     Drawn(Vec<u8>),
 }
 
-/// A run that has ended.
+/// A run that has ended, and what is needed to record it.
 pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
     pub(super) sink: &'a Sink<'a>,
@@ -73,13 +74,13 @@ pub(super) struct Run<'a> {
     pub(super) started_ns: i64,
     pub(super) run_time_us: u64,
     pub(super) observer: larder_model::Observer,
-    /// Its processes have other numbers than those of the run before it.
+    /// True if its process ids differ from those of the run before it.
     pub(super) numbers_differ: bool,
     pub(super) programs: &'a Programs<'a>,
 }
 
 impl Run<'_> {
-    /// Record it, after comparing it with what was recorded before.
+    /// Records the run. `before` is a recorded result to compare with.
     pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let finished = &watched.observed.finished;
         let exit_code = exit_code(finished, self.observer)?;
@@ -106,11 +107,13 @@ impl Run<'_> {
         let reach = self.reach(&folded, &witnessed, &watched.observed.trace, exit_code);
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
         let set = witnessed.set();
-        // What binds it once another run has shown that chance has no part in it.
+        // What restricts the result after another run has shown that it holds no process id and no
+        // random number.
         let otherwise = made.bound.take();
         made.bound = match by_chance {
             Some(Chance::Number(number)) => {
-                // By any other bound it would serve at home at once.
+                // `Chance` may replace only `SeenOnce`. With any other bound the result would be
+                // used in this checkout at once.
                 if otherwise.as_ref().is_some_and(|(bound, _)| *bound != Bound::SeenOnce) {
                     return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
                 }
@@ -135,10 +138,10 @@ impl Run<'_> {
         Ok(Recorded { grown: kept.grown + grown, strong, difference })
     }
 
-    /// Look at everything once more.
+    /// Checks once more everything that the run relied on, and makes observations of it.
     fn witness(&self, seen: &Seen, trace: &Trace) -> Result<Witnessed, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
-        // Of a compile nobody asks for that.
+        // Only whole commands need this, so a compile does not walk over the trace.
         let is_command = self.request.family == Family::Command;
         let run = if is_command { run_by_shells_alone(trace, is_config_status) } else { HashSet::new() };
         let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
@@ -153,9 +156,12 @@ impl Run<'_> {
         witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))
     }
 
-    /// What differs from run to run and may be in what was left. It may then be recorded once another run, in which that
-    /// was different, gave the same. That is so for the numbers of processes in a whole command, and for random numbers
-    /// in a compile or link. Any other number of a process is refused, as is all that holds a name made up at random.
+    /// Returns what differs from run to run and may be in the result. The result is then recorded,
+    /// but used only after another run with other values gave the same.
+    ///
+    /// - Process ids are accepted in a whole command, and refused in any other.
+    /// - Random numbers are accepted in a compile or link.
+    /// - A name that was made up at random is refused if the result holds it.
     fn chance(
         &self,
         observed: &Observed,
@@ -180,7 +186,8 @@ impl Run<'_> {
         match folded.random_names.iter().find(is_held) {
             Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
             None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
-            // No two runs draw the same, whichever processes they are.
+            // A random value, because any two runs draw different numbers, whatever their process
+            // ids are.
             None if folded.chance_program.is_some() => {
                 Ok(Some(Chance::Drawn(format!("random {:016x}", larder_sys::random_u64()).into_bytes())))
             }
@@ -188,7 +195,7 @@ impl Run<'_> {
         }
     }
 
-    /// The environment is in the key as a whole.
+    /// Returns true if the whole environment is in the key, as for a command of `larder run`.
     pub(super) fn is_keyed_whole(&self) -> bool {
         self.request.invocation.environment == EnvironmentRule::Whole
     }
@@ -229,7 +236,7 @@ impl Run<'_> {
         }
     }
 
-    /// Write the record. Returns by how much the store grew, and which entry it is.
+    /// Writes the entry. Returns by how many bytes the store grew, and the entry's identity.
     fn write(
         &self,
         set: &ObservationSet,
@@ -247,14 +254,16 @@ impl Run<'_> {
         Ok((self.sink.record(&request.weak, &walk, entry, &subject(request))?, strong))
     }
 
-    /// Whether a message, an output, its name or its target is such. Logs hold the numbers of the run that wrote them,
-    /// and may: they are looked into where that is asked for.
+    /// Returns true if `what` holds for a message, an output, its path or its link target. Logs are
+    /// searched only if `logs` is true, because they may hold the process ids of the run that wrote
+    /// them.
     fn holds(&self, outputs: &[KeptOutput], logs: bool, streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
         let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(KeptOutput::content);
         let contents = contents.chain(streams.contents());
-        // What is too large to be looked into may hold anything.
+        // A content that is too large to be searched counts as a match.
         let texts = contents.map(|content| content.searched(self.sink, self.stamps));
-        // Where one begins with a root, a zero says so.
+        // An encoded path may begin with a root's placeholder, a NUL, which is not part of the
+        // text.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
         let names = outputs.iter().map(|output| Some(Cow::Owned(name(&output.path))));
         let target = |output: &KeptOutput| match &output.kind {
@@ -277,8 +286,8 @@ impl Run<'_> {
             let modified = dates.take(path);
             outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)?, modified });
         }
-        // Directories first, so that what goes into them finds them; files as they were finished, so that the newer
-        // of two stays the newer.
+        // Directories come first, because other outputs go into them. Files come in the order of
+        // their mtimes, so that the newer of two files stays the newer.
         outputs.sort_by_key(|output| match output.kind {
             KeptKind::Directory(_) => i64::MIN,
             KeptKind::File { modified_ns, .. } => modified_ns,
@@ -288,7 +297,7 @@ impl Run<'_> {
     }
 }
 
-/// The first of these files that an assembler opened.
+/// Returns the first of these files that an assembler opened.
 fn assembled<'r>(rooted: &'r [Vec<u8>], trace: &Trace) -> Option<&'r Vec<u8>> {
     if rooted.is_empty() {
         return None;
@@ -304,14 +313,15 @@ fn assembled<'r>(rooted: &'r [Vec<u8>], trace: &Trace) -> Option<&'r Vec<u8>> {
     rooted.iter().find(|path| opened.contains(file_name(path)))
 }
 
-/// Whether the tool could run again on what it left.
+/// Returns true if the tool could run again on top of what it left.
 fn is_repeatable(seen: &Seen) -> bool {
     let plain = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
     let asks = |looked: &Looked| looked.prior.is_some() || looked.listed;
     seen.changed.iter().all(|(_, change)| plain(change)) && !seen.looked.iter().any(|(_, looked)| asks(looked))
 }
 
-/// More than the whole store may hold would only drive everything else out.
+/// Returns true for a result larger than the limit of the whole store, because it would only evict
+/// everything else.
 fn result_is_too_large(result: &ActionResult, limit_bytes: u64) -> bool {
     limit_bytes > 0 && result.blobs().map(|blob| blob.size_bytes).sum::<u64>() > limit_bytes
 }

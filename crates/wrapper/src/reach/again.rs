@@ -1,5 +1,6 @@
-//! The same command seen twice: whether the two results are the same but for the place, and by which rules the one
-//! becomes the other.
+//! Compares the result of a command with an earlier result of the same command. Decides whether
+//! both are the same except for root paths, and by which rules the earlier one becomes the present
+//! one.
 
 use std::collections::HashMap;
 
@@ -13,19 +14,26 @@ use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickle
 use super::{Bind, Reach};
 use crate::keep::SEARCHED_BYTES_MAX;
 
-/// Results that are compared, the newest first: each may hold as much as a build leaves.
+/// At most this many results are compared, the newest first, because each may be as large as a
+/// whole build.
 const COMPARED_MAX: usize = 4;
 
-/// What becomes of each content elsewhere.
+/// How each content is rewritten for another checkout.
 pub(crate) struct Rewrites {
     pub(crate) messages: [Rewrite; 2],
     pub(crate) outputs: Vec<Rewrite>,
 }
 
 impl Reach<'_> {
-    /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another
-    /// place, then it serves in any, or where that is as long in those as long as both; with processes of other
-    /// numbers, or other random numbers, then none of those is in it. `otherwise` is what binds it then.
+    /// Returns what still restricts the use of a result (`Bound`) and its rewrites, if an earlier
+    /// run of the command read the same and gave the same result. Returns `None` if the restriction
+    /// stays. Only `SeenOnce` and `Chance` can be lifted:
+    ///
+    /// - If the earlier run was in another checkout, the result can be used in any. There is one
+    ///   exception: a length of a root path may have reached the result, and the lengths are equal
+    ///   in both. It can then be used only with equal lengths.
+    /// - If the earlier run had other process ids or other random numbers, the result holds none of
+    ///   these. `otherwise` is the restriction that then remains.
     pub(crate) fn lifted(
         &self,
         made: &Made,
@@ -36,7 +44,8 @@ impl Reach<'_> {
         if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
             return None;
         }
-        // What lies among the store's own records and was handed over proves nothing, unless this run is handed over, too.
+        // An entry that was handed over to `larderd` could be forged. It counts only if this run is
+        // handed over as well.
         let store = self.sink.store();
         let weak = &self.request.weak;
         let own = store.read_manifest(weak, false).ok().flatten();
@@ -48,7 +57,7 @@ impl Reach<'_> {
             own.iter().chain(&handed_over).filter_map(|file| Manifest::decode(&file.bytes).ok()).collect();
         let seen = set.contents();
         let mut best: Option<(Option<Bind>, Rewrites)> = None;
-        // Of a bound that has to do with the path alone, another place says nothing.
+        // A restriction because of the path itself is not lifted by a run in another checkout.
         let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
         let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
         let alike = entries.filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
@@ -63,14 +72,14 @@ impl Reach<'_> {
         best
     }
 
-    /// The result of `entry`, and whether it was made in another place, where it relied on the same and could lift
-    /// what binds the present one.
+    /// Returns the result of `entry`, and whether it was made in another checkout. Returns `None`
+    /// if the entry had other observations, or cannot lift the present restriction.
     fn alike<'e>(&self, entry: &Entry<'e>, made: &Made, seen: &[u8]) -> Option<(bool, ActionResult<'e>)> {
         let (bound, by) = made.bound.as_ref()?;
         let elsewhere = entry.made_in != made.made_in;
         let tells = match (bound, entry.bound?) {
             (Bound::Chance, Bound::Chance) => entry.bound_by != by.as_slice(),
-            // Of one of the two it is known that no number of its processes is in it.
+            // For one of the two, we know that no process id is in it.
             (_, Bound::SeenOnce | Bound::AsLong | Bound::Chance) => elsewhere,
             _ => false,
         };
@@ -78,7 +87,8 @@ impl Reach<'_> {
         (set.contents() == seen).then_some((elsewhere, before))
     }
 
-    /// What still binds the result, now that the one of `before` is there, too. `None` where that is another one.
+    /// Returns the restriction that remains when `before` is known as well, and the rewrites.
+    /// Returns `None` if `before` is not the same result.
     fn lifted_by(
         &self,
         elsewhere: bool,
@@ -97,8 +107,9 @@ impl Reach<'_> {
         Some((bind, rewrites))
     }
 
-    /// Whether the length of a path can have come to something in the result: a script has it in a word, and the size
-    /// of an object that holds it may have been written down.
+    /// Returns true if the length of a root path may have reached the result. A script can compute
+    /// the length of a word, and the size of an object that holds a root path may have been written
+    /// to another output.
     fn may_measure(&self, rewrites: &Rewrites) -> bool {
         let Rewrites { outputs, .. } = rewrites;
         let is_measured = outputs.contains(&Rewrite::Object) && outputs.len() > 1;
@@ -106,7 +117,7 @@ impl Reach<'_> {
         self.foreign_program || is_measured || holds(Rewrite::LooseText) || holds(Rewrite::AsLong)
     }
 
-    /// What is to be written again in the first of two results to give the second.
+    /// Returns how the first of two results is rewritten to give the second.
     fn rewrites_between(&self, before: &ActionResult, now: &ActionResult) -> Option<Rewrites> {
         use larder_model::OutputKind::File;
         let mut rewrites = Rewrites { messages: [Rewrite::None; 2], outputs: Vec::new() };
@@ -125,7 +136,8 @@ impl Reach<'_> {
             }
             _ => return None,
         }
-        // They stand in the order in which they were finished, which need not be the same where several run at once.
+        // Outputs are in the order in which they were finished. That order may differ if several
+        // processes run at once.
         let by_path: HashMap<&[u8], &Output> = before.outputs.iter().map(|output| (output.path, output)).collect();
         for output in &now.outputs {
             let before_it = by_path.get(output.path)?;
@@ -151,7 +163,8 @@ impl Reach<'_> {
         Some(rewrites)
     }
 
-    /// Where several run at once, their lines come in another order each time.
+    /// Returns how a message is rewritten. If several processes run at once, their lines may be in
+    /// a different order each time.
     fn rewrite_of_message(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         self.rewrite_between(before, old, new).or_else(|| {
             let lines = |bytes: &[u8]| {
@@ -170,7 +183,7 @@ impl Reach<'_> {
         })
     }
 
-    /// What of the old would stand here by this rule.
+    /// Returns the earlier content as it would be here by this rule.
     fn in_another_place(&self, rewrite: Rewrite, before: &ActionResult, old: &Content) -> Option<Vec<u8>> {
         let one = ActionResult {
             origin: before.origin.clone(),
@@ -182,18 +195,20 @@ impl Reach<'_> {
         self.searched(&again)
     }
 
-    /// Its bytes, where they are not too many to be compared.
+    /// Returns the bytes to compare, or `None` if there are too many.
     fn searched(&self, content: &Content) -> Option<Vec<u8>> {
         let few = content.size_bytes() <= SEARCHED_BYTES_MAX;
         few.then(|| self.sink.content_bytes(content, self.stamps).ok()).flatten()
     }
 
-    /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
+    /// Returns how a log is rewritten. Logs are not compared, because they hold times, process ids
+    /// and names of temporary files, which differ in each run.
     fn rewrite_of_log(&self, before: &ActionResult, content: &Content) -> Option<Rewrite> {
         self.rewrite_if_it_holds(before, content, Rewrite::LooseText)
     }
 
-    /// By this rule, where the place's path is in it.
+    /// Returns `by` if the content holds a root path and can be rewritten by that rule, and no
+    /// rewrite if it holds none.
     fn rewrite_if_it_holds(&self, before: &ActionResult, content: &Content, by: Rewrite) -> Option<Rewrite> {
         if before.origin == self.roots() {
             return Some(Rewrite::None);
@@ -206,7 +221,8 @@ impl Reach<'_> {
         }
     }
 
-    /// What keeps its parts in the order of hash tables: where that is a pickle, the parts must be the same ones.
+    /// Returns how a file is rewritten whose parts are in the order of a hash table. In a pickle,
+    /// the parts must be the same.
     fn rewrite_in_any_order(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         self.rewrite_of_log(before, new).or_else(|| {
             let there = self.in_another_place(Rewrite::Pickle, before, old)?;
@@ -215,8 +231,8 @@ impl Reach<'_> {
         })
     }
 
-    /// What ninja keeps has the times of the run, and stands in the order in which compilers ended: what was made of
-    /// what must be the same.
+    /// Returns how one of ninja's records is rewritten. It holds the times of the run, and its
+    /// entries are in the order in which compilers ended. The dependencies in it must be the same.
     fn rewrite_of_ninjas(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::NinjaDependencies)?;
         let there = match before.origin == self.roots() {
@@ -239,11 +255,12 @@ impl Reach<'_> {
         self.rewrite_by(&rules, before, old, new)
     }
 
-    /// The first of these rules by which the old becomes the new.
+    /// Returns the first of these rules by which the earlier content becomes the present one.
     fn rewrite_by(&self, rules: &[Rewrite], before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         if old == new {
             let bytes = self.searched(new)?;
-            // Equal in two places, and yet it names one of them.
+            // The content is equal in both checkouts although it holds a root path of one of them.
+            // So it is not known how it would be in a third.
             let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
             return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
         }
@@ -252,7 +269,8 @@ impl Reach<'_> {
     }
 }
 
-/// How long what ninja puts before a line is, `[3/17] `: it counts what has ended, whatever that was.
+/// Returns the length of ninja's counter before a line, such as `[3/17] `. The count depends on the
+/// order in which commands end.
 fn counted(line: &[u8]) -> usize {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let end = || {

@@ -1,14 +1,20 @@
-//! Where a result can serve: in every place of the same build, or only where it was made, and why.
+//! Decides in which checkouts a result can be used: in every checkout of the same build, or only
+//! where it was made, and why.
 //!
-//! It can serve elsewhere where nothing in it holds the path of this place, or what does can be written again, *and*
-//! nothing in it can have been derived from that path. The second is known of a compiler whose command line and inputs
-//! do not name the place, or whose preprocessed text does not; of any other command once it gave the same in two
-//! places.
-//! `docs/relocation.md` has the rules.
+//! Below, a *root path* is a path of this checkout that differs in another one (`lookup::roots`). A
+//! result can be used elsewhere if both of these hold:
 //!
-//! `again` compares with a run before; `texts` looks into what a compiler read.
+//! 1. It holds no root path, or each one in it can be rewritten.
+//! 2. Nothing in it was derived from a root path. For example, a hash of the path cannot be
+//!    rewritten.
 //!
-//! Unaware of: how a result is found, and how it is put in place.
+//! For a compiler, the second is known if neither its command line nor its inputs hold a root path,
+//! or if the preprocessed text holds none. For any other command it is known after it gave the same
+//! result in two checkouts. `docs/relocation.md` has the rules.
+//!
+//! `again` compares with an earlier run, `texts` searches what a compiler read.
+//!
+//! Unaware of: how a result is found, how it is put in place.
 
 mod again;
 mod texts;
@@ -36,42 +42,42 @@ use crate::reach::texts::Texts;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
-/// Variables that lead to programs or to a place for temporary files, or that name the working directory: those that a
-/// compiler and its parts read, and of which nothing reaches a result.
+/// Variables that a compiler and its parts read, but whose values never reach a result: search
+/// paths for programs, directories for temporary files, and the working directory.
 const NO_NAMES: [&[u8]; 9] =
     [b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR", b"PWD", b"OLDPWD", b"HOME"];
 
-/// Words for the linker, of which some bring a name into the result.
+/// Options for the linker, some of which put a path into the result.
 const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
 
-/// How the names of texts end that a compiler reads, and a linker does not.
+/// File name extensions of texts that a compiler reads and a linker does not.
 const SOURCE_ENDINGS: [&[u8]; 18] = [
     b".c", b".cc", b".cpp", b".cxx", b".C", b".m", b".mm", b".i", b".ii", b".s", b".S", b".h", b".hh", b".hpp",
     b".hxx", b".inc", b".def", b".ipp",
 ];
 
-/// What is known of a run when this is decided.
+/// What is known about a run when this is decided.
 pub(crate) struct Reach<'a> {
     pub(crate) sink: &'a Sink<'a>,
     pub(crate) stamps: &'a Stamps,
     pub(crate) request: &'a Request,
-    /// As its tool was started.
+    /// The command as it was started.
     pub(crate) command: &'a Command,
     /// The setting `remote_trust`.
     pub(crate) trust: &'a [String],
-    /// Debug information is written again where that is exact.
+    /// True if debug information may be rewritten. This is done only if it is exact.
     pub(crate) relocates_debug: bool,
-    /// What the inputs hold.
+    /// The root paths that the inputs hold.
     pub(crate) carried: &'a Carried,
-    /// Variables that were asked for.
+    /// The variables that the command read, with their values.
     pub(crate) environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
-    /// Paths that were looked at.
+    /// The paths that the command read.
     pub(crate) looked: &'a [(Vec<u8>, Looked)],
-    /// A program ran that is no known part of a compiler.
+    /// True if a program ran that is not a known part of a compiler.
     pub(crate) foreign_program: bool,
-    /// A compiler proper of gcc's ran: what is called `cc` may be any.
+    /// True if gcc's `cc1` or `cc1plus` ran. The name `cc` alone may stand for any compiler.
     pub(crate) gcc_ran: bool,
-    /// An input that holds a root, and that an assembler read itself.
+    /// An input with a root path that the assembler itself opened.
     pub(crate) assembled: Option<&'a Vec<u8>>,
     pub(crate) failed: bool,
 }
@@ -82,7 +88,8 @@ fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
-/// A library by its name, `libc.so.6`, and by how it begins: the preprocessor reads none.
+/// Returns true for a shared library, by its name (`libc.so.6`) and its first bytes. The
+/// preprocessor reads none.
 fn is_library(path: &[u8]) -> bool {
     let name = file_name(path);
     let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
@@ -96,14 +103,15 @@ fn whole(path: &[u8]) -> Option<Vec<u8>> {
     larder_sys::read_at_most(path, SEARCHED_BYTES_MAX).ok().flatten()
 }
 
-/// Where a result can serve, and what becomes of its messages there. What becomes of its outputs stands with them.
+/// The decision, and how messages are rewritten elsewhere. How an output is rewritten is stored in
+/// the output.
 pub(crate) struct Reached {
     pub(crate) made: Made,
     pub(crate) messages: [Rewrite; 2],
 }
 
 impl Reach<'_> {
-    /// Decide it, and say of each output what becomes of it elsewhere.
+    /// Decides, and sets for each output how it is rewritten elsewhere.
     pub(crate) fn decide(&self, outputs: &mut [KeptOutput], streams: &KeptStreams) -> Reached {
         let made_in = roots_digest(&self.request.roots);
         let mut messages = [Rewrite::None; 2];
@@ -133,7 +141,8 @@ impl Reach<'_> {
         let seen_once = (Bound::SeenOnce, Vec::new());
         match naming {
             Some(naming) if compiles => self.compiled(&naming, &holding, outputs, streams, messages),
-            // The sizes of what is rewritten may be written elsewhere.
+            // The option may make the linker print or write sizes, which change when paths are
+            // rewritten. An example is `-Map`.
             Some(Naming { talkative: Some(word), .. }) if holding.any() || self.carried.objects => {
                 Err((Bound::Flag, word))
             }
@@ -150,8 +159,9 @@ impl Reach<'_> {
         }
     }
 
-    /// A link whose linker is told of this place only where libraries, objects and the result are, and reads nothing
-    /// that was generated here: what was compiled on the way is as in a compile.
+    /// Returns true for a link with these two properties: the only root paths that the linker gets
+    /// are those of libraries, objects and the result, and no file that it reads holds one. What
+    /// the command compiles on the way follows the rules for a compile.
     fn is_plain_link(&self, naming: &Naming) -> bool {
         let is_told = |word: &Vec<u8>| LINKER_WORDS.iter().any(|flag| word.starts_with(flag)) && self.names_us(word);
         let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
@@ -160,7 +170,8 @@ impl Reach<'_> {
             && !self.carried.rooted.iter().any(is_read_by_linker)
     }
 
-    /// A command of a compiler's, all of whose programs are the compiler's parts.
+    /// Decides for a command that ran nothing but parts of a compiler. Sets how outputs and
+    /// messages are rewritten.
     fn compiled(
         &self,
         naming: &Naming,
@@ -208,15 +219,17 @@ impl Reach<'_> {
         }
     }
 
-    /// Of what a compile's result may have been made in which this place's path stands, what the preprocessed text would
-    /// show. It cannot have been made of anything else where the path stands.
+    /// Returns an argument or input that holds a root path, and from which something in the result
+    /// may be derived. The preprocessed text shows whether it was. Returns `None` if there is none,
+    /// and an error if the result certainly cannot be used elsewhere, or if the preprocessed text
+    /// would not show it.
     fn suspect<'a>(
         &'a self,
         naming: &'a Naming,
         is_rewritten: bool,
         said: &[Cow<[u8]>],
     ) -> Result<Option<&'a Vec<u8>>, Bind> {
-        // Standard error's, or both in one.
+        // Standard error, or both streams in one.
         let warned = said.last().map_or(&[][..], |bytes| bytes);
         let said = &said.concat()[..];
         let is_by_chance = |old: &[u8]| self.request.roots.names().iter().any(|name| memmem::find(old, name).is_some());
@@ -248,8 +261,9 @@ impl Reach<'_> {
         if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
             return Ok(None);
         }
-        // A column in a text that was generated, or on the command line. All else that is said of what stands there
-        // comes of the preprocessed text.
+        // A message may show a column in a line that holds a root path, in a generated text or on
+        // the command line. Anything else that a message says of such a line comes from the
+        // preprocessed text.
         let preprocesses = self.request.invocation.stage == Stage::Early && self.is_preprocessed_only();
         let said = if preprocesses { warned } else { said };
         let says = |word: &[u8]| memmem::find(said, word).is_some();
@@ -263,21 +277,21 @@ impl Reach<'_> {
             return Err((Bound::Input, b"standard input".to_vec()));
         }
         let suspect = defined.or(generated).or(asked.filter(|_| named));
-        // The preprocessed text is the result, and was searched.
+        // The preprocessed text is the result itself, and was searched.
         let Some(suspect) = suspect.filter(|_| !preprocesses) else { return Ok(None) };
         if naming.assembles {
             return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(None) };
         }
-        // By `.incbin` or `.include`: no preprocessor shows what became of it.
+        // With `.incbin` or `.include`, the preprocessed text does not show what was used.
         if let Some(input) = self.assembled {
             return Err((Bound::Input, input.clone()));
         }
         Ok(Some(suspect))
     }
 
-    /// A directory of the system's, named by a relative path, of which something was read that a link led to. Of what is
-    /// found there gcc takes the shorter of two names: the one that it was told, and the absolute one without links
-    /// (`maybe_shorter_path` in its `libcpp/files.cc`).
+    /// Returns a system directory that was given by a relative path and in which a file was read
+    /// through a link. gcc writes the shorter of two paths for such a file: the given one, or the
+    /// absolute one without links (`maybe_shorter_path` in `libcpp/files.cc`).
     fn system_through_a_link<'a>(&self, naming: &'a Naming) -> Option<&'a Vec<u8>> {
         let is_linked = |path: &[u8]| {
             let path = Path::new(OsStr::from_bytes(path));
@@ -291,12 +305,12 @@ impl Reach<'_> {
         })
     }
 
-    /// One that the command names, by its whole path.
+    /// Returns the absolute path of a directory that the command names.
     fn directory(&self, named: &[u8]) -> PathBuf {
         PathBuf::from(OsString::from_vec(without_parents(&self.request.absolute(named))))
     }
 
-    /// The text that comes of preprocessing does not name this place.
+    /// Runs the preprocessor, and fails if its output holds a root path.
     fn nothing_was_derived(&self, naming: &Naming, suspect: &[u8]) -> Result<(), Bind> {
         let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
         let is_free = |text: Vec<u8>| what_it_says(&text, &self.request.roots, &[]) == Preprocessed::Free;
@@ -312,13 +326,13 @@ impl Reach<'_> {
         }
     }
 
-    /// An input that holds a root, where a sum of its bytes stands in debug information: that of clang, from DWARF 5
-    /// on.
+    /// Returns an input that holds a root path, if a checksum of the inputs is in the debug
+    /// information. clang writes checksums from DWARF 5 on.
     fn summed(&self, made: &[&KeptContent]) -> Option<&Vec<u8>> {
         let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
         let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
         let holds_sums = |bytes: &[u8]| {
-            // In an assembler source, and in an object.
+            // The first form is in assembler source, the second in objects.
             is_in(bytes, b" md5 0x")
                 || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
         };
@@ -335,7 +349,7 @@ impl Reach<'_> {
         }
     }
 
-    /// What is in a response file is known by its arguments.
+    /// Returns true for a response file. Its content is judged by the arguments in it.
     fn is_a_response_file(&self, path: &[u8]) -> bool {
         let named = self.request.action.argv.iter().filter_map(|word| word.strip_prefix(b"@"));
         named.map(|named| self.request.absolute(named)).any(|named| named == path)
@@ -348,8 +362,8 @@ impl Reach<'_> {
         })
     }
 
-    /// Whether a map's directory is the beginning of a root and not all of it: then a root is cut, and what remains
-    /// names it.
+    /// Returns true if the directory of a prefix map is the beginning of a root path but not all of
+    /// it. The map then replaces only a part of the root path, and the rest remains in the result.
     fn is_cut_by(&self, old: &[u8]) -> bool {
         self.request.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
     }
@@ -360,7 +374,7 @@ impl Reach<'_> {
 
     fn arguments_name_us(&self) -> bool {
         let argv = &self.request.action.argv;
-        // A compiler that lies in the place has its own headers there.
+        // A compiler inside the checkout has its own headers there.
         argv.iter().any(|word| self.names_us(word)) || self.names_us(&self.request.action.tool_path)
     }
 
@@ -399,7 +413,7 @@ impl Reach<'_> {
         self.request.roots.all().map(Vec::as_slice).collect()
     }
 
-    /// By which rule an output that names this place is written again.
+    /// Returns how an output that holds a root path is rewritten, or `None` if it cannot be.
     fn rewrite_of(&self, output: &KeptOutput) -> Option<Rewrite> {
         let KeptKind::File { content, .. } = &output.kind else { return None };
         let invocation = &self.request.invocation;
@@ -425,7 +439,7 @@ impl Reach<'_> {
         self.rule_for(content, rules)
     }
 
-    /// What a link leaves that is not told where.
+    /// Returns true for `a.out`, the output of a link without `-o`.
     fn is_default_program(&self, output: &KeptOutput) -> bool {
         let Request { invocation, action, .. } = self.request;
         let mut encoded = Vec::new();
@@ -433,7 +447,7 @@ impl Reach<'_> {
         invocation.stage == Stage::End && invocation.output.is_none() && encoded == output.path
     }
 
-    /// How the compiler that ran writes dependencies.
+    /// Returns the rule for depfiles of the compiler that ran.
     fn depfile(&self) -> Option<Rewrite> {
         match self.request.family {
             Family::Clang => Some(Rewrite::ClangDepfile),
@@ -442,12 +456,14 @@ impl Reach<'_> {
         }
     }
 
-    /// The output is text as it is read, not made from it: no other program wrote names into it in ways of its own.
+    /// Returns true if the output is preprocessed text. It then holds paths exactly as they were
+    /// read.
     fn is_preprocessed_only(&self) -> bool {
         self.request.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
     }
 
-    /// Whether preprocessed text names this place where macros are expanded.
+    /// Returns true if preprocessed text has a root path outside of quotes, where a part of it may
+    /// be a macro.
     fn stands_bare(&self, content: &KeptContent) -> bool {
         self.is_preprocessed_only() && self.bytes_of(content).is_none_or(|bytes| stands_bare(&bytes, &self.roots()))
     }
@@ -459,7 +475,7 @@ impl Reach<'_> {
     }
 }
 
-/// Which outputs and messages hold the path of this place.
+/// Which outputs and messages hold a root path.
 struct Holding {
     outputs: Vec<bool>,
     messages: Vec<bool>,

@@ -1,6 +1,7 @@
-//! What the texts that a compiler read say of this place, without asking its preprocessor.
+//! Searches the texts that a compiler read for ways in which a root path may have reached the
+//! result, without running the preprocessor.
 //!
-//! Unaware of: what becomes of the answer.
+//! Unaware of: what is done with the answer.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -18,22 +19,25 @@ use crate::dead::Names;
 use crate::file_names::{a_file_is_named, no_file_is_named};
 use crate::unnamed::Macros;
 
-/// A traditional preprocessor has other strings and comments, another character set other letters, and
-/// `__USER_LABEL_PREFIX__` is a piece of a name where it is not empty.
+/// Options that make the rules of this module wrong. A traditional preprocessor has other strings
+/// and comments, and another input character set has other letters. If `__USER_LABEL_PREFIX__` is
+/// not empty, it may be a part of a name.
 const UNUSUAL: [&[u8]; 6] =
     [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional", b"-fleading-underscore"];
 
-/// Flags that lead to headers, which are then called by what stands behind the flag.
+/// Options that lead to headers. A header that is found by one has a path that begins with the
+/// option's value.
 const LEADING: [&[u8]; 6] = [b"-I", b"-iquote", b"-isystem", b"-idirafter", b"-include", b"-imacros"];
 
-/// A text and its path.
+/// A text: its path and its bytes.
 type Read<'r> = (&'r [u8], Vec<u8>);
 
-/// What was read, each text once.
+/// The texts that the compiler read, each read once from disk.
 pub(super) struct Texts<'r> {
     reach: &'r Reach<'r>,
     naming: &'r Naming,
-    /// Those of this place, and those outside; `None` where one cannot be read as it was.
+    /// Texts inside the roots, and texts outside. `None` if one cannot be read as the compiler read
+    /// it.
     ours: OnceCell<Option<Vec<Read<'r>>>>,
     others: OnceCell<Option<Vec<Read<'r>>>>,
 }
@@ -43,7 +47,8 @@ impl<'r> Texts<'r> {
         Texts { reach, naming, ours: OnceCell::new(), others: OnceCell::new() }
     }
 
-    /// Whether this place stands in definitions of macros alone, none of which anything that was read can have named.
+    /// Returns true if root paths occur only in definitions of macros, and no text that was read
+    /// can have used such a macro or `__FILE__`.
     pub(super) fn only_unnamed_macros_hold_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
         let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
@@ -67,8 +72,8 @@ impl<'r> Texts<'r> {
         })
     }
 
-    /// Whether the preprocessor would give a text that names this place, for certain. Where it would and this cannot
-    /// be told, it is asked.
+    /// Returns true if the preprocessed text certainly holds a root path, through `__FILE__`. If
+    /// this returns false, only the preprocessor can tell.
     pub(super) fn surely_name_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
         let value = |word: &'r Vec<u8>| LEADING.iter().find_map(|flag| word.strip_prefix(*flag));
@@ -76,7 +81,7 @@ impl<'r> Texts<'r> {
         if !is_absolute || !self.may_name_files() {
             return false;
         }
-        // What is found in these is called by a relative path.
+        // Headers that are found in these directories have relative paths.
         let relative = naming.places.iter().filter_map(value).filter(|directory| !directory.starts_with(b"/"));
         let relative: Vec<PathBuf> = relative.map(|named| reach.directory(named)).collect();
         let is_called_whole = |path: &[u8]| {
@@ -86,13 +91,13 @@ impl<'r> Texts<'r> {
         self.ours().is_some_and(|ours| {
             let (whole, other): (Vec<_>, Vec<_>) = ours.iter().partition(|(path, _)| is_called_whole(path));
             let texts: Vec<&[u8]> = whole.iter().chain(&other).map(|(_, text)| text.as_slice()).collect();
-            // Where it is wrong, the result serves here only.
+            // `likely` may be wrong. The result is then used only in this checkout, which is safe.
             let names = Names::likely(&reach.request.action.argv[1..], &naming.definitions, &texts);
             a_file_is_named(&names, &texts, whole.len())
         })
     }
 
-    /// Whether what a file is called may be called as this place is.
+    /// Returns true if the path by which a file is read may hold a root path.
     fn may_show_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
         let told = naming.places.iter().chain(naming.mapped.iter().map(|(_, map)| map)).chain(&naming.others);
@@ -100,18 +105,20 @@ impl<'r> Texts<'r> {
         is_named || told.into_iter().any(|word| reach.names_us(word))
     }
 
-    /// Whether a word that becomes a file's name stands in anything.
+    /// Returns true if a word that expands to a file name occurs in any text or argument.
     fn may_name_files(&self) -> bool {
         self.naming.definitions.iter().any(|word| names_files(word)) || self.reach.carried.names_files.is_some()
     }
 
-    /// Whether no name of a file that names this place stands in what the preprocessor came to.
+    /// Returns true if no macro that expands to a file name with a root path was used in what the
+    /// preprocessor read.
     fn no_file_is_named(&self) -> bool {
         let Texts { reach: Reach { request: Request { action, .. }, .. }, naming, .. } = self;
-        // Quotes are none there.
+        // In assembler source, quotes do not delimit strings.
         let is_assembler = |source: &Vec<u8>| source.ends_with(b".S") || source.ends_with(b".sx");
         let Some(read) = self.read().filter(|_| !naming.sources.iter().any(is_assembler)) else { return false };
-        // What is called by a path that names this place, through whatever directories and links, comes first.
+        // Files that may be read by a path with a root path in it come first, whatever links lead
+        // to them.
         let may_be_called_as_we = |path: &[u8]| !naming.mapped.is_empty() || self.reach.names_us(path);
         let (ours, others): (Vec<_>, Vec<_>) = read.partition(|(path, _)| may_be_called_as_we(path));
         let input = self.reach.request.input.as_slice();
@@ -131,7 +138,7 @@ impl<'r> Texts<'r> {
         self.ours.get_or_init(read).as_deref()
     }
 
-    /// What the compiler read of such paths.
+    /// Returns what the compiler read of the paths for which `is_wanted` is true.
     fn read_where(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<Read<'r>>> {
         let is_read = |(path, looked): &&(Vec<u8>, Looked)| {
             looked.content && !looked.executed && is_wanted(path) && !is_library(path)
@@ -144,7 +151,8 @@ impl<'r> Texts<'r> {
         self.reach.looked.iter().filter(is_read).filter_map(text).collect()
     }
 
-    /// What libc reads in any program: languages, character sets, where libraries are.
+    /// Returns true for a file that libc reads in any program: locales, character sets, the cache
+    /// of libraries.
     fn is_libcs_table(&self, path: &[u8], bytes: &[u8]) -> bool {
         let is_named =
             [&b"/locale/"[..], b"/gconv/", b"/ld.so.cache"].iter().any(|part| memmem::find(path, part).is_some());
