@@ -8,9 +8,9 @@
 //! 2. whether the tool may query the processor's features, which no observer can see,
 //! 3. whether the tool reads its standard input.
 //!
-//! The crate also holds what larder knows about other programs: what each does in every run (the
-//! module `programs`), and which words show that a script reads clocks, process ids or hash seeds
-//! (the modules `words` and `own_process`).
+//! The crate also holds what larder knows about other programs. `programs` says what each does in
+//! every run. `words` and `own_process` find words that show that a script reads clocks, process
+//! ids or hash seeds.
 //!
 //! Unaware of: files (the caller reads response files), processes, the store, and how a tool is
 //! observed.

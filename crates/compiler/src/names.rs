@@ -75,7 +75,8 @@ const REPLACE_OUTPUT: &[&str] = &[
 ];
 
 /// Returns true if the program with this file name is a linker that may write into the existing
-/// output, and that closes the output before it is complete, because it writes through a mapping.
+/// output. Such a linker closes the output before it is complete, because it writes through a
+/// mapping.
 ///
 /// mold 1.10 does this:
 /// 1. It renames the old program away.
@@ -89,8 +90,8 @@ pub fn rewrites_output(program: &[u8]) -> bool {
 }
 
 /// Returns true if the program with this file name is a linker that opens an existing output
-/// without reading it before it unlinks it, so that its blocks are freed later. If the output is an
-/// input as well, the linker has opened it for reading before.
+/// without reading it, and then unlinks it. This way the blocks are freed later. If the output is
+/// an input as well, the linker has opened it for reading before.
 pub fn opens_output(program: &[u8]) -> bool {
     rewrites_output(program) || is_listed(program, &["ld.lld", "lld"])
 }
@@ -136,7 +137,7 @@ const NOT_COMPILERS: &[&str] = &[
 /// Endings of compiler names. `gcc`, `g++` and `clang++` end in one of these, too.
 const COMPILER_ENDINGS: &[&str] = &["cc", "c++", "g++", "clang", "clang++"];
 
-/// The prefixes of the first part of a target, as real toolchains are named after it.
+/// Prefixes of targets such as `x86_64-linux-gnu`, after which real toolchains are named.
 const ARCHITECTURES: &[&str] = &[
     "aarch64",
     "alpha",

@@ -3,9 +3,8 @@
 //! preprocesses.
 //!
 //! This decides in which directories a result can be reused, not whether it is right here. If an
-//! argument contains the path of the checkout, the result can be reused elsewhere only if it is
-//! known what the compiler does with that path. So an unknown argument that contains it prevents
-//! reuse.
+//! argument contains the path of the checkout, larder must know what the compiler does with it. So
+//! an unknown argument that contains the path prevents reuse elsewhere.
 //!
 //! Unaware of: roots, and what the texts contain.
 
@@ -37,7 +36,7 @@ pub struct Naming {
     pub sources: Vec<Vec<u8>>,
     /// Definitions of macros, and similar arguments for the preprocessor.
     pub definitions: Vec<Vec<u8>>,
-    /// Arguments that say where something is.
+    /// Arguments that say where something is: directories, sources, outputs, libraries.
     pub places: Vec<Vec<u8>>,
     /// All other arguments.
     pub others: Vec<Vec<u8>>,
@@ -92,8 +91,8 @@ impl Naming {
         let whole = [word, value.unwrap_or_default()].concat();
         let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
         let mixes = is_mixed_list(word);
-        // The `-M` part makes the word look like one about a depfile, which is left out; its other
-        // parts would be lost with it.
+        // The run that only preprocesses cannot use such a list: it writes a depfile, and leaving
+        // it out would lose its other parts.
         let hides = mixes && word.windows(3).any(|part| part == b",-M");
         let transforms = begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value) || hides;
         if self.transforms.is_none() && transforms {
@@ -247,10 +246,10 @@ fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     matches!(language::of_name(name), Some(Kind::Foreign | Kind::Interface))
 }
 
-/// Prefixes of flags that count, hash or compress paths, or put them where they cannot be searched.
-/// They are about profiles and coverage, link-time optimisation, types and debug information named
-/// by hash, modules, plugins, dumps, flags for other programs, and messages that are wrapped at a
-/// width.
+/// Prefixes of flags that count, hash or compress paths, or put them where they cannot be searched:
+/// - profiles and coverage, link-time optimisation,
+/// - types and debug information named by hash, modules, plugins, dumps,
+/// - flags for other programs, and messages that are wrapped at a width.
 const TRANSFORM: &[&str] = &[
     "--coverage",
     "--offload",

@@ -100,7 +100,7 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Lines that autoconf, automake and libtool write and that use the process id, each with what
 /// comes before it in the name that the line makes. The name is that of a temporary file, which is
-/// removed at the end, or is used on other systems only. The second text is empty if the line is
+/// removed at the end, or is used on other systems only. The second text is empty if the `$$` is
 /// meant for make.
 #[rustfmt::skip]
 const KNOWN_LINES: &[(&str, &str)] = &[

@@ -1,6 +1,6 @@
 //! Recognises command lines whose depfile is enough to know all inputs. They compile one C or C++
-//! source to an object file, write a depfile that lists system headers, and use only flags that are
-//! known to read and write no other file.
+//! source to an object file, and write a depfile that lists system headers. They use only flags
+//! that are known to read and write no other file.
 //!
 //! Here an unknown flag is refused. This is the one place where larder must know what a flag does,
 //! because nothing observes the run.
@@ -160,9 +160,9 @@ impl Typed {
         Ok(())
     }
 
-    /// Adds a definition. A definition is refused if its value uses the date or time. One that
-    /// redefines `__DATE__` or a similar macro makes the result independent of the time, so it is
-    /// passed on under a name without effect.
+    /// Adds a definition. A definition is refused if its value uses the date or the time. A
+    /// definition of `__DATE__` or a similar macro makes the result independent of the time, so it
+    /// is passed on under a name without effect.
     fn define(&mut self, text: &[u8]) -> Done {
         let (name, value) = match text.iter().position(|&b| b == b'=') {
             Some(equals) => (&text[..equals], &text[equals + 1..]),
@@ -248,8 +248,8 @@ fn is_simple(text: &[u8], also: &[u8]) -> bool {
     text.iter().all(|b| b.is_ascii_alphanumeric() || also.contains(b))
 }
 
-/// Returns true for a warning flag, which may begin with the letters of `-Wa`, `-Wl` or `-Wp`. For
-/// example, `-Wall`.
+/// Returns true if a flag that begins with the letters of `-Wa`, `-Wl` or `-Wp` is a warning, such
+/// as `-Wall`.
 fn is_warning(rest: &[u8]) -> bool {
     rest.len() > 2 && rest[1].is_ascii_alphabetic() && is_simple(rest, b"-_=+")
 }

@@ -13,7 +13,7 @@ const LONG_BYTES: usize = 256 << 10;
 /// table of them would be larger than the text.
 const LINES_MAX: usize = 1 << 18;
 
-/// Returns the text with each sequence of three consecutive lines kept once, so a search that looks
+/// Returns the text with each sequence of three consecutive lines kept once. So a search that looks
 /// at a line and the two lines before it finds the same in both texts.
 ///
 /// Empty lines count as part of the next line. The beginning and the end are kept. The text is

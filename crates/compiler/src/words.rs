@@ -3,11 +3,11 @@
 //!
 //! Unaware of: which program reads the text, and what is decided from the answer.
 
-/// Words with which a script in Python or Perl, or an unknown program, can get at the mtimes of
-/// files, at its own start time, and at random numbers that are seeded in every run.
+/// Words with which a script can use mtimes of files, its own start time, or random numbers that are
+/// seeded in every run.
 ///
-/// If a text that a command reads, or one of its arguments, contains one, then Python, Perl and
-/// unknown programs are treated as if they printed all that `stat` returns.
+/// The words are searched in the texts that a command reads, and in its arguments. If one is found,
+/// Python, Perl and unknown programs are treated as if they printed all that `stat` returns.
 #[rustfmt::skip]
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
@@ -20,9 +20,9 @@ pub const TIME_WORDS: &[&str] = &[
 /// Words with which a shell compares mtimes of files.
 pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot"];
 
-/// Returns true if a text makes a shell test the owner of a file, a special bit of its mode,
-/// whether it was read since it was modified, or whether two paths are the same file. For example,
-/// `[ -O x ]` or `test a -ef b`.
+/// Returns true if a text makes a shell test more than the mtime, the kind and the permissions of a
+/// file. That is its owner, a special bit of its mode, whether it was read since it was modified,
+/// or whether two paths are the same file. For example, `[ -O x ]` or `test a -ef b`.
 pub fn names_shell_status(text: &[u8]) -> bool {
     let asks = |letter: u8| {
         memchr::memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {

@@ -60,9 +60,9 @@ pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
     memmem::find(bytes, &wide(2)).is_some() || memmem::find(bytes, &wide(4)).is_some()
 }
 
-/// Returns true if the bytes begin like compressed data, or are an ELF file with sections that are
-/// compressed or contain code for a later compile (LTO). Text in such bytes cannot be found by
-/// searching.
+/// Returns true if text in these bytes cannot be found by searching. They begin like compressed
+/// data, or are an ELF file with sections that are compressed or contain code for a later compile
+/// (LTO).
 pub fn hides_its_text(bytes: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] =
         [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];

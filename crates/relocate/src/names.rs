@@ -17,8 +17,8 @@ type Lists<'a> = (Vec<&'a [u8]>, Vec<&'a [u8]>);
 
 impl<'a> Names<'a> {
     /// Splits the two lists into ephemeral names and roots. Returns `None` if the lists have
-    /// different lengths, if one has a name where the other has a root, or if a name contains
-    /// characters other than letters, digits, `_` and `-`.
+    /// different lengths, or if one has a name where the other has a root. A name may contain
+    /// letters, digits, `_` and `-`.
     pub(crate) fn split(from: &[&'a [u8]], to: &[&'a [u8]]) -> Option<(Names<'a>, Lists<'a>)> {
         if from.len() != to.len() {
             return None;

@@ -1,8 +1,9 @@
 //! Paths in text: messages, preprocessed sources, listings.
 //!
-//! A root counts as a path if the character before it does not belong to a path, and the text after
-//! it ends the path or one of its components. If the root is the beginning of a longer path (`/w/a`
-//! in `/w/ab`), that is another path and stays. If it could be either, the text is refused.
+//! A root counts as a path if a path can begin and end there: the character before it does not
+//! belong to a path, and after it the path or one of its components ends. If the root is the
+//! beginning of a longer path (`/w/a` in `/w/ab`), that is another path and stays. If it could be
+//! either, the text is refused.
 //!
 //! Unaware of: which program wrote the text, except for a few texts whose layout depends on the
 //! length of their paths.
@@ -52,7 +53,7 @@ pub(crate) fn replace_each(bytes: &[u8], map: &Map<'_>, goes_on: &dyn Fn(&[u8]) 
 /// Returns the text with ephemeral names replaced.
 pub(crate) fn relocate_names(text: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
     let is_plain = !hides_its_text(text) && text.iter().all(|&c| is_text(c));
-    // Two or more spaces may fill a column.
+    // Three spaces in a row may fill a column.
     let keeps_columns = names.are_as_long() || !is_laid_out(text) && memmem::find(text, b"   ").is_none();
     if is_plain && keeps_columns { names.replace(text) } else { None }
 }

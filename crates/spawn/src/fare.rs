@@ -33,7 +33,8 @@ const KNOWN_MS: u64 = 10_000;
 /// If a tool used less processor time than this, its success says nothing: it may have had a single
 /// time slice.
 const TELLING: Duration = Duration::from_millis(20);
-/// 2^6 s: as long as a busy program stays, one slow tool per minute is the cost.
+/// The longest pause is 2^6 s: as long as a busy program stays, the cost is one slow tool per
+/// minute.
 const PAUSE_LOG_MAX: u64 = 6;
 const UNTIL_BITS: u64 = (1 << 40) - 1;
 

@@ -1,9 +1,9 @@
 //! The build id: the SHA-1 with which GNU ld identifies what it links.
 //!
-//! In ld (`elf_checksum_contents`) the sum covers the ELF header without the offsets of its tables,
-//! the program headers, each section header without its offset, and the content of all sections. It
-//! does not cover the symbol table and the string tables for symbols and sections, which ld has not
-//! written by then. The note with the build id counts as zeros.
+//! In ld (`elf_checksum_contents`) the sum covers the ELF header and the section headers without
+//! their offsets, the program headers, and the content of all sections. It does not cover the
+//! symbol table and the string tables for symbols and sections, which ld has not written by then.
+//! The note with the build id counts as zeros.
 //!
 //! Unaware of: what is in a section.
 

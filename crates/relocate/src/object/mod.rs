@@ -85,8 +85,8 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
 }
 
 /// Returns the file with each section replaced by what `exchange` returns for it, except the
-/// sections of strings for debuggers. `exchange` must return as many bytes, so that nothing moves.
-/// A build id is computed anew; an unknown kind of build id is refused.
+/// sections in `OF_DEBUGGERS`. `exchange` must return as many bytes as it gets, so that nothing
+/// moves. A build id is computed anew; an unknown kind of build id is refused.
 pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
     let elf = Elf::parse(bytes)?;
     let id = build_id::of(&elf, bytes)?;

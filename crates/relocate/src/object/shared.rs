@@ -17,7 +17,8 @@ type Owner<'a> = (&'a [u8], Option<&'a [u8]>);
 ///
 /// If the debug information contains a directory above a root, that directory is the part that a
 /// split path shares with the working directory. It must be above the root in the new place as
-/// well, and no remaining part of a path may begin as the root continues.
+/// well, and no remaining part of a path may begin as the root continues. For example, with `/w`
+/// above the root `/w/a`, no remaining part may begin with `a/`.
 pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, map: &Map<'_>) -> bool {
     let rests = || names.clone().filter(|name| !name.starts_with(b"/"));
     // For each first component, in the old and the new place, the root whose paths begin with it.
@@ -60,7 +61,7 @@ fn outermost<'a>(pair: Pair<'a>, map: &Map<'a>) -> Pair<'a> {
         let rest = pair.from.strip_prefix(above.from);
         rest.is_some_and(|rest| rest.starts_with(b"/") && pair.to.strip_prefix(above.to) == Some(rest))
     };
-    // The shortest is the last.
+    // The longest comes first, so the last match is the outermost.
     map.pairs().iter().rfind(goes_along).copied().unwrap_or(pair)
 }
 

@@ -49,8 +49,8 @@ struct Sections<'a> {
 }
 
 impl Units {
-    /// Reads the units. Returns `None` if a unit is not a whole unit of DWARF 5 by gcc or clang, or
-    /// if the line tables do not match the units one to one.
+    /// Reads the units. Returns `None` if a unit is split, is not DWARF 5, or was not written by
+    /// gcc or clang. Also returns `None` if the line tables do not match the units one to one.
     pub(super) fn read(elf: &Elf<'_>) -> Option<Units> {
         let data = |name: &[u8]| Some(elf.data(elf.the_section(name)?));
         let sections = Sections {

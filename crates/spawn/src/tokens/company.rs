@@ -4,7 +4,7 @@
 //! Normally one tool per processor is all that a machine can do. But beside one program that always
 //! wants a processor, a single tool gets half of it, while with `make -j16` that program would get
 //! a seventeenth. So as long as there is such a program (called company), more tools run. A
-//! service, a download, or a picture drawn sixty times a second is none, because it sleeps for a
+//! service, a download, or an animation at 60 frames per second is none, because it sleeps for a
 //! good part of the time.
 //!
 //! The first in the queue does this:

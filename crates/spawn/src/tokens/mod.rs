@@ -1,5 +1,5 @@
 //! Tokens are job slots. All builds of a user on a machine together run at most as many tools as
-//! there are processors, and no tool for which there is not enough memory.
+//! there are processors. A tool also waits until there is enough memory for it.
 //!
 //! | file | is | unaware of |
 //! |---|---|---|
@@ -14,8 +14,8 @@
 //! process holds it. The words only say which tools wait and what for. If they are damaged, that
 //! costs order and time, never a token.
 //!
-//! Waiting is bounded. A descendant of a holder borrows the holder's token, the first in the queue
-//! borrows the tokens of stopped holders, and after 30 s without any change one tool runs without a
+//! Waiting is bounded. A descendant of a holder borrows the holder's token. The first in the queue
+//! borrows the tokens of stopped holders. After 30 s without any change, one tool runs without a
 //! token. `docs/scheduling.md` lists the cases.
 //!
 //! Unaware of: what a tool is, and which tools take a token.

@@ -1,7 +1,7 @@
 //! The queue for tokens: whose turn it is, and how long a tool waits.
 //!
 //! If no tool waits, a free token is taken at once. Otherwise the tool draws a ticket in the line
-//! of its build. When a token is given back, the tool whose turn it is is woken. A waiter that was
+//! of its build. When a token is given back, the next tool in turn is woken. A waiter that was
 //! killed or stopped does not come. So if another waiter sees a free token twice that no waiter
 //! before it took, it takes the token and passes over them.
 //!
