@@ -8,7 +8,7 @@
 //! - for scripts, which read the environment without `getenv`: all variables except those known to
 //!   differ between two equal builds.
 //!
-//! `PWD` is on no list. The Action contains it separately, if it names the working directory by
+//! `PWD` is never selected. The Action contains it separately, if it names the working directory by
 //! another path.
 //!
 //! Unaware of: what a value means.
