@@ -13,7 +13,7 @@
 //! 7          how long that thread had run or waited to run, in ns
 //! 8          when word 7 was measured
 //! 9          until when the first in the queue waits for memory
-//! 64…127     the word on which the tickets with a given number wait (futex)
+//! 64…127     changed when a ticket is called; its waiter sleeps on this word (futex)
 //! 128…1151   the memory that the tool of each token is expected to need, in KiB
 //! 1152…1407  the lines (lines.rs)
 //! 1408…2431  for each token: the line of its holder, and since when (lines.rs)

@@ -1,13 +1,15 @@
 //! The queue for tokens: whose turn it is, and how long a tool waits.
 //!
-//! If no tool waits, a free token is taken at once. Otherwise the tool draws a ticket in the line
-//! of its build. When a token is given back, the next tool in turn is woken. A waiter that was
-//! killed or stopped does not come. So if another waiter sees a free token twice that no waiter
-//! before it took, it takes the token and passes over them.
-//!
-//! A holder that is killed gives its token back silently, so the first in the queue also checks now
-//! and then. It may also borrow the tokens of holders that are stopped or frozen, because a
-//! suspended build must not block another one.
+//! 1. If no tool waits and a token is free, the tool takes it at once.
+//! 2. Otherwise the tool draws a ticket in the line of its build, and sleeps.
+//! 3. A process that gives a token back wakes the next tool in turn, which takes the token.
+//! 4. A waiter that was killed or stopped does not come. If a later waiter sees a free token twice
+//!    that no waiter before it took, it takes the token and passes over them.
+//! 5. A holder that is killed gives its token back silently. So the first in the queue also checks
+//!    every 10 ms.
+//! 6. The first in the queue may borrow the tokens of holders that are stopped or frozen, because a
+//!    suspended build must not block another one.
+//! 7. If no token was taken or given back for 30 s, one tool runs without a token.
 //!
 //! Unaware of: which bytes are locked, and the file.
 
@@ -62,8 +64,8 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
         }
         is_below_a_holder = holds_above(&pool, &mut ancestors);
         if !is_below_a_holder && pool.any_holder(&|pid| pid == UNSEEN) {
-            // A process above us holds a token, but none that we can see. So it is one of those
-            // that are not visible.
+            // By `is_inside` a process above us holds a token, but no visible ancestor does. So the
+            // holder is outside of our pid namespace.
             ancestors.get_or_insert_with(ancestors_of_ours).push(UNSEEN);
             if let Some(at) = lent(&pool, &mut ancestors) {
                 return held(pool, at, asker, began, Waited::default());
