@@ -140,7 +140,7 @@ pub fn starts_others(program: &[u8]) -> bool {
     [SHELLS, BUILDS, CMAKE, PYTHON, PERL].iter().any(|names| is_named(program, names))
 }
 
-/// Returns what the program with this file name does in every run.
+/// Returns the [`Habit`] of the program with this file name: what it does in every run.
 pub fn habit(program: &[u8], told: Told) -> Habit {
     let Told { named, is_set, .. } = told;
     let is = |names: &[&str]| is_named(program, names);
@@ -302,7 +302,8 @@ fn lists(told: &Told, strict: Habit) -> Habit {
         false => {
             let has = |letter: u8| told.may_have(|argument| argument.starts_with(b"-") && argument.contains(&letter));
             let lists_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
-            // If the order matters, the kinds of hidden entries matter too.
+            // `-A` and `-a` also show the kinds of hidden entries. These are only recorded if the
+            // order of the names counts.
             let sorts_names = !(lists_kinds && [b'A', b'a'].into_iter().any(&has));
             Habit { compares: has(b't'), sorts_names, lists_kinds, ..strict }
         }
@@ -409,7 +410,7 @@ fn shows_uses(program: &[u8], arguments: &[&[u8]]) -> bool {
             None => FIND_USES.iter().any(|word| word.as_bytes() == argument) || has_directive(argument, b"aAcC"),
         }),
         () if is(&["test", "["]) => any(|argument| argument == b"-N"),
-        // It keeps when files were read, unless told to leave out such fields.
+        // It stores the access times of files, unless told to leave out such fields.
         () if is(&["zip"]) => !any(|argument| short_letters(argument).contains(&b'X') || argument == b"--no-extra"),
         () => false,
     }
@@ -603,7 +604,7 @@ pub fn unpacks(program: &[u8]) -> bool {
 ///
 /// Such programs ask libc for the variables that they use. They read the clock in every run, but
 /// except for `__DATE__` and similar macros their result does not depend on it. For example, gcc
-/// times its passes, and seeds names that are not guaranteed.
+/// times its passes, and seeds symbol names that it does not promise to keep.
 pub fn is_compiler_part(program: &[u8]) -> bool {
     let is = |names: &[&str]| is_named(program, names);
     let family = family_of(program);

@@ -3,8 +3,8 @@
 //!
 //! Unaware of: which program reads the text, and what is decided from the answer.
 
-/// Words with which a script can use mtimes of files, its own start time, or random numbers that are
-/// seeded in every run.
+/// Words with which a script can use mtimes of files, its own start time, or random numbers that
+/// are seeded in every run.
 ///
 /// The words are searched in the texts that a command reads, and in its arguments. If one is found,
 /// Python, Perl and unknown programs are treated as if they printed all that `stat` returns.
