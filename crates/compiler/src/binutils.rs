@@ -1,6 +1,7 @@
-//! Assembler, linker, archiver and their kin, called directly: what they name, and what they read unnamed.
+//! Command lines of the binutils (assembler, linker, archiver and others) started directly: which
+//! files they name, and whether they read standard input.
 //!
-//! Everything else about them is observed, so that little has to be known of their flags.
+//! All else that they do is observed, so little has to be known about their flags.
 //!
 //! Unaware of: what an option does.
 
@@ -10,7 +11,8 @@ use crate::names::{stem, without_target};
 use crate::parse::asks_for_statistics;
 use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
 
-/// Options whose value is the next word, and would be taken for the first file.
+/// Options that take the next word as their value, which would otherwise be taken for the first
+/// file.
 const WITH_VALUE: &[&[u8]] = &[
     b"--MD",
     b"--debug-prefix-map",
@@ -29,14 +31,16 @@ const WITH_VALUE: &[&[u8]] = &[
     b"-soname",
     b"-z",
 ];
-/// Options of the assembler that have no value, so that a file may follow.
+/// Options of the assembler without a value, so a file may follow.
 const WITHOUT_VALUE: &[&[u8]] =
     &[b"--32", b"--64", b"--fatal-warnings", b"--noexecstack", b"-32", b"-64", b"-W", b"-g", b"--gdwarf-5"];
-/// They read standard input where no file is named.
+/// Programs that read standard input if no file is named.
 const READ_INPUT: &[&[u8]] = &[b"as", b"gas", b"llvm-as", b"strings"];
 
-/// Reads the arguments, `argv[0]` not among them. An archiver's operation stands first, with or without a dash, so the
-/// first file may be an operation: it is for messages only.
+/// Parses `arguments`, which do not contain `argv[0]`.
+///
+/// An archiver's operation comes first, with or without a dash, so `source` may be an operation
+/// (`rcs`). It is used in messages only.
 pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
     if arguments.iter().any(|word| asks_for_statistics(word)) {
         return Err(Bypass::TooHard);
@@ -67,9 +71,11 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
     })
 }
 
-/// Whether the program of this file name reads standard input: the assembler and `strings` without a file, an archiver
-/// by `M`, and LLVM's by `-`, whatever they are called. In doubt nobody knows: behind an option that is not known stands
-/// its value, for all that is known.
+/// Returns whether the program with this file name reads standard input.
+///
+/// The assembler and `strings` do so without a file, an archiver with `M`, and any program with
+/// `-`. The answer is `Unknown` if it may do so: the word after an unknown option may be its value,
+/// so it does not count as a file.
 pub fn binutils_input(program: &[u8], arguments: &[Vec<u8>]) -> StandardInput {
     let base = without_target(stem(program));
     let is = |name: &[u8]| arguments.iter().any(|word| word == name);
@@ -102,15 +108,15 @@ fn names_a_file(arguments: &[Vec<u8>]) -> bool {
     false
 }
 
-/// The archive that `ar ARGUMENT…` works on: the first word after its operation that is neither option nor the value of
-/// one; and `ranlib`'s.
+/// Returns the archive that `ar` or `ranlib` works on: the first word after the operation that is
+/// neither an option nor the value of one. `program` is the program's file name.
 pub fn archive<'a>(program: &[u8], arguments: &'a [Vec<u8>]) -> Option<&'a [u8]> {
     let mut words = arguments.iter().map(Vec::as_slice).filter(|word| !word.starts_with(b"--")).peekable();
     if !program.ends_with(b"ar") {
         return words.find(|word| !word.starts_with(b"-"));
     }
     let operation = words.next()?;
-    // Of these modifiers the value is the next word.
+    // With one of these modifiers, the next word is its value (a member or a count).
     if operation.iter().any(|letter| b"abiN".contains(letter)) && !operation.contains(&b'/') {
         words.next();
     }
@@ -128,7 +134,7 @@ mod tests {
     #[test]
     fn files() {
         let check = |line: &str, source: &str, output: &str| {
-            let invocation = parse(&words(line)).expect("ours");
+            let invocation = parse(&words(line)).expect("is accepted");
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let got = (text(&invocation.source), text(&invocation.output.unwrap_or_default()));
             assert_eq!(got, (source.to_owned(), output.to_owned()), "{line}");

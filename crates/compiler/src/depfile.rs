@@ -1,9 +1,9 @@
-//! The names that a compiler gives its files when the command line does not.
+//! The paths that a compiler chooses for its outputs if the command line does not name them.
 //!
-//! Unaware of: flags, and whether a file is asked for at all.
+//! Unaware of: flags, and whether an output is requested at all.
 
-/// The depfile of `-MD` and `-MMD` without `-MF`: beside the output of `-o`, else named after the source in the working
-/// directory. gcc and clang agree.
+/// Returns the depfile of `-MD` and `-MMD` without `-MF`: next to the output of `-o`, otherwise in
+/// the working directory and named after the source. gcc and clang agree.
 pub(crate) fn default_depfile(source: &[u8], output: Option<&[u8]>) -> Vec<u8> {
     match output {
         Some(output) => with_ending(output, b".d"),
@@ -11,7 +11,7 @@ pub(crate) fn default_depfile(source: &[u8], output: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// The output of `-c` without `-o`, in the working directory.
+/// Returns the output of `-c` without `-o`, which is in the working directory.
 pub(crate) fn default_output(source: &[u8], ending: &[u8]) -> Vec<u8> {
     with_ending(file_name(source), ending)
 }
@@ -20,7 +20,7 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&c| c == b'/').next().unwrap_or(path)
 }
 
-/// The path with what follows the last dot of its last component exchanged, the dot included.
+/// Returns the path with `ending` instead of the last component's extension. Both include the dot.
 fn with_ending(path: &[u8], ending: &[u8]) -> Vec<u8> {
     let name_at = path.len() - file_name(path).len();
     let dot = path[name_at..].iter().rposition(|&c| c == b'.');
@@ -38,7 +38,7 @@ mod tests {
             let name = default_depfile(source.as_bytes(), output.map(str::as_bytes));
             assert_eq!(String::from_utf8_lossy(&name), expect, "{source} {output:?}");
         };
-        // As gcc 12 and clang 14 were seen to name them.
+        // These are the names that gcc 12 and clang 14 chose.
         check("x.c", None, "x.d");
         check("src/x.c", None, "x.d");
         check("x.c", Some("o/y.o"), "o/y.d");

@@ -1,18 +1,22 @@
-//! Which variables of the environment are keyed before the tool has run.
+//! Selects the environment variables that are part of the key before the tool has run.
 //!
-//! A variable that is left out is not lost: where the tool asks for it (`getenv`), the asking is an observation. The
-//! lists hold what libc and the loader read unseen, what a family's compilers always ask for, so that the weak
-//! fingerprint tells such builds apart early, and, for a script, which reads its environment without `getenv`,
-//! everything that is not known to differ between two equal builds.
+//! A variable that is not selected still counts: if the tool calls `getenv` for it, that call
+//! becomes an observation. The lists contain:
+//! - what libc and the dynamic loader read without an observable `getenv`,
+//! - what the compilers of a family always ask for, so that the weak fingerprint separates such
+//!   builds early,
+//! - for scripts, which read the environment without `getenv`: all variables except those known to
+//!   differ between two equal builds.
 //!
-//! `PWD` is in no list: the Action keys it by itself, where it names the working directory by another path.
+//! `PWD` is never selected. The Action contains it separately, if it names the working directory by
+//! another path.
 //!
 //! Unaware of: what a value means.
 
 use crate::{EnvironmentRule, Family};
 use larder_model::Variable;
 
-/// The variables to key, sorted by name, of the whole environment as (name, value).
+/// Returns the variables to key, sorted by name. `all` is the whole environment as (name, value).
 pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
     let keyed = all.iter().filter(|(name, _)| is_keyed(family, name));
     let mut variables: Vec<_> =
@@ -21,12 +25,14 @@ pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> 
     variables
 }
 
-/// Whether the variable of this name is left out of an unknown tool's key.
+/// Returns true if the key of an unknown tool leaves this variable out. The exception is `_`:
+/// callers search texts for these names, and `_` occurs in most texts.
 pub fn is_left_out(name: &[u8]) -> bool {
     within(name, LEFT_OUT) && name != b"_"
 }
 
-/// The variables that loader and libc read unasked, but for `PATH`, sorted by name.
+/// Returns the variables that the loader and libc read without an observable `getenv`, except
+/// `PATH`, sorted by name.
 pub fn environment_of_libc(all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
     let read = all.iter().filter(|(name, _)| within(name, LIBC) && name != b"PATH");
     let mut variables: Vec<_> =
@@ -35,7 +41,8 @@ pub fn environment_of_libc(all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
     variables
 }
 
-/// Whether a variable that the tool was seen to ask for needs no observation: it is keyed, or cannot reach the result.
+/// Returns true if no observation is needed when the tool asks for this variable: it is in the key,
+/// or it cannot affect the result.
 pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
     let reachless = match family.environment_rule() {
         EnvironmentRule::Listed => within(name, CANNOT_REACH_RESULT),
@@ -44,8 +51,10 @@ pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
     reachless || is_keyed(family, name)
 }
 
-/// Whether gcc and clang use this variable for a terminal only. gcc asks for `TERM` before it looks whether there is
-/// one; where neither standard output nor standard error is a terminal, the answer needs no observation.
+/// Returns true if gcc and clang use this variable for terminals only.
+///
+/// gcc asks for `TERM` before it checks for a terminal. If neither standard output nor standard
+/// error is a terminal, the answer needs no observation.
 pub fn matters_on_terminal_only(family: Family, name: &[u8]) -> bool {
     family.environment_rule() == EnvironmentRule::Listed && within(name, FOR_TERMINALS)
 }
@@ -59,7 +68,7 @@ fn is_keyed(family: Family, name: &[u8]) -> bool {
     }
 }
 
-/// Whether the name is in the list, or begins with an entry that ends in `*`.
+/// Returns true if `list` contains the name, or contains a prefix of it followed by `*`.
 fn within(name: &[u8], list: &[&str]) -> bool {
     list.iter().any(|entry| match entry.strip_suffix('*') {
         Some(start) => name.starts_with(start.as_bytes()),
@@ -67,8 +76,9 @@ fn within(name: &[u8], list: &[&str]) -> bool {
     })
 }
 
-/// Read by the loader, by libc for messages and times, and by its argument parser, without a `getenv` that could be
-/// seen. `GLIBC_TUNABLES` and `MALLOC_*` are left out: they choose how memory is managed, not what a tool computes.
+/// Variables that are read without an observable `getenv`: by the loader, by libc for messages and
+/// times, and by libc's argument parser. `GLIBC_TUNABLES` and `MALLOC_*` are not on the list,
+/// because they choose how memory is managed, not what a tool computes.
 const LIBC: &[&str] = &[
     "CHARSET",
     "GCONV_PATH",
@@ -134,21 +144,25 @@ const CLANG: &[&str] = &[
 
 const BINUTILS: &[&str] = &["COLLECT_NO_DEMANGLE", "GNUTARGET", "LDEMULATION", "LD_RUN_PATH", "POSIXLY_CORRECT"];
 
-/// Asked for by gcc and clang without a trace in the result: where temporary files go, whose names are random anyway;
-/// and the working directory's apparent name, which the Action keys.
+/// Variables that gcc and clang ask for without any effect on the result: the directory of
+/// temporary files, whose names are random anyway, settings of make, and `PWD`, which the Action
+/// contains.
 const CANNOT_REACH_RESULT: &[&str] = &["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PWD", "TEMP", "TEMPDIR", "TMP", "TMPDIR"];
 
-/// Not `COLUMNS`: gcc's `--help=` breaks lines there, wherever they go.
+/// Does not include `COLUMNS`: `gcc --help=` wraps lines at that width even if the output is not a
+/// terminal.
 const FOR_TERMINALS: &[&str] = &["COLORTERM", "LINES", "TERM"];
 
-/// Left out of an unknown tool's key: what differs between two equal builds, or two commands of one build, by nature.
+/// Variables that the key of an unknown tool leaves out, because they differ between two equal
+/// builds, or between two commands of one build.
 const LEFT_OUT: &[&str] = &[
-    // The working directory is keyed; the one before it, the depth of shells and the last command are history.
+    // The working directory is in the key. The previous directory, the depth of shells and the last
+    // command are history.
     "PWD",
     "OLDPWD",
     "SHLVL",
     "_",
-    // make's own bookkeeping: numbers of pipes, levels, `-j`.
+    // make's own bookkeeping: file descriptors of pipes, levels, `-j`.
     "MAKEFLAGS",
     "MFLAGS",
     "MAKELEVEL",
@@ -156,11 +170,12 @@ const LEFT_OUT: &[&str] = &[
     "MAKE_TERMERR",
     "CARGO_MAKEFLAGS",
     "NINJA_STATUS",
-    // Settings of caches, ours among them: they decide who does the work, not what comes of it.
+    // Settings of caches, including larder. They decide which program does the work, not what the
+    // result is.
     "LARDER_*",
     "CCACHE_*",
     "SCCACHE_*",
-    // Who is logged in, from where, and the sockets of that session.
+    // The login session: user, remote host, sockets.
     "DBUS_*",
     "GPG_*",
     "SSH_*",
@@ -170,7 +185,7 @@ const LEFT_OUT: &[&str] = &[
     "STY",
     "WINDOWID",
     "TERM_SESSION_ID",
-    // systemd's number of this start of a service.
+    // systemd's identifier of one start of a service.
     "INVOCATION_ID",
     "JOURNAL_STREAM",
     "SYSTEMD_EXEC_PID",

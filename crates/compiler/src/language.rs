@@ -1,26 +1,26 @@
-//! What a file on the command line is, by its ending or by `-x`.
+//! What the compiler takes a file on the command line for: by its extension, or by `-x`.
 //!
 //! Unaware of: whether the file exists, and what is in it.
 
 /// What the compiler takes a file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// C, C++, Objective-C, assembler, Fortran, LLVM's own.
+    /// A source in C, C++, Objective-C, assembly, Fortran or LLVM's IR.
     Source,
-    /// A header or a module's interface: what is made of it is not an object file.
+    /// A header or a module interface. Compiling it does not make an object file.
     Interface,
     /// A source in a language that larder has no rules for.
     Foreign,
-    /// For the linker, which `-c` never starts.
+    /// A file for the linker, which `-c` never starts.
     Linked,
 }
 
-/// Whether a file is a source by the ending of its name.
+/// Returns true if the extension of the file is that of a source.
 pub fn is_source(path: &[u8]) -> bool {
     of_file(path) == Kind::Source
 }
 
-/// By the ending of a file's name.
+/// Returns what a file is by its extension.
 pub(crate) fn of_file(path: &[u8]) -> Kind {
     let name = path.rsplit(|&c| c == b'/').next().unwrap_or(path);
     let Some(dot) = name.iter().rposition(|&c| c == b'.') else { return Kind::Linked };
@@ -37,7 +37,8 @@ pub(crate) fn of_file(path: &[u8]) -> Kind {
     }
 }
 
-/// By the language that `-x` names; `None` for `none`, which gives the choice back to the ending.
+/// Returns what a file is by the argument of `-x`. Returns `None` for `-x none`, after which the
+/// extension decides again.
 pub(crate) fn of_name(language: &[u8]) -> Option<Kind> {
     let ends = |ending: &[u8]| language.ends_with(ending);
     Some(match language {

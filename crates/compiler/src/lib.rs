@@ -1,11 +1,19 @@
-//! From a command line as typed to an [`Invocation`] or a reason to leave it alone.
+//! Parses a command line into an [`Invocation`], or returns the reason (a `Bypass`) why larder does
+//! not cache it.
 //!
-//! What a result depends on is observed while the tool runs, so nothing here has to be complete to be right: the tables
-//! of flags say which commands are ours, and what to call their source and output in messages. Three answers matter
-//! for the key: which variables of the environment it holds early, whether the tool may ask the processor, which
-//! no observer sees, and whether it reads its standard input.
+//! What a result depends on is observed while the tool runs, so the tables of flags need not be
+//! complete to be right. They say which commands larder handles, and which source and output to
+//! name in messages. Three answers are part of the cache key:
+//! 1. which environment variables are keyed before the tool runs,
+//! 2. whether the tool may query the processor's features, which no observer can see,
+//! 3. whether the tool reads its standard input.
 //!
-//! Unaware of: files (a response file is read by the caller), processes, the store, and how a tool is observed.
+//! The crate also holds what larder knows about other programs. `programs` says what each does in
+//! every run. `words` and `own_process` find words that show that a script reads clocks, process
+//! ids or hash seeds.
+//!
+//! Unaware of: files (the caller reads response files), processes, the store, and how a tool is
+//! observed.
 #![forbid(unsafe_code)]
 
 mod binutils;
@@ -56,23 +64,24 @@ pub use words::{
     names_shell_status, times_commands,
 };
 
-/// Which rules apply to a tool.
+/// The set of rules that applies to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// GCC, or what calls itself `cc`.
+    /// GCC, including a compiler called `cc` or `c++`.
     Gcc,
     /// Clang.
     Clang,
-    /// Assembler, linker, archiver and their kin, called directly.
+    /// An assembler, linker, archiver or another of the binutils, started directly.
     Binutils,
-    /// Named like a compiler but neither: perhaps a script around one.
+    /// A program whose name looks like a compiler's but is neither GCC nor Clang, for example a
+    /// script around one.
     Generic,
-    /// Any command, by `larder run`.
+    /// Any command started with `larder run`.
     Command,
 }
 
 impl Family {
-    /// As an Action's key holds it.
+    /// Returns the family's name as the key of an Action contains it.
     pub fn name(self) -> &'static str {
         match self {
             Family::Gcc => "gcc",
@@ -83,7 +92,7 @@ impl Family {
         }
     }
 
-    /// Which part of the environment its key holds.
+    /// Returns which part of the environment the key contains.
     pub fn environment_rule(self) -> EnvironmentRule {
         match self {
             Family::Gcc | Family::Clang | Family::Binutils => EnvironmentRule::Listed,
@@ -92,58 +101,62 @@ impl Family {
     }
 }
 
-/// Which variables of the environment are keyed before anything was observed.
+/// Which environment variables are keyed before anything was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnvironmentRule {
-    /// The family's list.
+    /// Only the variables on the family's list.
     Listed,
-    /// All but a documented list: a script reads its environment unseen.
+    /// All variables except a documented list, because a script can read its environment
+    /// unobserved.
     Whole,
 }
 
-/// A command whose result can be kept.
+/// A command whose result can be cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// Whose rules it was read by.
+    /// The rules by which the command line was parsed.
     pub family: Family,
-    /// How far it goes.
+    /// How far the command goes.
     pub stage: Stage,
-    /// The first source, or else the first file, as named on the command line; empty where none is named.
+    /// The first source, or else the first other file, as written on the command line. Empty if
+    /// there is none.
     pub source: Vec<u8>,
-    /// The output, where the command line names one or one source makes one of a known name.
+    /// The output if the command line names it, or if there is exactly one source whose default
+    /// output is known.
     pub output: Option<Vec<u8>>,
-    /// The file of dependencies, where one is asked for and its name is known.
+    /// The depfile, if the command asks for one and its path is known.
     pub depfile: Option<Vec<u8>>,
-    /// Whether the depfile lists system headers (`-MD`) or not (`-MMD`).
+    /// True if the depfile lists system headers (`-MD`), false if it does not (`-MMD`).
     pub depfile_has_system_headers: bool,
-    /// Whether the tool may ask the processor what it can do.
+    /// True if the tool may query the features of the processor, for example because of
+    /// `-march=native`.
     pub asks_processor: bool,
-    /// Whether what stands on standard input is an input.
+    /// Whether standard input is an input.
     pub standard_input: StandardInput,
-    /// Which variables are keyed.
+    /// Which environment variables are keyed.
     pub environment: EnvironmentRule,
 }
 
-/// How far a command goes, and so which programs it starts.
+/// How far a command goes. This decides which programs a compiler driver starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Not to an object file.
+    /// Stops before an object file is made, as with `-E` or `-S`.
     Early,
-    /// To object files.
+    /// Makes object files (`-c`).
     Object,
-    /// To the end: a compiler links, another command does what it does.
+    /// Goes to the end: a compiler links, and any other command does all that it does.
     End,
 }
 
 /// What a command does with its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandardInput {
-    /// It leaves it alone.
+    /// It does not read it.
     Unread,
-    /// It reads all of it, unless it fails before.
+    /// It reads all of it, unless it fails earlier.
     Read,
-    /// Nobody knows, and it is left alone where nothing stands there that could be looked at.
+    /// Not known. If standard input cannot be read without waiting, it is treated as not read.
     Perhaps,
-    /// Nobody knows.
+    /// Not known. If standard input cannot be read without waiting, the command is bypassed.
     Unknown,
 }

@@ -1,11 +1,14 @@
-//! What the name of a program says: its family, and how it treats an output that exists.
+//! What the file name of a program says: its family, and how the program treats an output that
+//! exists already.
 //!
-//! Unaware of: where a program is, and what it really is. A name is a promise that the caller may check.
+//! Unaware of: where the program is, and what it really is. Only the name is known; the caller may
+//! check it.
 
 use crate::Family;
 
-/// The family by the tool's file name: its directory, `.exe`, version and target prefix do not matter.
-/// `None` is a program that larder does not take for a compiler.
+/// Returns the family of the tool with this file name. Its directory, `.exe`, its version and a
+/// target prefix do not matter. For example, `x86_64-linux-gnu-gcc-12` belongs to `Gcc`. Returns
+/// `None` if larder does not take the program for a compiler.
 pub fn family_of(tool_name: &[u8]) -> Option<Family> {
     let stem = stem(tool_name);
     let base = without_target(stem);
@@ -19,7 +22,8 @@ pub fn family_of(tool_name: &[u8]) -> Option<Family> {
     }
 }
 
-/// GNU's and LLVM's, by the names that build tools call. `gcc-ar` and its kin start them with a plugin.
+/// The tools of GNU and LLVM, by the names that build tools call. `gcc-ar` and similar ones start
+/// them with a plugin.
 const BINUTILS: &[&str] = &[
     "ar",
     "as",
@@ -51,16 +55,17 @@ const BINUTILS: &[&str] = &[
     "strip",
 ];
 
-/// Whether a masquerading link of this name stands for a compiler.
+/// Returns true if a masquerading link of this name stands for a compiler.
 pub fn is_masquerade_name(name: &[u8]) -> bool {
     matches!(family_of(name), Some(Family::Gcc | Family::Clang))
 }
 
-/// Whether the program of this file name replaces an existing output whatever it was, so that its look at it
-/// beforehand is no observation: assemblers and linkers unlink it, clang renames over it.
+/// Returns true if the program with this file name replaces an existing output regardless of what
+/// it was. Its stat of the output beforehand is then no observation. Assemblers and linkers unlink
+/// the output, clang renames over it.
 ///
-/// One case differs, seen with GNU as, ld and gold 2.40: an output that exists and is *empty* is not unlinked, so its
-/// mode and its other names stay. clang replaces that one, too.
+/// There is one exception, seen with GNU as, ld and gold 2.40: an output that exists and is *empty*
+/// is not unlinked, so its mode and its other hard links stay. clang replaces that one, too.
 pub fn replaces_output(program: &[u8]) -> bool {
     is_listed(program, REPLACE_OUTPUT)
 }
@@ -69,17 +74,24 @@ const REPLACE_OUTPUT: &[&str] = &[
     "as", "clang", "clang++", "collect2", "gas", "gold", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "objcopy", "strip",
 ];
 
-/// Whether the program of this file name is a linker that closes its output before that is complete, because it writes
-/// through a mapping, and that may write into the output that exists.
+/// Returns true if the program with this file name is a linker that may write into the existing
+/// output. Such a linker closes the output before it is complete, because it writes through a
+/// mapping.
 ///
-/// mold 1.10 moves an old program aside, writes into it, or into a new file if there is none or it cannot be opened, and
-/// moves that to the output's path. So the program keeps its inode and its other names. A shared library is made anew.
+/// mold 1.10 does this:
+/// 1. It renames the old program away.
+/// 2. It opens that file for writing, or a new file if there is none or it cannot be opened, and
+///    writes into it.
+/// 3. It renames the file to the output's path.
+///
+/// So the program keeps its inode and its other hard links. A shared library is always a new file.
 pub fn rewrites_output(program: &[u8]) -> bool {
     is_listed(program, &["ld.mold", "mold"])
 }
 
-/// Whether the program of this file name is a linker that opens an existing output, without reading it, before it unlinks
-/// it, so that its blocks are freed later. An output that is an input as well is opened once more, before that.
+/// Returns true if the program with this file name is a linker that opens an existing output
+/// without reading it, and then unlinks it. This way the blocks are freed later. If the output is
+/// an input as well, the linker has opened it for reading before.
 pub fn opens_output(program: &[u8]) -> bool {
     rewrites_output(program) || is_listed(program, &["ld.lld", "lld"])
 }
@@ -89,20 +101,23 @@ fn is_listed(program: &[u8], names: &[&str]) -> bool {
     names.iter().any(|name| name.as_bytes() == base)
 }
 
-/// Whether the program of this file name adds the right to execute to what it made, as far as the umask allows.
+/// Returns true if the program with this file name makes its output executable, as far as the umask
+/// allows.
 pub fn adds_execute(program: &[u8]) -> bool {
     let base = without_target(stem(program));
     replaces_output(program) && (base.starts_with(b"ld") || base == b"gold" || base == b"collect2")
 }
 
-/// Whether the program of this file name unlinks an existing output before it opens it, which a run with none there
-/// does not show. clang's renames show, and its other outputs are written in place.
+/// Returns true if the program with this file name unlinks an existing output before it opens it. A
+/// run without an existing output does not show that. clang is not one of them: its renames are
+/// visible, and it writes its other outputs in place.
 pub fn unlinks_output(program: &[u8]) -> bool {
     replaces_output(program) && !matches!(family_of(program), Some(Family::Clang))
 }
 
-/// Other caches and distributors (two in a row would each hide the other's work), drivers of several compilers at
-/// once, and programs that only end like a compiler.
+/// Programs whose names end like a compiler's but are none of the above: other caches and
+/// distributors (two in a row would hide each other's work), drivers of several compilers at once,
+/// and unrelated programs.
 const NOT_COMPILERS: &[&str] = &[
     "buildcache",
     "byacc",
@@ -119,10 +134,10 @@ const NOT_COMPILERS: &[&str] = &[
     "yacc",
 ];
 
-/// `gcc`, `g++` and `clang++` end in one of these, too.
+/// Endings of compiler names. `gcc`, `g++` and `clang++` end in one of these, too.
 const COMPILER_ENDINGS: &[&str] = &["cc", "c++", "g++", "clang", "clang++"];
 
-/// How the first part of a target begins that real toolchains are named after.
+/// Prefixes of targets such as `x86_64-linux-gnu`, after which real toolchains are named.
 const ARCHITECTURES: &[&str] = &[
     "aarch64",
     "alpha",
@@ -163,7 +178,7 @@ const ARCHITECTURES: &[&str] = &[
     "xtensa",
 ];
 
-/// The file name without `.exe`, without mingw's thread model, and without a version.
+/// Returns the file name without `.exe`, without mingw's thread model, and without a version.
 pub(crate) fn stem(name: &[u8]) -> &[u8] {
     let file = name.rsplit(|&c| c == b'/').next().unwrap_or(name);
     let file = [".exe", "-posix", "-win32"]
@@ -174,7 +189,8 @@ pub(crate) fn stem(name: &[u8]) -> &[u8] {
     if end < file.len() { stem.strip_suffix(b"-").unwrap_or(stem) } else { stem }
 }
 
-/// What follows a target prefix such as `x86_64-linux-gnu-`, or everything: `my-clang` has none.
+/// Returns what follows a target prefix such as `x86_64-linux-gnu-`, or the whole name if there is
+/// none, as in `my-clang`.
 pub(crate) fn without_target(stem: &[u8]) -> &[u8] {
     let Some(dash) = stem.iter().rposition(|&c| c == b'-') else { return stem };
     let first = stem.split(|&c| c == b'-').next().unwrap_or(stem);

@@ -1,53 +1,57 @@
-//! What a compile's arguments have to do with the names of files: which of them only say where something is, which
-//! could bring such a name into the result, and how the same command line is only preprocessed.
+//! Sorts the arguments of a compile by what they do with paths: which arguments only say where
+//! something is, which could bring a path into the result, and which remain for a run that only
+//! preprocesses.
 //!
-//! For deciding where a result can serve, not whether it is right here: a compile whose arguments name this place can
-//! serve elsewhere only if it is known what becomes of the name. So an unknown argument that names it is in the way.
+//! This decides in which directories a result can be reused, not whether it is right here. If an
+//! argument contains the path of the checkout, larder must know what the compiler does with it. So
+//! an unknown argument that contains the path prevents reuse elsewhere.
 //!
-//! Unaware of: roots, and what the texts hold.
+//! Unaware of: roots, and what the texts contain.
 
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
 use crate::{Family, Invocation, Stage};
 
-/// A compile's arguments, by what becomes of the names in them.
+/// The arguments of a compile, by what the compiler does with the paths in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
-    /// The first argument by which names become numbers, or bytes that cannot be searched for them.
+    /// The first argument that turns paths into numbers, or into bytes that cannot be searched for
+    /// the paths.
     pub transforms: Option<Vec<u8>>,
-    /// What directories' names begin with that are written differently (`-ffile-prefix-map=OLD=NEW`), with the
-    /// argument.
+    /// The prefixes of directories that are replaced in the result (the `OLD` of
+    /// `-ffile-prefix-map=OLD=NEW`), each with its argument.
     pub mapped: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Names of directories that the compiler may shorten, where that makes them shorter than they are as typed.
+    /// The arguments that name a system directory by a relative path with `..`. gcc writes the
+    /// canonical path instead if that is shorter.
     pub shortened: Vec<Vec<u8>>,
-    /// Directories of which the same holds for what is found in them through a link: those that are named by a relative
-    /// path.
+    /// All system directories that are named by a relative path. gcc may write the canonical path
+    /// of a file in them if the file is reached through a symbolic link.
     pub system: Vec<Vec<u8>>,
-    /// `-frandom-seed`, with which the name of a source may become part of a symbol's.
+    /// `-frandom-seed`, which can make the path of a source part of a symbol's name.
     pub seed: Option<Vec<u8>>,
-    /// The first flag by which names of files are cut, or compared with patterns.
+    /// The first flag that cuts paths, or compares them with patterns.
     pub compares: Option<Vec<u8>>,
-    /// The sources.
+    /// The sources, and all other files on the command line.
     pub sources: Vec<Vec<u8>>,
-    /// Definitions of macros, and other words for the preprocessor.
+    /// Definitions of macros, and similar arguments for the preprocessor.
     pub definitions: Vec<Vec<u8>>,
-    /// Arguments that say where something is.
+    /// Arguments that say where something is: directories, sources, outputs, libraries.
     pub places: Vec<Vec<u8>>,
-    /// All others.
+    /// All other arguments.
     pub others: Vec<Vec<u8>>,
-    /// Arguments for preprocessing the same sources to standard output.
+    /// The arguments for preprocessing the same sources to standard output.
     pub preprocess: Vec<Vec<u8>>,
-    /// The first script or word for the linker of which it is not known that nothing is said or written about the
-    /// result because of it.
+    /// The first linker script or linker argument that is not known to be quiet. It may print or
+    /// write something about the result.
     pub talkative: Option<Vec<u8>>,
-    /// Something is assembled that is not preprocessed.
+    /// An assembler source that is not preprocessed (`.s`) is among the files.
     pub assembles: bool,
-    /// Of the sources, those that were preprocessed before: a preprocessor gives nothing for them.
+    /// The sources that are preprocessed already (`.i`). The preprocessor outputs nothing for them.
     pub preprocessed: Vec<Vec<u8>>,
 }
 
-/// Read the arguments of a compile. `None` where they cannot be read.
+/// Sorts the arguments of a compile. Returns `None` if a response file cannot be read.
 pub fn naming(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Option<Naming> {
     let arguments = response::expand(arguments, files).ok()?;
     let mut naming = Naming::default();
@@ -69,14 +73,15 @@ pub fn naming(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) 
 }
 
 impl Invocation {
-    /// Whether it is a compiler's, and ends before a link.
+    /// Returns true if this is a compiler's command that stops before linking.
     pub fn compiles(&self) -> bool {
         matches!(self.family, Family::Gcc | Family::Clang) && self.stage != Stage::End
     }
 }
 
 impl Naming {
-    /// Whether a flag may bring columns of the sources into the result, as debug information and sanitizers do.
+    /// Returns true if a flag may bring column numbers of the sources into the result, as debug
+    /// information and sanitizers do.
     pub fn shows_columns(&self) -> bool {
         let blind = |word: &Vec<u8>| BLIND.iter().any(|flag| word.starts_with(flag.as_bytes()));
         !self.others.iter().all(blind)
@@ -86,7 +91,8 @@ impl Naming {
         let whole = [word, value.unwrap_or_default()].concat();
         let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
         let mixes = is_mixed_list(word);
-        // What it says besides would be lost where it is left out as a word about a depfile.
+        // The run that only preprocesses cannot use such a list: it writes a depfile, and leaving
+        // it out would lose its other parts.
         let hides = mixes && word.windows(3).any(|part| part == b",-M");
         let transforms = begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value) || hides;
         if self.transforms.is_none() && transforms {
@@ -145,7 +151,8 @@ impl Naming {
     }
 }
 
-/// Whether it is a list for the preprocessor (`-Wp,…`) that is neither of definitions alone nor of dependencies alone.
+/// Returns true for a preprocessor list (`-Wp,…`) that consists neither of definitions alone nor of
+/// dependency flags alone.
 fn is_mixed_list(word: &[u8]) -> bool {
     let Some(list) = word.strip_prefix(b"-Wp,") else { return false };
     let flags = || list.split(|&b| b == b',').filter(|part| part.starts_with(b"-"));
@@ -153,16 +160,19 @@ fn is_mixed_list(word: &[u8]) -> bool {
     !flags().all(is_definition) && !flags().all(|flag| flag.starts_with(b"-M"))
 }
 
-/// By its name; what else a linker is given may be a script, which can ask for the sizes of sections.
+/// Judges by the file name. Any other file that a linker is given may be a linker script, which can
+/// use the sizes of sections.
 fn is_object_or_library(path: &[u8]) -> bool {
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
     let is_versioned = name.windows(4).any(|part| part == b".so.");
     is_versioned || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// Whether a word for the linker changes at most the program, and has nothing said or written about it: the sizes of
-/// sections with debug information are no names, and yet depend on them. `word` is the argument of `-Wl,` or
-/// `-Xlinker`.
+/// Returns true if a linker argument affects at most the linked program, and makes the linker print
+/// or write nothing else.
+///
+/// A map or a statistic would contain the sizes of sections with debug information. These sizes
+/// depend on the paths but do not contain them. `word` is the argument of `-Wl,` or `-Xlinker`.
 fn is_quiet_linker_word(word: &[u8]) -> bool {
     let quiet = |part: &[u8]| {
         let name = part.strip_prefix(b"-").unwrap_or(part);
@@ -173,7 +183,8 @@ fn is_quiet_linker_word(word: &[u8]) -> bool {
     word.split(|&b| b == b',').filter(|part| part.starts_with(b"-")).all(quiet)
 }
 
-/// What linkers are told by configure scripts and build systems, without dashes and values.
+/// The linker flags that configure scripts and build systems commonly pass, without dashes and
+/// values.
 const QUIET_LINKER_WORDS: &[&str] = &[
     "Bdynamic",
     "Bstatic",
@@ -235,9 +246,10 @@ fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     matches!(language::of_name(name), Some(Kind::Foreign | Kind::Interface))
 }
 
-/// Flags by which names of files are counted, hashed, compressed or put where nothing can be searched: profiles and
-/// coverage, link-time optimisation, types and debug information by hash, modules, plugins, dumps, other programs' own
-/// flags; and messages whose lines are broken at a width.
+/// Prefixes of flags that count, hash or compress paths, or put them where they cannot be searched:
+/// - profiles and coverage, link-time optimisation,
+/// - types and debug information named by hash, modules, plugins, dumps,
+/// - flags for other programs, and messages that are wrapped at a width.
 const TRANSFORM: &[&str] = &[
     "--coverage",
     "--offload",
@@ -287,7 +299,7 @@ const TRANSFORM: &[&str] = &[
     "-wrapper",
 ];
 
-/// Of these, the ones that do nothing of the kind.
+/// Exceptions from `TRANSFORM`: flags that begin like one of those but do no such thing.
 const HARMLESS: &[&str] = &[
     "-Wa,--noexecstack",
     "-fno-lto",
@@ -300,7 +312,8 @@ const HARMLESS: &[&str] = &[
     "-gz=none",
 ];
 
-/// Flags by which it hangs on the name of a file whether, or as what, something of it comes into the result.
+/// Prefixes of flags with which the path of a file decides whether, or how, part of that file
+/// enters the result.
 const COMPARE: &[&str] = &[
     "--warning-suppression-mappings",
     "-finstrument-functions-exclude-file-list",
@@ -314,6 +327,7 @@ const COMPARE: &[&str] = &[
     "-fxray-never-instrument",
 ];
 
+/// Flags that replace prefixes of paths in the result: `FLAG=OLD=NEW`.
 const MAPS: &[&str] = &[
     "-fcoverage-prefix-map=",
     "-fdebug-prefix-map=",
@@ -322,9 +336,11 @@ const MAPS: &[&str] = &[
     "-fprofile-prefix-map=",
 ];
 
+/// Prefixes of flags that define or undefine macros, and of similar ones for the preprocessor.
 const DEFINITIONS: &[&str] = &["--assert", "--define-macro", "--undefine-macro", "-A", "-D", "-U", "-Wp,-D", "-Wp,-U"];
 
-/// Flags whose value is a place, or names of libraries and the like that only a link uses.
+/// Prefixes of flags whose value is a path, and of flags that only a link uses, such as library
+/// names.
 const PLACES: &[&str] = &[
     "--dependencies",
     "--gcc-toolchain",
@@ -365,7 +381,7 @@ const PLACES: &[&str] = &[
     "-working-directory",
 ];
 
-/// Flags that show nothing of where something stands in a source.
+/// Prefixes of flags that do not bring positions in the source into the result.
 const BLIND: &[&str] = &[
     "-O",
     "-W",
@@ -394,15 +410,16 @@ const BLIND: &[&str] = &[
     "-w",
 ];
 
-/// Where gcc writes the name without links and `..`, if that is shorter.
+/// Flags for system directories. gcc writes the canonical path of files there, if that is shorter.
 const SYSTEM_DIRECTORIES: &[&str] =
     &["--sysroot=", "--sysroot", "-B", "-idirafter", "-isysroot", "-isystem", "-iwithprefix"];
 
-/// How far the command goes.
+/// Flags that select how far the command goes. They are left out when it is only preprocessed.
 const STAGES: &[&str] =
     &["--assemble", "--compile", "--preprocess", "-E", "-S", "-c", "-fdirectives-only", "-fsyntax-only", "-v"];
 
-/// What else is written, and what the preprocessed text would show of debug information.
+/// Prefixes of other flags that are left out when the command is only preprocessed. They write
+/// further files, or change the preprocessed text for debug information.
 const OUTPUTS: &[&str] = &[
     "--dependencies",
     "--output",

@@ -1,34 +1,38 @@
-//! The number of the process that runs a text, `$$`: whether the text gets at it, and what it does with it.
+//! The process id of the process that runs a script, `$$`: whether a text contains it, and what the
+//! text does with it.
 //!
-//! Unaware of: who reads the text, and what follows.
+//! Unaware of: which program reads the text, and what is decided from the answer.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What two such signs in a row are.
+/// The meaning of `$$` in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signs {
-    /// The number: for a shell, and for all that may hand the text to one.
+    /// It is the process id, as in a shell script and in every text that may be passed to a shell.
     Number,
-    /// One sign, for a shell that reads it later: for make and ninja, so that four are the number.
+    /// It is one `$` for a shell that gets the text later, as in makefiles and ninja files. There
+    /// `$$$$` is the process id.
     One,
 }
 
-/// What a text does with the number of its own process.
+/// What a text does with the process id of its own process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnProcess {
-    /// It has the number in other lines than those that are known.
+    /// The text contains the process id in a line that is not one of the known lines.
     pub named: bool,
-    /// What stands before the number in the names that come of the lines that are known.
+    /// For the known lines in the text: what comes before the process id in the names that they
+    /// make.
     pub before: BTreeSet<&'static str>,
-    /// It has the number otherwise than as a part of a name, as in `conf$$.file`: then it may be written in another
-    /// form.
+    /// An unknown line uses the process id by itself, not as part of a name such as `conf$$.file`.
+    /// It may then be written in another form.
     pub alone: bool,
-    /// It calculates with it: what comes of that can be the same in two runs, and another in the third (`$(($$ % 2))`).
+    /// An unknown line calculates with the process id. The result may be equal in two runs and
+    /// differ in a third, as with `$(($$ % 2))`.
     pub calculated: bool,
 }
 
-/// What a text does with the number of its own process.
+/// Returns what a text does with the process id of its own process.
 pub fn own_process(text: &[u8], signs: Signs) -> OwnProcess {
     let braces = memchr::memmem::find(text, b"${$}").is_some();
     let mut found = OwnProcess { named: braces, alone: braces, ..OwnProcess::default() };
@@ -46,12 +50,13 @@ pub fn own_process(text: &[u8], signs: Signs) -> OwnProcess {
     found
 }
 
-/// Whether a text has the word, be it for somebody else.
+/// Returns true if the text contains `$$` or `${$}`, whichever process that would stand for.
 pub fn holds_own_process(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"$$").is_some() || memchr::memmem::find(text, b"${$}").is_some()
 }
 
-/// Where the word stands. In `\$$name` there is none: that is a sign, and what the name stands for.
+/// Returns where the process id is used. `\$$name` does not count, because it is a literal `$`
+/// followed by the value of `name`.
 fn numbers(text: &[u8], signs: Signs) -> impl Iterator<Item = Range<usize>> {
     let word: &[u8] = if signs == Signs::One { b"$$$$" } else { b"$$" };
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'{');
@@ -63,7 +68,9 @@ fn numbers(text: &[u8], signs: Signs) -> impl Iterator<Item = Range<usize>> {
     words.filter(move |word| !is_escaped(word))
 }
 
-/// Whether a makefile makes one sign a variable, of which two come to the number, or hands on what it has unread.
+/// Returns true if a makefile could assemble `$$` from parts: a variable's value is one `$$` (a
+/// single `$` after expansion, so two of them make the process id), or `$(value …)` passes text on
+/// unexpanded.
 fn puts_signs_together(text: &[u8]) -> bool {
     let is_value = |at: usize| {
         let ends = text.get(at + 2).is_none_or(u8::is_ascii_whitespace);
@@ -78,7 +85,8 @@ fn puts_signs_together(text: &[u8]) -> bool {
         || memchr::memmem::find_iter(text, b"$$").any(is_value)
 }
 
-/// The line, as far as it lies within so many bytes: else a text of one line would be read once a word.
+/// Returns the line around `at`, cut off at `LINE_BYTES_MAX` on both sides. Without this limit a
+/// text of one long line would be read again for every match.
 fn line_of(text: &[u8], at: usize) -> &[u8] {
     let from = at.saturating_sub(LINE_BYTES_MAX);
     let to = text.len().min(at + LINE_BYTES_MAX);
@@ -87,15 +95,16 @@ fn line_of(text: &[u8], at: usize) -> &[u8] {
     &text[start..end]
 }
 
-/// Longer than all lines that are known, and than those that people write.
+/// A limit in bytes that is longer than all known lines, and than lines that people write.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// Lines of what autoconf, automake and libtool write that have the number, and what stands before it in the name that
-/// comes of it: of a temporary file, which is gone at the end, or of one on a system that is not ours. Nothing stands
-/// before it where the line is one for make.
+/// Lines that autoconf, automake and libtool write and that use the process id, each with what
+/// comes before it in the name that the line makes. The name is that of a temporary file, which is
+/// removed at the end, or is used on other systems only. The second text is empty if the `$$` is
+/// meant for make.
 #[rustfmt::skip]
 const KNOWN_LINES: &[(&str, &str)] = &[
-    // Autoconf's, in configure and config.status: whether there are links.
+    // autoconf, in `configure` and `config.status`: tests whether links work.
     ("rm -f conf$$ conf$$.exe conf$$.file", "conf"),
     ("if test -d conf$$.dir; then", "conf"),
     ("rm -f conf$$.dir/conf$$.file", "conf"),
@@ -108,9 +117,9 @@ const KNOWN_LINES: &[(&str, &str)] = &[
     ("elif ln conf$$.file conf$$ 2>/dev/null; then", "conf"),
     ("rm -f conf$$ conf$$.exe conf$$.dir/conf$$.file conf$$.file", "conf"),
     ("rmdir conf$$.dir 2>/dev/null", "conf"),
-    // And where config.status puts what it makes meanwhile.
+    // autoconf: the temporary directory of `config.status`.
     ("tmp=./conf$$-$RANDOM", "conf"),
-    // Libtool's, where there is no mktemp or it only says what it would do, and for systems that are not ours.
+    // libtool: used without `mktemp` or in a dry run, and on other systems.
     ("_G_tmpdir=$_G_template-$$", "-"),
     ("_G_tmpdir=$_G_template-${RANDOM-0}$$", "-"),
     ("my_tmpdir=\"${my_template}-$$\"", "-"),
@@ -127,7 +136,8 @@ const KNOWN_LINES: &[(&str, &str)] = &[
     ("darwin_filelist=`find unfat-$$ -type f -name \\*.o -print -o -name \\*.lo -print | $SED -e \"$basename\" | sort -u`", "unfat-"),
     ("darwin_files=`find unfat-$$ -name $darwin_file -print | sort | $NL2SP`", "unfat-"),
     ("$RM -rf unfat-$$", "unfat-"),
-    // Automake's: where install-sh tries and puts things meanwhile, and where `make distcheck` installs to.
+    // automake: the temporary files of `install-sh`, and the directory that `make distcheck`
+    // installs to.
     ("tmpdir=${TMPDIR-/tmp}/ins$RANDOM-$$", "-"),
     ("dsttmp=$dstdir/_inst.$$_", "_inst."),
     ("rmtmp=$dstdir/_rm.$$_", "_rm."),
@@ -135,19 +145,20 @@ const KNOWN_LINES: &[(&str, &str)] = &[
     ("rmtmp=${dstdirslash}_rm.$$_", "_rm."),
     ("&& dc_destdir=\"${TMPDIR-/tmp}/am-dc-$$/\" \\", "am-dc-"),
     ("&& dc_destdir=\"$${TMPDIR-/tmp}/am-dc-$$$$/\" \\", "am-dc-"),
-    // What configure hands on to makefiles.
+    // Values that `configure` passes to makefiles.
     ("AMTAR='$${TAR-tar}'", ""),
     ("am__tar='$${TAR-tar} chof - \"$$tardir\"' am__untar='$${TAR-tar} xf -'", ""),
     ("am__tar='$${TAR-tar} chf - --format=ustar --owner=0 --group=0 \"$$tardir\"'", ""),
 ];
 
-/// What stands before the number in the name that comes of a line, where that is one of those.
+/// Returns what comes before the process id in the name that a known line makes, or `None` for an
+/// unknown line.
 fn known_line(line: &[u8]) -> Option<&'static str> {
     let line = line.trim_ascii();
     KNOWN_LINES.iter().find(|(known, _)| known.as_bytes() == line).map(|(_, before)| *before)
 }
 
-/// Whether the word is part of a calculation or of a comparison.
+/// Returns true if the process id is part of a calculation or of a comparison.
 fn is_calculated(text: &[u8], word: Range<usize>) -> bool {
     let from = word.start.saturating_sub(LINE_BYTES_MAX);
     let line = memchr::memrchr(b'\n', &text[from..word.start]).map_or(from, |line| from + line + 1);
@@ -158,11 +169,11 @@ fn is_calculated(text: &[u8], word: Range<usize>) -> bool {
     last(b"((") > last(b"))") || is_alone(text, word) && (calls() || operates())
 }
 
-/// What calculates with, or compares, what stands behind it in the line.
+/// Words after which the rest of the line is a calculation or a comparison.
 const CALCULATORS: &[&str] = &["expr ", "let ", "$[", "case ", "test ", "[ "];
 
-/// Whether a sign of a calculation comes next, or one of a comparison, or one that is otherwise a shell's with a number
-/// behind it.
+/// Returns true if the next character is an arithmetic or comparison operator. A character that
+/// also has another meaning in a shell, such as `&` or `<`, counts only if a digit follows.
 fn operates(from_word: impl Iterator<Item = u8>) -> bool {
     let mut signs = from_word.filter(|byte| !matches!(byte, b' ' | b'\t' | b'"' | b'\'')).take(3);
     match (signs.next(), signs.next()) {
@@ -172,7 +183,7 @@ fn operates(from_word: impl Iterator<Item = u8>) -> bool {
     }
 }
 
-/// Whether such a word is no part of a name.
+/// Returns true if the process id is not part of a name.
 fn is_alone(text: &[u8], word: Range<usize>) -> bool {
     let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b"_-./{}".contains(b));
     let before = word.start.checked_sub(1).and_then(|at| text.get(at));
@@ -253,7 +264,7 @@ mod tests {
         let distcheck = "\t  && dc_destdir=\"$${TMPDIR-/tmp}/am-dc-$$$$/\" \\\n";
         assert_eq!(of(distcheck, Signs::One), (false, vec!["am-dc-"]));
         assert_eq!(of("AMTAR='$${TAR-tar}'\n", Signs::Number), (false, vec![]));
-        // A line that has more in it is another one.
+        // A line that contains more than a known line is unknown.
         assert_eq!(of("rm -f conf$$.dir; echo conf$$ > x", Signs::Number), (true, vec![]));
         assert_eq!(of("rm -f conf$$.dir\necho conf$$ > x", Signs::Number), (true, vec!["conf"]));
     }

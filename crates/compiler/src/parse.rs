@@ -1,7 +1,7 @@
-//! The walk over a command line: each word finds its row, the rows add up to what the command asks for, and that is an
-//! Invocation or a reason to leave it alone.
+//! Parses a command line: finds the table row of each argument, and adds the rows up to an
+//! [`Invocation`] or a `Bypass`.
 //!
-//! Unaware of: how a flag is spelled (the tables), and whether the files exist.
+//! Unaware of: how a flag is spelled (the tables know), and whether the files exist.
 
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
@@ -9,7 +9,10 @@ use crate::table::{self, Meaning, Value};
 use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile};
 use larder_model::Bypass;
 
-/// Reads the arguments, `argv[0]` not among them.
+/// Parses `arguments`, which do not contain `argv[0]`.
+///
+/// Returns the reason for a bypass if the result cannot be repeated from a record, or if a response
+/// file cannot be read.
 pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Result<Invocation, Bypass> {
     match family {
         Family::Command => return Ok(any_command(arguments)),
@@ -36,14 +39,16 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
     typed.mean()
 }
 
-/// Whether the word has a program say how long it took, or make up a number: `-Wl,--stats`, `-Wa,--statistics`.
+/// Returns true if the argument makes a program print timings or draw a random number. For example,
+/// `-Wl,--stats`, `-Wa,--statistics` or `--build-id=uuid`.
 pub(crate) fn asks_for_statistics(word: &[u8]) -> bool {
     let part =
         |part: &[u8]| matches!(part, b"--stats" | b"--statistics" | b"-stats") || part.ends_with(b"build-id=uuid");
     word.split(|&b| b == b',').any(part)
 }
 
-/// A command of which nothing is known: everything it does is observed, and what cannot be is in its key.
+/// Returns the invocation of an arbitrary command. Nothing is known about it, so all that it does
+/// is observed, and whatever cannot be observed is in its key.
 fn any_command(arguments: &[Vec<u8>]) -> Invocation {
     let file = arguments.iter().find(|word| !word.starts_with(b"-"));
     Invocation {
@@ -59,31 +64,32 @@ fn any_command(arguments: &[Vec<u8>]) -> Invocation {
     }
 }
 
-/// Whether the word may be or hold `-march=native` or its kin, wherever it stands. A word too many costs hits on other
-/// processors, one too few would be wrong.
+/// Returns true if the argument may be or contain `-march=native` or a similar flag, wherever it
+/// stands. A false positive costs hits on other processors; a false negative would give wrong
+/// results.
 fn names_native(word: &[u8]) -> bool {
     const NATIVE: &[u8] = b"=native";
     word == b"native" || word.windows(NATIVE.len()).any(|part| part == NATIVE)
 }
 
-/// The command line as typed, added up.
+/// The sum of the flags and files seen so far.
 struct Typed<'a> {
     family: Family,
     only_files: bool,
-    /// Stops after making an object file of each source.
+    /// `-c`: stops after making an object file of each source.
     compiles: bool,
-    /// Stops before that, so that no object file is made.
+    /// `-E`, `-S` and similar: no object file is made.
     stops_early: bool,
     too_hard: bool,
     asks_processor: bool,
     language: Option<Kind>,
     sources: Vec<(&'a [u8], Kind)>,
-    /// Files for the linker.
+    /// Files that only the linker reads.
     linked: Vec<&'a [u8]>,
     standard_input: bool,
     output: Option<&'a [u8]>,
     output_ending: &'static [u8],
-    /// A depfile is asked for, and whether with system headers.
+    /// `Some` if a depfile is requested; true if it lists system headers.
     dependencies: Option<bool>,
     depfile: Option<&'a [u8]>,
     names_unknown: bool,
@@ -130,7 +136,8 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// An argument that the driver hands on unseen: only what makes the command none of ours matters here.
+    /// Handles an argument that the driver passes to clang's front end or to LLVM. Only flags that
+    /// decide about a bypass, the processor or the stage matter.
     fn front_end(&mut self, value: &'a [u8]) {
         const TIMES_AND_COUNTS: [&[u8]; 6] =
             [b"-stats", b"--stats", b"-time-passes", b"--time-passes", b"-track-memory", b"-info-output-file"];
@@ -144,7 +151,8 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// `-Wp,-MD,file` and its kin: the preprocessor proper takes the depfile's name as the next word.
+    /// Handles `-Wp,-MD,file` and similar: the preprocessor itself takes the depfile's path as the
+    /// next word.
     fn preprocessor_list(&mut self, list: &'a [u8]) {
         let mut words = list.split(|&c| c == b',').peekable();
         while let Some(word) = words.next() {
@@ -175,7 +183,7 @@ impl<'a> Typed<'a> {
 
     fn mean(self) -> Result<Invocation, Bypass> {
         let interface = self.sources.iter().any(|(_, kind)| *kind == Kind::Interface);
-        // clang writes the times of headers into what it makes of a header; gcc does not.
+        // clang writes the mtimes of headers into a precompiled header or module; gcc does not.
         if self.too_hard || interface && self.family != Family::Gcc && !self.stops_early {
             return Err(Bypass::TooHard);
         }

@@ -1,6 +1,8 @@
-//! What the name of a program says of its habits: what it asks the system for without its result depending on it.
+//! What larder knows about programs by their file names: what each asks of the system in every run
+//! although its result does not depend on it. For example, every shell reads the clock when it
+//! starts.
 //!
-//! A program that is not listed is trusted with nothing: what it asks for may reach its result.
+//! A program that is not listed is not trusted: what it asks for may affect its result.
 //!
 //! Unaware of: where a program is, and what it really is.
 
@@ -10,52 +12,53 @@ use crate::names::{replaces_output, rewrites_output, stem, without_target};
 use crate::words::{AWK_WORDS, holds_any};
 use crate::{Family, family_of};
 
-/// What a command says of itself, beyond its programs' names.
+/// What is known about a command beyond the names of its programs.
 #[derive(Clone, Copy)]
 pub struct Told<'a> {
-    /// The arguments of the program but the first, where all of them are known.
+    /// The program's arguments without `argv[0]`, or `None` if not all of them are known.
     pub arguments: Option<&'a [&'a [u8]]>,
-    /// What its texts hold.
+    /// The words that the command's texts contain.
     pub named: Named,
-    /// Whether a variable is set, and not to `random`.
+    /// Returns true if an environment variable is set to a value other than `random`.
     pub is_set: &'a dyn Fn(&[u8]) -> bool,
-    /// The command made the program itself, and a program that [`configures`] started it.
+    /// The command built this program itself, and a program for which [`configures`] is true
+    /// started it.
     pub is_made_to_ask: bool,
 }
 
-/// Which words the texts of a command hold.
+/// Which groups of words the texts of a command contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// One of [`TIME_WORDS`](crate::TIME_WORDS).
+    /// A text contains one of [`TIME_WORDS`](crate::TIME_WORDS).
     pub times: bool,
-    /// One of [`SHELL_TIME_WORDS`](crate::SHELL_TIME_WORDS).
+    /// A text contains one of [`SHELL_TIME_WORDS`](crate::SHELL_TIME_WORDS).
     pub shell_times: bool,
-    /// As [`names_shell_status`](crate::names_shell_status) says.
+    /// [`names_shell_status`](crate::names_shell_status) returns true for a text.
     pub shell_status: bool,
-    /// As [`names_shell_clocks`](crate::names_shell_clocks) says.
+    /// [`names_shell_clocks`](crate::names_shell_clocks) returns true for a text.
     pub shell_clocks: bool,
-    /// One of [`AWK_WORDS`](crate::AWK_WORDS).
+    /// A text contains one of [`AWK_WORDS`](crate::AWK_WORDS).
     pub awk_clocks: bool,
-    /// One of [`ROFF_WORDS`](crate::ROFF_WORDS).
+    /// A text contains one of [`ROFF_WORDS`](crate::ROFF_WORDS).
     pub roff_clocks: bool,
-    /// As [`names_cmake_clocks`](crate::names_cmake_clocks) says.
+    /// [`names_cmake_clocks`](crate::names_cmake_clocks) returns true for a text.
     pub cmake_clocks: bool,
-    /// One of [`CLOCK_WORDS`](crate::CLOCK_WORDS).
+    /// A text contains one of [`CLOCK_WORDS`](crate::CLOCK_WORDS).
     pub clocks: bool,
-    /// One of [`PERL_CLOCK_WORDS`](crate::PERL_CLOCK_WORDS).
+    /// A text contains one of [`PERL_CLOCK_WORDS`](crate::PERL_CLOCK_WORDS).
     pub perl_clocks: bool,
-    /// One of [`HASH_WORDS`](crate::HASH_WORDS).
+    /// A text contains one of [`HASH_WORDS`](crate::HASH_WORDS).
     pub hashes: bool,
-    /// One of [`PERL_HASH_WORDS`](crate::PERL_HASH_WORDS).
+    /// A text contains one of [`PERL_HASH_WORDS`](crate::PERL_HASH_WORDS).
     pub perl_hashes: bool,
-    /// What a process can read of its own memory.
+    /// A text contains one of [`MEMORY_WORDS`](crate::MEMORY_WORDS).
     pub memory: bool,
-    /// A text has a compiler compare the times of files (`#pragma GCC dependency`).
+    /// A text that a compiler reads contains one of [`DATE_WORDS`](crate::DATE_WORDS).
     pub dates_compared: bool,
 }
 
 impl Named {
-    /// Everything: of a text that cannot be searched.
+    /// All groups. Used for a text that cannot be searched.
     pub const ANYTHING: Named = Named {
         times: true,
         shell_times: true,
@@ -95,24 +98,24 @@ impl std::ops::BitOr for Named {
     }
 }
 
-/// Interpreters whose scripts no other program runs.
+/// A language whose scripts are read by its own interpreter only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// Python's.
+    /// Python.
     Python,
-    /// Perl's.
+    /// Perl.
     Perl,
-    /// awk's.
+    /// awk.
     Awk,
-    /// CMake's.
+    /// CMake.
     CMake,
 }
 
 impl Language {
-    /// How many there are.
+    /// The number of languages.
     pub const COUNT: usize = 4;
 
-    /// Of the program of this file name.
+    /// Returns the language that the program with this file name interprets.
     pub fn of(program: &[u8]) -> Option<Language> {
         let all = [(PYTHON, Language::Python), (PERL, Language::Perl), (AWK, Language::Awk), (CMAKE, Language::CMake)];
         all.into_iter().find(|(names, _)| is_named(program, names)).map(|(_, language)| language)
@@ -120,23 +123,24 @@ impl Language {
 }
 
 impl Told<'_> {
-    /// Nothing at all.
+    /// A command about which nothing special is known: no arguments, no words, no variables.
     pub fn nothing() -> Told<'static> {
         Told { arguments: Some(&[]), named: Named::default(), is_set: &|_| false, is_made_to_ask: false }
     }
 
-    /// Whether an argument is one of these, or not all are known.
+    /// Returns true if an argument satisfies `is_one`, or if not all arguments are known.
     fn may_have(&self, is_one: impl Fn(&[u8]) -> bool) -> bool {
         self.arguments.is_none_or(|arguments| arguments.iter().any(|argument| is_one(argument)))
     }
 }
 
-/// Whether a program of this file name mostly starts others, and lives as long as they do.
+/// Returns true if a program with this file name mostly starts other programs, and lives as long as
+/// they do.
 pub fn starts_others(program: &[u8]) -> bool {
     [SHELLS, BUILDS, CMAKE, PYTHON, PERL].iter().any(|names| is_named(program, names))
 }
 
-/// Of the program of this file name.
+/// Returns the [`Habit`] of the program with this file name: what it does in every run.
 pub fn habit(program: &[u8], told: Told) -> Habit {
     let Told { named, is_set, .. } = told;
     let is = |names: &[&str]| is_named(program, names);
@@ -159,7 +163,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         reports: false,
     };
     if is_compiler_part(program) {
-        // mold's allocator asks for random numbers, as does its `--build-id=uuid`: two runs tell whether they matter.
+        // mold's allocator asks for random numbers, and so does its `--build-id=uuid`. Two runs
+        // tell whether they matter.
         let is_believed = !rewrites_output(program);
         return Habit {
             clock_reads: u32::MAX,
@@ -171,7 +176,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         };
     }
     let interpreted = |times| if named.times { Times::Status } else { times };
-    // Its clock and its random numbers end in its log and in names of directories that it removes.
+    // The time and random numbers only reach its log and the names of directories that it removes
+    // again.
     let builds = Habit {
         compares: true,
         clock_reads: u32::MAX,
@@ -187,9 +193,10 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
     } else if is(BLIND) {
         strict
     } else if is(SHELLS) {
-        // bash notes the time of its start, for $SECONDS, and seeds $RANDOM; each process that it forks does so again.
+        // bash reads the clock at its start for $SECONDS, and seeds $RANDOM. Each process that it
+        // forks does so again.
         let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
-        // A shell can compare times, and has no way to write them down.
+        // A shell can compare mtimes, but has no way to print them.
         let times = if named.shell_status { Times::Status } else { Times::Blind };
         Habit { times, compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
     } else if is(CMAKE) && told.arguments.is_none_or(writes_archive) {
@@ -197,16 +204,16 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
     } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && told.arguments.is_some_and(runs_meson) {
         builds
     } else if is(PYTHON) {
-        // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
-        // function (3.11). Python 3.9 also tries the system's clock (`_PyTime_Init`), and since 3.13 the allocator (mimalloc)
-        // draws a number for itself.
+        // At its start Python asks for the time, for the time zone in winter and in summer, and for
+        // the seed of its hash function (3.11). Python 3.9 also reads the system clock
+        // (`_PyTime_Init`). Since 3.13 the allocator (mimalloc) draws a random number.
         let minor = minor_version(program);
         let clock_reads = if named.clocks { 0 } else { 1 + u32::from(minor.is_some_and(|minor| minor < 10)) };
         let seed_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
         let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
     } else if is(PERL) && !named.perl_clocks {
-        // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
+        // $^T is the time of its start. The seeds of the hash function are two reads (5.36).
         let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
         let clock_reads = if named.times { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
@@ -214,34 +221,34 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         // It seeds rand() in every run.
         Habit { clock_reads: 2, random_reads: 1, ..strict }
     } else if is(&["troff"]) && !named.roff_clocks {
-        // It sets its registers in every run.
+        // It sets its date registers in every run.
         Habit { clock_reads: u32::MAX, zone_reads: u32::MAX, ..strict }
     } else if is(ARCHIVERS) {
-        // Whether it writes down times shows in what it wrote.
+        // Whether it wrote down mtimes can be seen in the archive.
         Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
     } else if is(&["diff"]) && !told.may_have(shows_files) {
         strict
     } else if is(NAMES_TEMPORARY_FILES) {
         Habit { names_at_random: true, ..strict }
     } else if is(&["find"]) && !told.may_have(|argument| holds_any(argument, FIND_WORDS)) {
-        // It notes the time of its start, for options that are among the words.
+        // It reads the clock at its start for options that are in FIND_WORDS.
         Habit { clock_reads: 1, ..strict }
     } else if is(&["ls"]) && told.arguments == Some(&[b"-di", b"."]) {
-        // So autoconf asks whether two names lead to one directory.
+        // autoconf uses this command to test whether two paths are the same directory.
         Habit { shows_numbers: true, ..strict }
     } else if is(&["ls"]) {
         lists(&told, strict)
     } else if is(&["test", "["]) && !told.may_have(asks_status) {
         Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
     } else if is(&["touch"]) {
-        // It asks for the present to make out a date, whether that hangs on it or not.
+        // It reads the clock to parse any date, whether or not the date is relative to now.
         let clock_reads = if told.arguments.is_none_or(hangs_on_the_present) { 0 } else { u32::MAX };
         Habit { clock_reads, zone_reads: u32::MAX, ..strict }
     } else if is(&["tar"]) && told.arguments.is_some_and(only_extracts) {
-        // The clock is for warnings of what is newer than it.
+        // It reads the clock to warn about files from the future.
         Habit { times: Times::Mode, clock_reads: u32::MAX, ..strict }
     } else if is(SHOWS_STATUS) {
-        // tar notes the time of its start, for warnings.
+        // tar reads the clock at its start for warnings.
         let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
         Habit { times: status(program, &told), clock_reads, ..strict }
     } else if told.is_made_to_ask && is_probe(program) {
@@ -259,13 +266,14 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
     }
 }
 
-/// Returns the second number of a program's version, as its file name has it: 13 for `python3.13`.
+/// Returns the second number of the version in a program's file name: 13 for `python3.13`.
 fn minor_version(program: &[u8]) -> Option<u32> {
     let dot = memchr::memrchr(b'.', program)?;
     std::str::from_utf8(&program[dot + 1..]).ok()?.parse().ok()
 }
 
-/// Copiers hand modes on, compare times only when told to, and hand those on only by setting them, which shows.
+/// Returns the habit of a program that copies files. It copies modes, compares mtimes only if told
+/// to, and copies mtimes only by setting them, which is observed.
 fn copies(program: &[u8], told: &Told, strict: Habit) -> Habit {
     let short = |argument: &[u8], letters: &[u8]| {
         argument.len() > 1
@@ -280,7 +288,8 @@ fn copies(program: &[u8], told: &Told, strict: Habit) -> Habit {
     Habit { times: Times::Mode, compares, ..strict }
 }
 
-/// `ls` with nothing but options that name files, sort them by time, or say how they are laid out.
+/// Returns the habit of `ls`. Options that only print names, sort them by mtime or change the
+/// layout are harmless.
 fn lists(told: &Told, strict: Habit) -> Habit {
     const HARMLESS: &[u8] = b"1aAdRrFpLHBCxmt";
     let is_odd = |argument: &[u8]| match argument {
@@ -293,22 +302,23 @@ fn lists(told: &Told, strict: Habit) -> Habit {
         false => {
             let has = |letter: u8| told.may_have(|argument| argument.starts_with(b"-") && argument.contains(&letter));
             let lists_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
-            // Where the order counts, so do the kinds of hidden names.
+            // `-A` and `-a` also show the kinds of hidden entries. These are only recorded if the
+            // order of the names counts.
             let sorts_names = !(lists_kinds && [b'A', b'a'].into_iter().any(&has));
             Habit { compares: has(b't'), sorts_names, lists_kinds, ..strict }
         }
     }
 }
 
-/// Whether `touch` is given a date that is another one tomorrow: all are but those that begin with a year, or count
-/// from 1970.
+/// Returns true if `touch` is given a date that would mean another time tomorrow. Fixed dates begin
+/// with a year, or count from 1970 (`@1546300800`).
 fn hangs_on_the_present(arguments: &[&[u8]]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_fixed = |date: &[u8]| match date {
         [b'@', rest @ ..] => digits(rest) > 0,
         date => digits(date) == 4 && date.get(4) == Some(&b'-'),
     };
-    // Month, day, hour and minute are eight; what is more is the year.
+    // Month, day, hour and minute are eight digits; more digits are the year.
     let is_fixed_stamp = |stamp: &[u8]| digits(stamp) >= 10;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
@@ -334,7 +344,8 @@ fn hangs_on_the_present(arguments: &[&[u8]]) -> bool {
     false
 }
 
-/// Whether `tar` is told to extract, and nothing that has it look at the times of what is there.
+/// Returns true if `tar` is told to extract, with no option that makes it look at the mtimes of
+/// existing files.
 fn only_extracts(arguments: &[&[u8]]) -> bool {
     const LETTERS: &[u8] = b"xvfzjJpokmOhPaBiSC";
     #[rustfmt::skip]
@@ -363,12 +374,14 @@ fn only_extracts(arguments: &[&[u8]]) -> bool {
     }) && extracts
 }
 
-/// What `test` tells by more than the times, the kind and the rights of a file.
+/// Returns true for a test that depends on more than the mtime, the kind and the permissions of a
+/// file.
 fn asks_status(argument: &[u8]) -> bool {
     matches!(argument, b"-ef" | b"-u" | b"-g" | b"-k" | b"-O" | b"-G" | b"-N")
 }
 
-/// What a program writes down that shows what `stat` says: mostly not when files were used.
+/// Returns how much of `stat` the output of a program may show: access and change times only if its
+/// arguments ask for them.
 fn status(program: &[u8], told: &Told) -> Times {
     match told.arguments {
         Some(arguments) if shows_uses(program, arguments) => Times::Uses,
@@ -376,7 +389,7 @@ fn status(program: &[u8], told: &Told) -> Times {
     }
 }
 
-/// Whether such a program shows when files were read, or changed in whatever way.
+/// Returns true if the program shows the access time or the change time of files.
 fn shows_uses(program: &[u8], arguments: &[&[u8]]) -> bool {
     let is = |names: &[&str]| is_named(program, names);
     let any = |is_one: fn(&[u8]) -> bool| arguments.iter().any(|argument| is_one(argument));
@@ -397,13 +410,13 @@ fn shows_uses(program: &[u8], arguments: &[&[u8]]) -> bool {
             None => FIND_USES.iter().any(|word| word.as_bytes() == argument) || has_directive(argument, b"aAcC"),
         }),
         () if is(&["test", "["]) => any(|argument| argument == b"-N"),
-        // It keeps when files were read, unless told to leave out such fields.
+        // It stores the access times of files, unless told to leave out such fields.
         () if is(&["zip"]) => !any(|argument| short_letters(argument).contains(&b'X') || argument == b"--no-extra"),
         () => false,
     }
 }
 
-/// The formats that `stat` is given, or none where it tells of file systems.
+/// Returns the formats that `stat` is given, or `None` if it is asked about file systems (`-f`).
 fn formats_of_stat<'a>(arguments: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
     let mut formats = Vec::new();
     let mut rest = arguments.iter().copied();
@@ -427,7 +440,7 @@ fn formats_of_stat<'a>(arguments: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
     Some(formats)
 }
 
-/// The letters of an argument that is options of one letter.
+/// Returns the letters of an argument that consists of one-letter options, otherwise nothing.
 fn short_letters(argument: &[u8]) -> &[u8] {
     match argument {
         [b'-', b'-', ..] => b"",
@@ -436,47 +449,49 @@ fn short_letters(argument: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a format has one of these directives.
+/// Returns true if a format contains a directive with one of these letters.
 fn has_directive(format: &[u8], letters: &[u8]) -> bool {
     const BEFORE: &[u8] = b"-+ #'.0123456789HL";
     let directives = format.split(|byte| *byte == b'%').skip(1);
     directives.filter_map(|rest| rest.iter().find(|byte| !BEFORE.contains(byte))).any(|letter| letters.contains(letter))
 }
 
-/// What has `find` look when files were used, or how long ago that was.
+/// Tests of `find` that use access or change times, or the current time.
 const FIND_USES: &[&str] = &["-amin", "-anewer", "-atime", "-cmin", "-cnewer", "-ctime", "-daystart", "-used"];
 
-/// Whether CMake is told to write an archive, which holds all that `tar` writes down.
+/// Returns true if CMake is told to write an archive. An archive contains all that `tar` writes.
 fn writes_archive(arguments: &[&[u8]]) -> bool {
     matches!(arguments, [b"-E", b"tar", letters, ..] if letters.iter().any(|letter| b"cru".contains(letter)))
 }
 
-/// Options by which `diff` writes down when files were modified, or goes through directories.
+/// Returns true for an option with which `diff` prints mtimes, or compares directories.
 fn shows_files(argument: &[u8]) -> bool {
     let short = argument.len() > 1 && argument[0] == b'-' && argument[1..].iter().any(|b| b"ucUCNr".contains(b));
     short || argument.starts_with(b"--")
 }
 
-/// Whether Python runs Meson when it is started with these arguments.
+/// Returns true if Python runs Meson when it is started with these arguments.
 pub fn runs_meson(arguments: &[&[u8]]) -> bool {
     let script = arguments.iter().find(|argument| !argument.starts_with(b"-"));
     script.is_some_and(|script| matches!(script.rsplit(|&b| b == b'/').next(), Some(b"meson" | b"meson.py")))
 }
 
-/// Whether awk's program names a clock. It stands in the arguments, or in files that they name.
+/// Returns true if awk's program may read the clock. The program is in the arguments, or in files
+/// that they name.
 fn has_clocks(told: &Told) -> bool {
     const INPUT: [&[u8]; 3] = [b"-", b"-f-", b"/dev/stdin"];
     let is_file = |argument: &[u8]| argument.starts_with(b"-f") || argument.starts_with(b"--f") || argument == b"-i";
     match told.arguments {
         Some(arguments) if arguments.iter().any(|argument| holds_any(argument, AWK_WORDS)) => true,
-        // A program on standard input came from anywhere.
+        // A program on standard input can come from anywhere.
         Some(arguments) if arguments.iter().any(|argument| INPUT.contains(argument)) => told.may_have(is_file),
         _ => told.named.awk_clocks && told.may_have(is_file),
     }
 }
 
-/// Whether a program of this file name that has these arguments finds out about the machine for a build by making
-/// programs and running them: a script of autoconf's, CMake, or Meson.
+/// Returns true if this program with these arguments configures a build: it builds small programs
+/// and runs them to learn about the machine. Such programs are autoconf's `configure`, CMake and
+/// Meson.
 pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
     let script = || arguments.iter().find(|argument| !argument.starts_with(b"-"));
     let name = || script().and_then(|script| script.rsplit(|&b| b == b'/').next());
@@ -485,14 +500,16 @@ pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
         || is_named(program, PYTHON) && runs_meson(arguments)
 }
 
-/// Whether a program has a name by which autoconf, CMake and Meson make those that ask something of the machine. What
-/// these do with the clock is to see whether there is one. A project may have a program of such a name, so that the name
-/// alone says nothing: [`Told::is_made_to_ask`].
+/// Returns true if autoconf, CMake and Meson give programs this name that test a property of the
+/// machine.
+///
+/// Such a test reads the clock only to see whether there is one. A project may use the name for a
+/// program of its own, so the name alone is not enough: see [`Told::is_made_to_ask`].
 fn is_probe(program: &[u8]) -> bool {
     program == b"conftest" || program.starts_with(b"cmTC_") || program.starts_with(b"sanitycheck")
 }
 
-/// What has `find` look at times, owners, and all that `stat` says.
+/// Tests and actions of `find` that use times, owners, and other fields of `stat`.
 const FIND_WORDS: &[&str] = &[
     "newer",
     "min",
@@ -515,10 +532,11 @@ const FIND_WORDS: &[&str] = &[
     "-perm",
 ];
 
-/// Programs that write down all variables, known to us or not.
+/// Programs that print all environment variables, whatever their names.
 pub const LISTS_VARIABLES: &[&str] = &["env", "printenv"];
 
-/// What build tools hand on to each other in variables that are left out of an unknown tool's key, by program.
+/// Variables by which build tools pass settings to their children, by program. The key of an
+/// unknown tool leaves these variables out.
 pub const SERVED: &[(&str, &[&str])] = &[
     ("make", &["MAKEFLAGS", "MFLAGS", "MAKELEVEL"]),
     ("gmake", &["MAKEFLAGS", "MFLAGS", "MAKELEVEL"]),
@@ -526,25 +544,27 @@ pub const SERVED: &[(&str, &[&str])] = &[
     ("cargo", &["CARGO_MAKEFLAGS"]),
 ];
 
-/// What build systems write down for people to read when something went wrong. Times, numbers of processes and names of
-/// temporary files stand in it, and no program takes anything from it.
+/// Returns true for a log that build systems write for people. It contains times, process ids and
+/// names of temporary files, and no program uses it.
 pub fn is_log(path: &[u8]) -> bool {
     let file_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     LOGS.iter().any(|log| log.as_bytes() == file_name)
 }
 
-/// Where ninja keeps what compilers reported, with when it made what.
+/// Returns true for ninja's database of the dependencies that compilers reported. It contains the
+/// mtimes of outputs.
 pub fn is_ninjas(path: &[u8]) -> bool {
     path == b".ninja_deps" || path.ends_with(b"/.ninja_deps")
 }
 
-/// autoconf's script with the values of variables, which are cut at a column.
+/// Returns true for autoconf's `config.status`, a script with the values of variables, wrapped at a
+/// fixed column.
 pub fn is_config_status(path: &[u8]) -> bool {
     path == b"config.status" || path.ends_with(b"/config.status")
 }
 
-/// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in
-/// each run and the same to Meson.
+/// Returns true for files in which Meson keeps its state. They are in the order of hash tables,
+/// which differs in each run and means nothing to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {
     memchr::memmem::find(path, b"/meson-private/").is_some() || path.ends_with(b"/meson-info/intro-tests.json")
 }
@@ -555,30 +575,36 @@ const LOGS: &[&str] = &[
     ".ninja_log",
 ];
 
-/// Whether a program of this file name is a shell: in what it forks, `$$` is still its own number.
+/// Returns true if the program with this file name is a shell. In a process that a shell forks,
+/// `$$` is still the id of the shell.
 pub fn is_shell(program: &[u8]) -> bool {
     is_named(program, SHELLS)
 }
 
-/// Whether the program of this file name decides by which file is newer, and has shells run what it reads.
+/// Returns true if the program with this file name decides by mtimes what to do, and has shells run
+/// the commands that it reads.
 pub fn is_build_tool(program: &[u8]) -> bool {
     is_named(program, BUILDS)
 }
 
-/// Whether the program of this file name runs no script: no text has it say its process's number.
+/// Returns true if the program with this file name runs no script, so no text can make it print its
+/// process id.
 pub fn runs_no_script(program: &[u8]) -> bool {
     let names = [BLIND, COPIERS, ARCHIVERS, NAMES_TEMPORARY_FILES, SHOWS_STATUS, &["touch", "date"]];
     is_compiler_part(program) || names.iter().any(|names| is_named(program, names))
 }
 
-/// Whether the program of this file name takes files out of archives, where mostly nobody can read them before.
+/// Returns true if the program with this file name extracts files from archives. Their content can
+/// usually not be read before.
 pub fn unpacks(program: &[u8]) -> bool {
     is_named(program, UNPACKERS)
 }
 
-/// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
-/// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
-/// promises nothing about), and ask libc for the variables that they use.
+/// Returns true if the program with this file name is a known part of a compiler.
+///
+/// Such programs ask libc for the variables that they use. They read the clock in every run, but
+/// except for `__DATE__` and similar macros their result does not depend on it. For example, gcc
+/// times its passes, and seeds symbol names that it does not promise to keep.
 pub fn is_compiler_part(program: &[u8]) -> bool {
     let is = |names: &[&str]| is_named(program, names);
     let family = family_of(program);
@@ -590,7 +616,8 @@ pub fn is_compiler_part(program: &[u8]) -> bool {
         || matches!(family, Some(Family::Gcc | Family::Clang))
 }
 
-/// By its own name, or without target and version: `lto1` and `m4` end in a digit that is none.
+/// Compares the file name, and the name without target and version. The first is needed because
+/// `lto1` and `m4` end in a digit that is not a version.
 fn is_named(program: &[u8], names: &[&str]) -> bool {
     let base = without_target(stem(program));
     let file = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
@@ -600,10 +627,10 @@ fn is_named(program: &[u8], names: &[&str]) -> bool {
 const GCC_PARTS: &[&str] =
     &["cc1", "cc1obj", "cc1objplus", "cc1plus", "collect2", "cpp", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
 
-/// Those write the times and owners of the files that they put together, unless told not to.
+/// Archivers write the mtimes and owners of the files that they collect, unless told not to.
 const ARCHIVERS: &[&str] = &["ar", "gcc-ar", "gcc-ranlib", "llvm-ar", "llvm-ranlib", "ranlib"];
 
-/// Their results come of contents and names alone.
+/// Programs whose results depend on contents and names of files alone.
 #[rustfmt::skip]
 const BLIND: &[&str] = &[
     "basename", "bison", "cat", "chmod", "cmp", "comm", "cut", "dirname", "echo", "egrep", "env", "expand", "expr",
@@ -612,22 +639,24 @@ const BLIND: &[&str] = &[
     "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
-/// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
+/// Programs that read files such as `/proc/self/maps` in every run, but only to manage their own
+/// memory: they handle a stack overflow (libsigsegv), or choose sizes by the memory available.
 const TUNES_MEMORY: &[&str] = &["cargo", "gawk", "java", "ninja", "node", "rustc"];
-/// Of these, those that open no file but those that they are told of.
+/// More programs like these, which open only the files named in their arguments.
 const READS_WHAT_IT_IS_TOLD: &[&str] = &["bison", "cmp", "diff", "egrep", "fgrep", "flex", "grep", "m4", "sed", "sort"];
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
 const PERL: &[&str] = &["perl"];
 const PYTHON: &[&str] = &["pypy", "python"];
-/// They compare times only when told to.
+/// Programs that compare mtimes only if told to.
 const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv", "sed"];
-/// Random numbers end in names of temporary files.
+/// Programs whose random numbers only reach the names of temporary files.
 const NAMES_TEMPORARY_FILES: &[&str] = &["mktemp", "tempfile"];
+/// Programs that can print what `stat` returns.
 const SHOWS_STATUS: &[&str] = &["cpio", "du", "find", "ls", "rsync", "stat", "tar", "test", "zip", "["];
 const UNPACKERS: &[&str] =
     &["7z", "7za", "7zr", "bsdtar", "bzip2", "cpio", "gtar", "gzip", "pax", "tar", "unzip", "xz", "zstd"];
-/// They decide by which file is newer. `make` has sorted what `$(wildcard)` finds since 4.3.
+/// Programs that decide by mtimes what to do. `make` sorts the result of `$(wildcard)` since 4.3.
 const BUILDS: &[&str] = &["gmake", "make", "ninja", "samu"];
 const CMAKE: &[&str] = &["cmake", "cpack", "ctest"];
 

@@ -1,37 +1,42 @@
-//! Command lines of which the depfile says enough: one C or C++ source to an object file, with a depfile that lists
-//! system headers, and only flags that are known to read and write nothing else.
+//! Recognises command lines whose depfile is enough to know all inputs. They compile one C or C++
+//! source to an object file, and write a depfile that lists system headers. They use only flags
+//! that are known to read and write no other file.
 //!
-//! Here an unknown flag refuses: this is the one place where larder must know what a flag does, since nobody watches.
+//! Here an unknown flag is refused. This is the one place where larder must know what a flag does,
+//! because nothing observes the run.
 //!
-//! Unaware of: files, and what the texts hold (the depfile observer reads them).
+//! Unaware of: files, and what the texts contain (the depfile observer reads them).
 
 use crate::response::{self, ResponseFiles};
 use crate::{Family, depfile};
 
-/// What the depfile observer needs to know of a command line.
+/// What the depfile observer needs to know about a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// The compiler is clang; else it is gcc.
+    /// True for clang, false for gcc.
     pub clang: bool,
-    /// C++; else C.
+    /// True for C++, false for C.
     pub cxx: bool,
-    /// The source, as named.
+    /// The source, as written on the command line.
     pub source: Vec<u8>,
-    /// The object file, as named or as the compiler names it.
+    /// The object file, as written on the command line or as the compiler names it.
     pub object: Vec<u8>,
-    /// The depfile, likewise.
+    /// The depfile, as written on the command line or as the compiler names it.
     pub depfile: Vec<u8>,
-    /// The flags that could have a part in where headers and programs are looked for.
+    /// The flags that could affect where the compiler searches for headers and programs.
     pub search_flags: Vec<Vec<u8>>,
-    /// The directories among them.
+    /// The directories in `search_flags`.
     pub directories: Vec<Vec<u8>>,
-    /// Names of `-include` and `-imacros`.
+    /// The headers of `-include` and `-imacros`.
     pub forced: Vec<Vec<u8>>,
-    /// Values of `-D`.
+    /// The values of `-D`, as `NAME VALUE`.
     pub definitions: Vec<Vec<u8>>,
 }
 
-/// The shape of a command line, or the flag or other thing that is in the way. `is_set` tells of the environment.
+/// Returns the shape of a command line.
+///
+/// `is_set` returns true if an environment variable is set. The error is the first flag, or another
+/// reason, why the depfile is not enough.
 pub fn provable(
     family: Family,
     arguments: &[Vec<u8>],
@@ -39,7 +44,7 @@ pub fn provable(
     is_set: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Shape, String> {
     if !matches!(family, Family::Gcc | Family::Clang) {
-        return Err("neither gcc nor clang by its name".to_owned());
+        return Err("the program is not called gcc or clang".to_owned());
     }
     if let Some(name) = VARIABLES.iter().find(|name| is_set(name.as_bytes())) {
         return Err(format!("{name} is set"));
@@ -53,7 +58,7 @@ pub fn provable(
     typed.shape()
 }
 
-/// Variables that move searches or write files.
+/// Variables that change where compilers search, or make them write files.
 #[rustfmt::skip]
 const VARIABLES: &[&str] = &[
     "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CC_LOG_DIAGNOSTICS", "CC_PRINT_HEADERS", "CC_PRINT_INTERNAL_STAT",
@@ -103,7 +108,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Flags whose value may be the next word.
+    /// Handles a flag whose value may be the next word.
     fn with_value<'a>(&mut self, word: &'a [u8], rest: &mut impl Iterator<Item = &'a [u8]>) -> Done {
         const DIRECTORIES: [&[u8]; 4] = [b"-isystem", b"-iquote", b"-idirafter", b"-I"];
         const OTHERS: [&[u8]; 3] = [b"-D", b"-U", b"-o"];
@@ -115,7 +120,8 @@ impl Typed {
         match *flag {
             b"-D" => self.define(value),
             b"-U" => Ok(()),
-            // `-object…` and its kin are not `-o`; a device is no file.
+            // `-object…` and similar flags are not `-o`. A device is not a file that can be
+            // recorded.
             b"-o" if flag_like(joined) || value.is_empty() || value == b"-" || value.starts_with(b"/dev/") => {
                 in_the_way(word)
             }
@@ -123,7 +129,7 @@ impl Typed {
                 self.output = Some(value.to_vec());
                 Ok(())
             }
-            // A sysroot stands for `=`; `-I-` is another flag.
+            // A leading `=` stands for the sysroot, and `-I-` is another flag.
             _ if value.is_empty() || b"=-$".contains(&value[0]) => in_the_way(word),
             directory => {
                 self.shape.search_flags.extend([directory.to_vec(), value.to_vec()]);
@@ -135,7 +141,7 @@ impl Typed {
 
     fn language(&mut self, name: &[u8]) -> Done {
         if !self.sources.is_empty() {
-            return Err("-x behind the source".to_owned());
+            return Err("-x after the source".to_owned());
         }
         self.language = match name {
             b"c" => Some(false),
@@ -154,7 +160,9 @@ impl Typed {
         Ok(())
     }
 
-    /// A definition whose value names the time refuses; one that *is* of the time's name takes the time away.
+    /// Adds a definition. A definition is refused if its value uses the date or the time. A
+    /// definition of `__DATE__` or a similar macro makes the result independent of the time, so it
+    /// is passed on under a name without effect.
     fn define(&mut self, text: &[u8]) -> Done {
         let (name, value) = match text.iter().position(|&b| b == b'=') {
             Some(equals) => (&text[..equals], &text[equals + 1..]),
@@ -182,7 +190,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Flags in one word that neither read nor write a file.
+    /// Returns true for a flag in one word that neither reads nor writes a file.
     fn plain(&self, word: &[u8]) -> bool {
         let Some((&letter, rest)) = word[1..].split_first() else { return false };
         match letter {
@@ -210,7 +218,7 @@ impl Typed {
 
     fn shape(self) -> Result<Shape, String> {
         let Ok([source]) = <[Vec<u8>; 1]>::try_from(self.sources) else {
-            return Err("not one source".to_owned());
+            return Err("there is not exactly one source".to_owned());
         };
         if !self.compiles {
             return Err("no -c".to_owned());
@@ -220,17 +228,18 @@ impl Typed {
         }
         let depfile = self.depfile.unwrap_or_else(|| depfile::default_depfile(&source, self.output.as_deref()));
         if depfile.is_empty() || depfile == b"-" || depfile.starts_with(b"/dev/") {
-            return Err("the depfile is no file".to_owned());
+            return Err("the depfile is not a file".to_owned());
         }
         let object = self.output.unwrap_or_else(|| depfile::default_output(&source, b".o"));
         if object == depfile || object == source || depfile == source {
-            return Err("an output that is named twice".to_owned());
+            return Err("source, object file and depfile are not three different paths".to_owned());
         }
         Ok(Shape { clang: self.clang, cxx: self.sources_cxx, source, object, depfile, ..self.shape })
     }
 }
 
-/// Whether what follows `-o` in the same word makes it another flag: `-object-file-name=x`.
+/// Returns true if the text after `-o` in the same word makes it another flag, such as
+/// `-object-file-name=x`.
 fn flag_like(joined: &[u8]) -> bool {
     joined.starts_with(b"bject") || joined.starts_with(b"penmp") || joined.starts_with(b"ffload")
 }
@@ -239,12 +248,14 @@ fn is_simple(text: &[u8], also: &[u8]) -> bool {
     text.iter().all(|b| b.is_ascii_alphanumeric() || also.contains(b))
 }
 
-/// Warnings that begin with the letters of `-Wa`, `-Wl` and `-Wp`.
+/// Returns true if a flag that begins with the letters of `-Wa`, `-Wl` or `-Wp` is a warning, such
+/// as `-Wall`.
 fn is_warning(rest: &[u8]) -> bool {
     rest.len() > 2 && rest[1].is_ascii_alphabetic() && is_simple(rest, b"-_=+")
 }
 
-/// Languages in which `//` begins a comment, and `import` is a word like any other.
+/// Returns true for a language standard in which `//` begins a comment and `import` is an ordinary
+/// identifier.
 fn is_standard(name: &[u8]) -> bool {
     #[rustfmt::skip]
     const NAMES: &[&[u8]] = &[
@@ -276,10 +287,11 @@ const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
 
 const ALONE: [&[u8]; 5] = [b"-pipe", b"-w", b"-pthread", b"-nostdinc", b"-nostdinc++"];
 
-/// `-m…` that takes another word, dumps, or brings files of its own.
+/// Beginnings of `-m…` flags that take another word, write dumps, or read files.
 const MACHINE_REFUSED: [&[u8]; 6] = [b"llvm", b"mlir", b"multi", b"dump", b"mcu", b"odule"];
 
-/// Parts of `-f…` names that read or write another file, start another program, or do another thing than compile.
+/// Parts of `-f…` flags that read or write another file, start another program, or do something
+/// other than compile.
 #[rustfmt::skip]
 const FEATURES_REFUSED: &[&[u8]] = &[
     b"apinotes", b"bitcode", b"build-session", b"callgraph", b"compare-debug", b"coverage", b"crash", b"cuda",
@@ -289,7 +301,7 @@ const FEATURES_REFUSED: &[&[u8]] = &[
     b"xray",
 ];
 
-/// `-f…=` whose value is a word or a prefix of paths.
+/// `-f…=` flags whose value is a word or a prefix of paths, not a file to read or write.
 #[rustfmt::skip]
 const FEATURES_WITH_VALUE: &[&[u8]] = &[
     b"abi-version", b"cf-protection", b"constexpr-depth", b"constexpr-loop-limit", b"constexpr-ops-limit",

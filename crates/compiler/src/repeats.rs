@@ -1,19 +1,23 @@
-//! A long text without what it repeats, so that it can be searched for many words. automake's makefiles are the reason:
-//! curl's `tests/libtest/Makefile` has 95 MB, and 1.5 MB of different lines.
+//! Removes repeated lines from a long text, so that it can be searched for many words quickly. The
+//! reason is automake's makefiles: curl's `tests/libtest/Makefile` has 95 MB, of which 1.5 MB are
+//! different lines.
 //!
-//! Unaware of: the words.
+//! Unaware of: the words that are searched for.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// A shorter text is searched as it is.
+/// A shorter text, in bytes, is returned unchanged.
 const LONG_BYTES: usize = 256 << 10;
-/// What has more different lines repeats too little: a table of them would be larger than the text.
+/// A text with more different sequences of three lines repeats too little to be shortened: the
+/// table of them would be larger than the text.
 const LINES_MAX: usize = 1 << 18;
 
-/// The text with every line once for each pair of lines that stand before it: a search that looks at a line and the two
-/// before it finds the same. Lines with nothing in them belong to the next. The beginning and the end are kept. A short
-/// text, and one of very many different lines, comes back as it is.
+/// Returns the text with each sequence of three consecutive lines kept once. So a search that looks
+/// at a line and the two lines before it finds the same in both texts.
+///
+/// Empty lines count as part of the next line. The beginning and the end are kept. The text is
+/// returned unchanged if it is shorter than 256 KiB or has too many different sequences.
 pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
     if text.len() < LONG_BYTES {
         return Cow::Borrowed(text);
@@ -21,7 +25,8 @@ pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
     let mut numbers: HashMap<&[u8], u32> = HashMap::new();
     let mut known: HashSet<[u32; 3]> = HashSet::new();
     let mut kept = Vec::new();
-    // Where the line begins and the two before it, their numbers, and where what is kept ends.
+    // The offsets and the numbers of the two previous lines, and the offset up to which the text
+    // was copied.
     let (mut begins, mut last, mut kept_to) = ([0; 2], [0; 2], 0);
     let mut at = 0;
     for line in lines(text) {
@@ -41,7 +46,7 @@ pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(kept)
 }
 
-/// The lines, each with those before it that hold nothing.
+/// Returns the lines, each together with the empty lines before it.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,10 +1,11 @@
-//! Response files: `@file` stands for the arguments in it.
+//! Expands response files: `@file` stands for the arguments in that file.
 //!
 //! ```text
 //! file     = { space } { argument { space } }
 //! argument = { byte | '\' byte | '"' { byte | '\' byte } '"' | ''' { byte | '\' byte } ''' }
 //! ```
-//! as gcc and clang read it: a backslash takes the next byte as it is, in both kinds of quotes too.
+//! gcc and clang read them this way: a backslash takes the next byte literally, in both kinds of
+//! quotes too.
 //!
 //! Unaware of: what an argument means, and where the file is.
 
@@ -12,18 +13,20 @@ use larder_model::Bypass;
 
 /// Reads response files for [`crate::parse`], which does no I/O itself.
 pub trait ResponseFiles {
-    /// The content of the file at `path`, relative to the tool's working directory; `None` when it cannot be read.
+    /// Returns the content of the file at `path`, relative to the tool's working directory, or
+    /// `None` if it cannot be read.
     fn read(&self, path: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// A file in a file in a file …
+/// The deepest nesting of response files.
 const DEPTH_MAX: usize = 8;
-/// Files read for one command: one that names itself twice would else be read 2^8 times.
+/// How many files are read for one command. A file that names itself twice would otherwise be read
+/// 2^8 times.
 const FILES_MAX: usize = 256;
-/// Arguments of one command, more than any system call takes.
+/// How many arguments one command may have: more than any system call takes.
 const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// The arguments with all response files replaced by what they hold.
+/// Returns the arguments with each response file replaced by its content.
 pub(crate) fn expand(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Result<Vec<Vec<u8>>, Bypass> {
     let mut expansion = Expansion { files, read: 0, arguments: Vec::with_capacity(arguments.len()) };
     for argument in arguments {
@@ -56,7 +59,7 @@ impl Expansion<'_> {
     }
 }
 
-/// The arguments in a response file.
+/// Returns the arguments in the content of a response file.
 fn split(content: &[u8]) -> Vec<Vec<u8>> {
     let mut arguments = Vec::new();
     let mut argument: Option<Vec<u8>> = None;

@@ -1,82 +1,86 @@
-//! What a row of a flag table is, and how an argument finds its row.
+//! The row type of the flag tables, and the search for the row that matches an argument.
 //!
-//! Unaware of: what is done about a meaning.
+//! Unaware of: how the parser reacts to a meaning.
 
 use crate::{Family, clang, gcc};
 
-/// How a flag's argument stands.
+/// Where a flag takes its argument from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument {
-    /// It has none.
+    /// The flag has no argument.
     None,
-    /// It is the next word: `-include x.h`.
+    /// The next word: `-include x.h`.
     Separate,
-    /// It follows at once: `-march=native`, or is part of a family of names: `-print-…`.
+    /// The rest of the same word, as in `-march=native`. Also used for families of flags such as
+    /// `-print-…`.
     Joined,
-    /// Either: `-ofile`, `-o file`.
+    /// The rest of the same word or the next word: `-ofile`, `-o file`.
     Either,
-    /// The next word, or behind `=`: `--output file`, `--output=file`.
+    /// The next word, or the rest after `=`: `--output file`, `--output=file`.
     Equals,
 }
 
-/// What a flag means for us.
+/// What a flag means to larder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Makes LLVM bitcode of what would be an object file.
+    /// Makes LLVM bitcode instead of an object file.
     Bitcode,
     /// Compiles to an object file.
     Compile,
-    /// Asks for a depfile that lists all headers.
+    /// Requests a depfile that lists all headers.
     DepfileAll,
-    /// Names the depfile.
+    /// Gives the path of the depfile.
     DepfileName,
-    /// Asks for a depfile without system headers.
+    /// Requests a depfile without system headers.
     DepfileUser,
-    /// Changes the default names of further outputs by rules that are not ours to know.
+    /// Changes the default names of further outputs, by rules that larder does not model.
     DumpName,
-    /// Only files follow.
+    /// Ends the flags: only files follow.
     EndOfFlags,
-    /// Its argument goes to clang's own front end, or to LLVM.
+    /// Passes its argument to clang's front end or to LLVM.
     FrontEnd,
-    /// Names the language of what follows.
+    /// Sets the language of the files that follow.
     Language,
-    /// Names the output.
+    /// Gives the path of the output.
     Output,
-    /// Nothing: it is in the key, and what it leads to is observed.
+    /// Has no effect on parsing. The flag is in the key, and whatever files it makes the tool read
+    /// or write are observed.
     PassOn,
-    /// Several arguments for the preprocessor, with commas.
+    /// A list of preprocessor arguments, separated by commas.
     PreprocessorList,
-    /// Brings code or flags of its own, which may ask the processor.
+    /// Loads code or flags from a file, which may query the processor's features.
     Processor,
-    /// Stops before an object file is made, or does something else.
+    /// Stops before an object file is made, or does something other than compiling.
     StopsEarly,
-    /// What it does cannot be repeated from a record.
+    /// Has an effect that cannot be repeated from a record, so the command is bypassed.
     TooHard,
 }
 
-/// A row: spelling, how its argument stands, meaning.
+/// A row of a table: the spelling, where the argument is, and the meaning.
 pub(crate) type Flag = (&'static str, Argument, Meaning);
 
-/// What an argument turned out to be.
+/// The result of looking up an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
     pub(crate) meaning: Meaning,
     pub(crate) value: Value<'a>,
 }
 
-/// Where a flag's argument is.
+/// Where the argument of the flag is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
-    /// There is none.
+    /// The flag has none.
     None,
-    /// In the same word.
+    /// In the same word, with this text.
     Here(&'a [u8]),
-    /// In the next one.
+    /// In the next word.
     Next,
 }
 
-/// The row for an argument that begins with `-`. Each family knows the other's flags as well: `cc` may be clang, and
-/// what neither knows is an error of the command, whose result is as good as any.
+/// Returns the row for an argument that begins with `-`, or `None` if no table has one.
+///
+/// Each family knows the other family's flags as well, because `cc` may be clang. A flag that
+/// neither knows is an error of the command, and a failed run is a result like any other.
 pub(crate) fn find(family: Family, argument: &[u8]) -> Option<Found<'_>> {
     let tables = match family {
         Family::Clang => [clang::flags::FLAGS, gcc::flags::FLAGS],
@@ -86,7 +90,7 @@ pub(crate) fn find(family: Family, argument: &[u8]) -> Option<Found<'_>> {
     exact.or_else(|| longest_start(&tables, argument))
 }
 
-/// The row whose spelling is all of the argument.
+/// Returns the row whose spelling equals the argument.
 fn whole_word<'a>(table: &[Flag], argument: &'a [u8]) -> Option<Found<'a>> {
     let &(_, kind, meaning) = row(table, argument)?;
     let value = match kind {
@@ -97,7 +101,8 @@ fn whole_word<'a>(table: &[Flag], argument: &'a [u8]) -> Option<Found<'a>> {
     Some(Found { meaning, value })
 }
 
-/// The row with the longest spelling that the argument begins with and may continue.
+/// Returns the row with the longest spelling that is a prefix of the argument and may be followed
+/// by more text.
 fn longest_start<'a>(tables: &[&[Flag]], argument: &'a [u8]) -> Option<Found<'a>> {
     let longest = argument.len().min(SPELLING_BYTES_MAX + 1);
     (1..longest).rev().find_map(|length| {
@@ -118,7 +123,7 @@ fn row<'t>(table: &'t [Flag], spelling: &[u8]) -> Option<&'t Flag> {
     table.binary_search_by(|(name, ..)| name.as_bytes().cmp(spelling)).ok().map(|at| &table[at])
 }
 
-/// No spelling is longer; a test holds the tables to it.
+/// The longest spelling allowed in a table, in bytes. A test checks the tables.
 const SPELLING_BYTES_MAX: usize = 32;
 
 #[cfg(test)]

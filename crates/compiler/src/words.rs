@@ -1,11 +1,13 @@
-//! Words by which the text of a script gets at what is another in each run: clocks, times of files, numbers of other
-//! processes, orders of hash tables.
+//! Words that show that a script may use something that differs in each run: clocks, mtimes of
+//! files, ids of other processes, orders of hash tables.
 //!
-//! Unaware of: who reads the text, and what follows.
+//! Unaware of: which program reads the text, and what is decided from the answer.
 
-/// Words by which a script in Python or Perl, or an unknown program, can get at the times of files, at the time of its
-/// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its
-/// arguments, holds one, they count as programs that write down all that `stat` says.
+/// Words with which a script can use mtimes of files, its own start time, or random numbers that
+/// are seeded in every run.
+///
+/// The words are searched in the texts that a command reads, and in its arguments. If one is found,
+/// Python, Perl and unknown programs are treated as if they printed all that `stat` returns.
 #[rustfmt::skip]
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
@@ -15,11 +17,12 @@ pub const TIME_WORDS: &[&str] = &[
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
 
-/// Words by which a shell compares the times of files.
+/// Words with which a shell compares mtimes of files.
 pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot"];
 
-/// Whether a text has a shell ask whose a file is, for bits of its mode beyond rights, whether it was read since, or
-/// whether two names are one file.
+/// Returns true if a text makes a shell test more than the mtime, the kind and the permissions of a
+/// file. That is its owner, a special bit of its mode, whether it was read since it was modified,
+/// or whether two paths are the same file. For example, `[ -O x ]` or `test a -ef b`.
 pub fn names_shell_status(text: &[u8]) -> bool {
     let asks = |letter: u8| {
         memchr::memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {
@@ -35,11 +38,11 @@ pub fn names_shell_status(text: &[u8]) -> bool {
     b"GNOgku".iter().any(|letter| asks(*letter)) || memchr::memmem::find_iter(text, b" -ef ").any(is_compared)
 }
 
-/// Variables by which a shell gets at the clock, or at what it seeds by it.
+/// Shell variables that return the time, or a number seeded from it.
 const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
 
-/// Where one of these is part of a temporary file's name, or of a command for a system that is not ours: in what
-/// autoconf and libtool write.
+/// Uses of these variables in scripts of autoconf and libtool that cannot affect a result: names of
+/// temporary files, and commands for other systems.
 const SHELL_NAMES: &[&str] = &[
     "$$-$RANDOM",
     "${RANDOM-0}$$",
@@ -49,14 +52,15 @@ const SHELL_NAMES: &[&str] = &[
     "`expr ${RANDOM-$$} %",
 ];
 
-/// Whether a text names a way by which a shell gets at the clock, but for names of temporary files.
+/// Returns true if a text makes a shell read the clock or draw a random number, other than for the
+/// name of a temporary file.
 pub fn names_shell_clocks(text: &[u8]) -> bool {
     let is_clock = |name: &[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == name);
     let names_one = |text: &[u8]| text.split(|byte| !is_of_a_name(*byte)).any(is_clock);
     if !names_one(text) && memchr::memmem::find(text, b"printf").is_none() {
         return false;
     }
-    // What is quoted is another script's.
+    // Escaped text belongs to another script, so backslashes are ignored.
     let mut plain: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\\').collect();
     SHELL_NAMES.iter().for_each(|name| take_out(&mut plain, name.as_bytes()));
     let holds = |word: &str| memchr::memmem::find(&plain, word.as_bytes()).is_some();
@@ -67,7 +71,8 @@ fn is_of_a_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether a shell's script takes the time of commands, or asks how long its own ran.
+/// Returns true if a shell script times commands (`time`), or asks how long it has been running
+/// (`times`).
 pub fn times_commands(script: &[u8]) -> bool {
     const BEFORE: [&[u8]; 7] = [b"!", b"do", b"else", b"if", b"then", b"until", b"while"];
     let takes = |command: &[u8]| {
@@ -82,7 +87,7 @@ pub fn times_commands(script: &[u8]) -> bool {
     script.split(|byte| b"\n;&|({`".contains(byte)).any(takes)
 }
 
-/// Blank every occurrence of `word` that does not go on as a longer name.
+/// Overwrites every occurrence of `word` with blanks, unless a longer name begins there.
 fn take_out(text: &mut [u8], word: &[u8]) {
     let ends = |at: &usize| {
         let end = at + word.len();
@@ -92,7 +97,7 @@ fn take_out(text: &mut [u8], word: &[u8]) {
     found.into_iter().for_each(|at| text[at..at + word.len()].fill(b' '));
 }
 
-/// Registers of a formatted text that hold the date, and the time.
+/// Registers of roff that contain the date and the time.
 pub const ROFF_WORDS: &[&str] = &[
     "\\n(yr",
     "\\n(mo",
@@ -109,14 +114,14 @@ pub const ROFF_WORDS: &[&str] = &[
     "[y2k]",
 ];
 
-/// Words by which a script in awk gets at the clock, or at what it seeds by it.
+/// Words with which an awk script reads the clock or draws a number seeded from it.
 pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftime"];
 
-/// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
+/// The first arguments of CMake's `string` and `file` that return the time, mtimes of files, or
 /// random numbers.
 const CMAKE_CLOCKS: &[&str] = &["ARCHIVE_CREATE", "TIMESTAMP", "RANDOM", "UUID"];
 
-/// Whether a text names a way by which CMake gets at the clock, or at random numbers.
+/// Returns true if a text makes CMake read the clock or draw random numbers.
 pub fn names_cmake_clocks(text: &[u8]) -> bool {
     let is_first = |at: usize| text[..at].trim_ascii_end().last().is_some_and(|byte| *byte == b'(');
     CMAKE_CLOCKS.iter().any(|word| {
@@ -127,34 +132,34 @@ pub fn names_cmake_clocks(text: &[u8]) -> bool {
     })
 }
 
-/// Words by which a script can get at clocks that many programs read for other reasons.
+/// Words with which a script uses clocks that many programs read for other reasons.
 #[rustfmt::skip]
 pub const CLOCK_WORDS: &[&str] = &[
     "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "times()", "thread_time",
     "wait3(", "wait4(", "ru_utime", "ru_stime",
 ];
 
-/// The same for Perl.
+/// Words with which a Perl script uses clocks.
 pub const PERL_CLOCK_WORDS: &[&str] = &["HiRes", "clock(", "= times", "=times", "(times", "POSIX::times"];
 
-/// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where
-/// something lies in memory. The list is not complete and cannot be: no word gives away a set display (`{a, b}`).
+/// Words with which a script gets an order or a number that depends on the seed of a hash function
+/// or on a memory address. The list cannot be complete: no word reveals a set display (`{a, b}`).
 #[rustfmt::skip]
 pub const HASH_WORDS: &[&str] = &[
     "hash(", "hash (", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "[set(", ",set(", "=set(", "frozenset", "object()",
     "ctypes", "builtins",
 ];
 
-/// The same for Perl.
+/// Words with which a Perl script gets an order that depends on the seed of a hash function.
 pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "values %", "values(%", "Data::Dumper"];
 
-/// Words by which a text gets at a process's own memory.
+/// Words with which a script reads the memory map of a process.
 pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
 
-/// By which a source has gcc and clang compare the times of two files.
+/// Words of the pragmas with which gcc and clang compare the mtimes of two files.
 pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];
 
-/// What lists variables in a text: of shells, awk, Tcl, make, CMake, Python and Perl.
+/// Words that list all variables in a shell, awk, Tcl, make, CMake, Python or Perl.
 pub const LIST_OF_VARIABLES: &[&str] = &[
     "export -p",
     "declare -x",
@@ -181,8 +186,10 @@ pub const LIST_OF_VARIABLES: &[&str] = &[
     "-E environment",
 ];
 
-/// Whether a shell's text lists its variables, the number of its parent among them, by a command that is also a word:
-/// where a line is nothing else. In a manual page it is a word.
+/// Returns true if a shell script lists its variables, which include its parent's process id.
+///
+/// The commands for that (`set`, `export`) are also ordinary words, so only a command without
+/// arguments counts. In a manual page they do not count.
 pub fn lists_shell_variables(text: &[u8]) -> bool {
     if is_formatted(text) {
         return false;
@@ -192,21 +199,23 @@ pub fn lists_shell_variables(text: &[u8]) -> bool {
     let lists = |command: &[u8]| COMMANDS.iter().any(|word| command.strip_prefix(*word).is_some_and(is_end));
     let commands =
         |line: &[u8]| line.split(|byte| b";&|(`\"'".contains(byte)).any(|command| lists(command.trim_ascii()));
-    // Autoconf's scripts look whether a shell quotes, and keep those whose names they know.
+    // autoconf's scripts use this to test how a shell quotes, and keep only variables whose names
+    // they know.
     let is_autoconfs = |line: &[u8]| memchr::memmem::find(line, b"set) 2>&1").is_some();
     text.split(|byte| *byte == b'\n').any(|line| commands(line) && !is_autoconfs(line))
 }
 
-/// Whether a text is one for troff, as manual pages are: by its first line, a comment or a title.
+/// Returns true if a text is input for troff, such as a manual page. Its first line is then a
+/// comment or a title.
 fn is_formatted(text: &[u8]) -> bool {
     [&b".\\\""[..], b"'\\\"", b".TH ", b".Dd "].iter().any(|begin| text.starts_with(begin))
 }
 
-/// How a shell gets at the directory before, but by its name.
+/// Ways in which a shell uses the previous directory without the variable `OLDPWD`.
 pub const DIRECTORY_BEFORE: &[&str] = &["cd -\n", "cd -;", "cd - ", "cd -&", "cd -)", "cd -`", "~-"];
 
-/// Words by which a script can get at the number of a process, be it another's. Where a text holds one, and a result
-/// then holds such a number, the result is another each time.
+/// Words with which a script can get a process id, including that of another process. If a text
+/// contains one, and a result contains such a number, the result differs each time.
 const PROCESS_WORDS: &[&str] = &[
     "${!}",
     "jobs -",
@@ -232,20 +241,22 @@ const PROCESS_WORDS: &[&str] = &[
     "[pid]",
 ];
 
-/// One that is too short to be looked for in machine code, or in what is compressed.
+/// A shell's variable for the last background process. It is too short to search machine code or
+/// compressed data for it.
 const PROCESS_SIGN: &str = "$!";
 
-/// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last
-/// line.
+/// Text written by automake that looks like one of the words above but does not put a process id
+/// into a result. The first is for killing that process, the second is a command of sed.
 const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
 
-/// Whether a text names a way to the number of any process but the one that runs it.
+/// Returns true if a text can get the id of a process other than the one that runs it.
 pub fn names_other_processes(text: &[u8]) -> bool {
     let count = |words: &[&str]| words.iter().map(|word| count(text, word)).sum::<usize>();
     count(PROCESS_WORDS) + count(&[PROCESS_SIGN]) > count(NO_PROCESS)
 }
 
-/// The same, of what was compiled, or is an archive of such: functions stand in it by their names.
+/// Returns true if compiled code can get a process id. Object files and archives contain the names
+/// of the functions that they call.
 pub fn compiled_names_other_processes(code: &[u8]) -> bool {
     holds_any(code, PROCESS_WORDS)
 }
@@ -254,19 +265,20 @@ fn count(text: &[u8], word: &str) -> usize {
     memchr::memmem::find_iter(text, word.as_bytes()).count()
 }
 
-/// How `configure` finds out whether two names lead to one directory.
+/// Lines with which `configure` tests whether two paths are the same directory.
 const SAME_DIRECTORY: &[&str] = &["ac_ls_di=`ls -di .`", "`cd \"$ac_pwd\" && ls -di .`"];
 
-/// Whether a text asks for the number of an inode by `ls`: only so, or otherwise.
+/// Returns `None` if a text does not ask `ls` for inode numbers. Otherwise returns true if it does
+/// so only in lines written by autoconf.
 pub fn names_inodes(text: &[u8]) -> Option<bool> {
     let (all, known) = (count(text, "ls -di"), SAME_DIRECTORY.iter().map(|known| count(text, known)).sum());
     (all > 0).then_some(all == known)
 }
 
-/// Whether a file of this name is a makefile, or one is made of it.
+/// Returns true if a file with this name is a makefile or a template of one.
 pub fn is_makefile(path: &[u8]) -> bool {
     let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    // Perl's is a script that makes one.
+    // Perl's `Makefile.PL` is a script that writes a makefile.
     let is_script = [&b".PL"[..], b".pl", b".py", b".sh"].iter().any(|end| name.ends_with(end));
     if is_script {
         return false;
@@ -275,7 +287,7 @@ pub fn is_makefile(path: &[u8]) -> bool {
     starts || [&b".mk"[..], b".mk.in", b".mak"].iter().any(|end| name.ends_with(end))
 }
 
-/// Whether any of these stands in it.
+/// Returns true if the text contains one of the words.
 pub(crate) fn holds_any(text: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
 }

@@ -1,8 +1,10 @@
-//! The bytes of a configuration file → its keys and values, each with its line; or the line where it is not TOML.
+//! Turns the bytes of a configuration file into keys and values with their lines, or returns the
+//! line that is not TOML.
 //!
-//! All of the syntax is `toml_parser`'s; here its events are folded into a flat list, in which a table's keys are dotted
-//! ones. What no setting can be (an inline table, an array of tables or of other things than strings) is one entry,
-//! named and not looked into.
+//! `toml_parser` handles the syntax. Here its events become a flat list, in which the keys of a
+//! table are dotted keys. A value that no setting can have becomes one entry without its content:
+//! an inline table, an array of tables, or an array of other things than strings.
+//!
 //! Unaware of: which keys there are, and what a value means.
 
 use std::str;
@@ -11,21 +13,22 @@ use toml_parser::decoder::{Encoding, ScalarKind};
 use toml_parser::parser::{EventReceiver, RecursionGuard, ValidateWhitespace, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
 
-/// Arrays and inline tables within each other; the parser recurses, and its stack is ours.
+/// The maximum nesting of arrays and inline tables. The parser recurses on our stack.
 const DEPTH_MAX: u32 = 32;
 
 /// One `key = value`, or the header of an array of tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The key, unquoted, dotted if it was or is in a table; a header with its brackets.
+    /// The key without quotes. It is dotted if it was written so or is in a table. A header keeps
+    /// its brackets.
     pub(crate) key: String,
-    /// Its line, from 1.
+    /// Its line, counted from 1.
     pub(crate) line: usize,
-    /// What it was given.
+    /// The value.
     pub(crate) value: Typed,
 }
 
-/// A value with the type that its syntax gives it.
+/// A value with the type given by its syntax.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
     /// A string.
@@ -34,20 +37,20 @@ pub(crate) enum Typed {
     Plain(String),
     /// An array of strings.
     List(Vec<String>),
-    /// Anything else, by name.
+    /// Anything else, as words for a message.
     Other(&'static str),
 }
 
-/// Why a file has no entries.
+/// The reason why a file has no entries.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// Not UTF-8 in this line.
+    /// This line is not UTF-8.
     NotUtf8 { line: usize },
-    /// Not TOML in this line.
+    /// This line is not TOML.
     Syntax { line: usize, reason: String },
 }
 
-/// All entries of the file that holds `bytes`, in order.
+/// Returns all entries of a file with this content, in order.
 pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Unusable> {
     let line_at = |offset: usize| 1 + newlines(&bytes[..offset.min(bytes.len())]);
     let text = str::from_utf8(bytes).map_err(|error| Unusable::NotUtf8 { line: line_at(error.valid_up_to()) })?;
@@ -69,31 +72,31 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Unusable> {
     }
 }
 
-/// Folds the parser's events.
+/// Builds the list of entries from the parser's events.
 struct Fold<'s> {
     source: Source<'s>,
     entries: Vec<Entry>,
-    /// The key or header that is being read, and where it starts.
+    /// The key or header that is being read, and its offset.
     key: Option<(String, usize)>,
-    /// The text so far counted for lines: its length in bytes, and its newlines.
+    /// How much of the text was counted for lines: its length in bytes, and its newlines.
     counted: (usize, usize),
-    /// Open arrays and inline tables.
+    /// The number of open arrays and inline tables.
     depth: usize,
-    /// The strings of the outermost open array, as long as it holds nothing else.
+    /// The strings in the outermost open array, as long as it contains nothing else.
     list: Option<Vec<String>>,
     /// The headers of tables.
     tables: Vec<Entry>,
-    /// The table that what follows belongs to.
+    /// The table to which the following keys belong.
     table: Table,
 }
 
-/// Where keys are.
+/// The table of a key.
 enum Table {
-    /// Before any header.
+    /// No table: before any header.
     Top,
-    /// In the table of this name.
+    /// The table with this name.
     Named(String),
-    /// In one of an array: nothing that a setting is.
+    /// An array of tables. No setting is in one, so its keys are ignored.
     OfArray,
 }
 
@@ -103,7 +106,7 @@ impl<'s> Fold<'s> {
         Fold { source, entries, key: None, counted: (0, 0), depth: 0, list: None, tables, table: Table::Top }
     }
 
-    /// The line of `offset`, which never is smaller than the one before.
+    /// Returns the line of `offset`. Offsets must not decrease from call to call.
     fn line(&mut self, offset: usize) -> usize {
         let (length, lines) = self.counted;
         let rest = self.source.input().as_bytes().get(length..offset).unwrap_or_default();
@@ -111,7 +114,7 @@ impl<'s> Fold<'s> {
         self.counted.1 + 1
     }
 
-    /// The value of the current key is complete.
+    /// Handles a complete value of the current key.
     fn value(&mut self, value: Typed) {
         if self.depth > 0 {
             match value {
@@ -130,7 +133,7 @@ impl<'s> Fold<'s> {
         self.entries.push(Entry { key, line, value });
     }
 
-    /// The header of a table is complete: its name and line.
+    /// Handles a complete header of a table. Returns its name and line.
     fn header(&mut self) -> Option<(String, usize)> {
         let (name, start) = self.key.take()?;
         let line = self.line(start);
@@ -204,20 +207,21 @@ impl EventReceiver for Fold<'_> {
     }
 }
 
-/// The text under `span`, to be decoded as `encoding` says.
+/// Returns the text in `span`, to be decoded with `encoding`.
 fn raw(source: Source<'_>, span: Span, encoding: Option<Encoding>) -> Option<toml_parser::Raw<'_>> {
     let text = source.input().get(span.start()..span.end())?;
     Some(toml_parser::Raw::new_unchecked(text, encoding, span))
 }
 
-/// A scalar by its syntax. An integer that no number of bytes can be stays a thing without meaning.
+/// Returns a scalar with its type. An integer outside 0 to 2^64 - 1 becomes
+/// [`Typed::Other`].
 fn typed(kind: ScalarKind, text: String) -> Typed {
     match kind {
         ScalarKind::String => Typed::Text(text),
         ScalarKind::Boolean(value) => Typed::Plain(value.to_string()),
         ScalarKind::Integer(radix) => match u64::from_str_radix(&text, radix.value()) {
             Ok(number) => Typed::Plain(number.to_string()),
-            Err(_) => Typed::Other("such a number"),
+            Err(_) => Typed::Other("a number outside 0 to 2^64 - 1"),
         },
         ScalarKind::Float => Typed::Other("a fraction without quotes"),
         ScalarKind::DateTime => Typed::Other("a date or time"),
@@ -225,7 +229,8 @@ fn typed(kind: ScalarKind, text: String) -> Typed {
 }
 
 impl Entry {
-    /// Whether it sets this: `record.commit_prefix` is `record_commit_prefix`, a key of the table `record` too.
+    /// Returns true if the entry sets this setting: `record.commit_prefix`, or the key
+    /// `commit_prefix` in the table `record`, sets `record_commit_prefix`.
     pub(crate) fn is(&self, setting: &str) -> bool {
         self.name().eq(setting.bytes())
     }
@@ -235,14 +240,14 @@ impl Entry {
     }
 }
 
-/// An entry that sets what an earlier one has set; only `[[…]]` may repeat.
+/// Returns an entry that sets what an earlier one has set. Only `[[…]]` may be repeated.
 fn repeated(entries: &[Entry]) -> Option<&Entry> {
     let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !entry.key.starts_with("[[")).collect();
     sorted.sort_by(|a, b| a.name().cmp(b.name()).then(a.line.cmp(&b.line)));
     sorted.windows(2).find(|pair| pair[0].name().eq(pair[1].name())).map(|pair| pair[1])
 }
 
-/// The parser's own words, with what it expected.
+/// Returns the parser's description of an error, with what it expected.
 fn reason(error: &ParseError) -> String {
     let mut text = error.description().to_owned();
     for (at, expected) in error.expected().unwrap_or_default().iter().enumerate() {
@@ -288,7 +293,7 @@ mod tests {
         check("dir = \"/a\\tb\" # why\n\nlog='/l'", &[("dir", 1, text("/a\tb")), ("log", 3, text("/l"))]);
         check("\"dir\" = '''\n/a'''\nx = true", &[("dir", 1, text("/a")), ("x", 3, plain("true"))]);
         check("a = 0x10\nb = 1_000\nc = +5", &[("a", 1, plain("16")), ("b", 2, plain("1000")), ("c", 3, plain("5"))]);
-        check("a = -1", &[("a", 1, Typed::Other("such a number"))]);
+        check("a = -1", &[("a", 1, Typed::Other("a number outside 0 to 2^64 - 1"))]);
         check("a = 1.5", &[("a", 1, Typed::Other("a fraction without quotes"))]);
         check("a = 1979-05-27", &[("a", 1, Typed::Other("a date or time"))]);
         check("a = ['x', \"y\",\n]", &[("a", 1, Typed::List(vec!["x".to_owned(), "y".to_owned()]))]);

@@ -1,20 +1,23 @@
-//! Environment and configuration files, read once, as one plain struct that also knows where each value came from.
+//! Reads the environment and the configuration files once, into one plain struct. It also records
+//! where each value came from.
 //!
-//! Later wins: the default, `/etc/larder/larder.toml`, `larder.toml` beside the wrapper, the user's, the project's own
-//! (which may set little), the environment. Nothing here fails: what is wrong is a [`Problem`] in [`Loaded::problems`],
-//! and is ignored.
+//! Later sources override earlier ones: the default, `/etc/larder/larder.toml`, `larder.toml` next
+//! to the wrapper, the user's file, the project's own file (which may set only some keys), the
+//! environment. Nothing here fails: a mistake is ignored and becomes a [`Problem`] in
+//! [`Loaded::problems`].
 //!
-//! | file | holds |
+//! | file | is |
 //! |---|---|
 //! | `settings.rs` | the table of all settings: add one there |
-//! | `places.rs` | where files and the store are looked for; which variables are ours |
+//! | `places.rs` | the paths of files and of the store; which variables belong to larder |
 //! | `document.rs` | TOML bytes → keys and values with their lines |
 //! | `meaning.rs`, `size.rs` | text → path, switch, observer, size |
-//! | `secret.rs` | a URL as it may be shown; what of an environment `larderd` needs |
-//! | `load.rs` | the order of it all |
+//! | `secret.rs` | URLs without secrets; the variables that `larderd` needs |
+//! | `load.rs` | the order of the sources |
 //! | `problem.rs` | what went wrong, one line each |
 //!
-//! Unaware of: the file system (the caller reads), the process's environment (an argument), and what a setting does.
+//! Unaware of: the file system (the caller reads), the process's environment (an argument), and
+//! what a setting does.
 #![forbid(unsafe_code)]
 
 mod document;
@@ -35,6 +38,6 @@ pub use secret::{larderd_needs, masked};
 pub use settings::{Class, Handover, Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
 pub use size::{NotASize, parse_size, show_size};
 
-/// The largest configuration file that is believed, in bytes. Whoever reads for [`load()`] need not read further than
-/// one byte past it.
+/// The maximum size of a configuration file in bytes. A reader for [`load()`] may stop one byte
+/// after it.
 pub const FILE_BYTES_MAX: usize = 1 << 20;

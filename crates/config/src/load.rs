@@ -1,4 +1,5 @@
-//! The order of it all: defaults, files, environment, and the store's default place; who set what is kept beside it.
+//! Loads the defaults, the files, the environment and the default path of the store, in this order.
+//! Records the source of each value.
 //!
 //! Unaware of: what a setting is for, what TOML is, and how problems are shown.
 
@@ -13,81 +14,84 @@ use crate::problem::{self, Fault, Place, Problem};
 use crate::settings::{Kind, SETTINGS, Setting, Settings};
 use crate::{FILE_BYTES_MAX, OTHER_VARIABLES};
 
-/// Problems of one file that are listed; more are counted.
+/// How many problems of one file are listed. Further ones are only counted.
 const FILE_PROBLEMS_MAX: usize = 20;
 
-/// What [`load`] may look at.
+/// What [`load`] may read.
 pub struct Surroundings<'a> {
-    /// The environment, name and value.
+    /// The environment, as names and values.
     pub env: &'a [(OsString, OsString)],
-    /// Reads a whole file, or a little more than [`FILE_BYTES_MAX`] of it. It should not wait on a pipe or device.
+    /// Reads a file: all of it, or slightly more than [`FILE_BYTES_MAX`] bytes. It should not block
+    /// on a pipe or device.
     pub read: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
-    /// The home directory by the password database. Asked at most once, and only where `HOME` is not an absolute path
-    /// and something needs it.
+    /// Returns the home directory from the password database. Called at most once, and only if
+    /// `HOME` is not an absolute path and the home directory is needed.
     pub home: &'a dyn Fn() -> Option<PathBuf>,
-    /// The directory of the wrapper's file, no link at that one's end.
+    /// The directory of the wrapper's file. If the wrapper was started by a symbolic link, the
+    /// directory of the link's target.
     pub wrapper_dir: Option<&'a Path>,
-    /// The working directory: a project's file is looked for here and in no parent, relative paths of the environment
-    /// start here.
+    /// The working directory. The project's file is expected here, not in a parent. Relative paths
+    /// in the environment start here.
     pub cwd: Option<&'a Path>,
 }
 
-/// What [`load`] found.
+/// The result of [`load`].
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The settings, complete whatever was wrong.
+    /// The settings. They are complete even if there are problems.
     pub settings: Settings,
-    /// What is wrong and was ignored: worth a warning, once.
+    /// Mistakes that were ignored. Each set of problems deserves one warning.
     pub problems: Vec<Problem>,
-    /// What is odd and harmless, such as an unknown `LARDER_*` variable: for `larder config` only.
+    /// Harmless oddities, such as an unknown `LARDER_*` variable. Only `larder config` and `larder
+    /// doctor` show them.
     pub notes: Vec<Problem>,
-    /// Where files were looked for, the one that wins last.
+    /// The paths of the configuration files, where the last one has precedence.
     pub files: Vec<LookedAt>,
-    /// One for each of [`SETTINGS`].
+    /// The source of each of [`SETTINGS`].
     sources: Vec<Source>,
 }
 
-/// A place where a configuration file may be.
+/// The path of a possible configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedAt {
-    /// Its path.
+    /// The path.
     pub path: PathBuf,
-    /// There is something, readable or not.
+    /// True if something exists there, readable or not.
     pub found: bool,
-    /// It is the project's own, which may set little.
+    /// True for the project's own file, which may set only some keys.
     pub of_project: bool,
 }
 
-/// Who set a value.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nobody.
+    /// The default.
     Default,
-    /// Nobody; it follows from the home directory in the password database.
+    /// A default that depends on the home directory in the password database.
     PasswordDatabase,
-    /// This variable, or it follows from it (`HOME`, `XDG_CACHE_HOME`).
+    /// This variable, or a default that depends on it (`HOME`, `XDG_CACHE_HOME`).
     Environment(&'static str),
     /// This file.
     File {
-        /// Its path.
+        /// The path.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
     },
 }
 
-/// A setting as it is in force, for people.
+/// A setting with its value in force, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Its key.
+    /// The key.
     pub name: &'static str,
-    /// Its value, as it could be written in a file; `none` for a path that is not set.
+    /// The value as it could be written in a file; `none` for a path that is not set.
     pub shown: String,
-    /// Who set it.
+    /// The source of the value.
     pub source: Source,
 }
 
-/// Read the configuration. Costs one failed open for each place without a file.
+/// Reads the configuration. For each file that does not exist, this costs one failed `open`.
 pub fn load(around: &Surroundings) -> Loaded {
     let environment = Environment::of(around.env);
     let home = Home::new(&environment, around.home);
@@ -99,7 +103,7 @@ pub fn load(around: &Surroundings) -> Loaded {
         loaded.files.push(LookedAt { path, found, of_project: role == Role::Project });
     }
     loaded.environment(&environment, &Base { dir: around.cwd, home: &home_path });
-    // Whom to believe, and whether to send, was said and not understood: nobody is asked and nothing is sent.
+    // A setting about trust or uploads could not be understood, so no remote is used at all.
     if loaded.problems.iter().chain(&loaded.notes).any(Problem::keeps_from_remotes) {
         loaded.settings.remote.clear();
     }
@@ -112,11 +116,12 @@ pub fn load(around: &Surroundings) -> Loaded {
     loaded
 }
 
-/// The place of `dir` in [`SETTINGS`], the one setting whose default depends on the surroundings.
+/// The index of `dir` in [`SETTINGS`]. It is the only setting whose default depends on the
+/// surroundings.
 pub(crate) const DIR: usize = 3;
 
 impl Loaded {
-    /// Each setting as it is in force, in the order of [`SETTINGS`].
+    /// Returns each setting with its value in force, in the order of [`SETTINGS`].
     pub fn values(&self) -> Vec<Value> {
         let value = |(setting, source): (&Setting, &Source)| Value {
             name: setting.key,
@@ -136,7 +141,7 @@ impl Loaded {
         }
     }
 
-    /// Take what a file sets. Whether there is one.
+    /// Applies a file. Returns true if it exists.
     fn file(
         &mut self,
         candidate: &Candidate,
@@ -155,7 +160,7 @@ impl Loaded {
         found
     }
 
-    /// Take the entries of a file, and list the first of its problems.
+    /// Applies the entries of a file, and lists the first of its problems.
     fn entries(&mut self, candidate: &Candidate, entries: &[Entry], base: &Base) {
         let before = self.problems.len();
         let mut more = 0;
@@ -177,7 +182,7 @@ impl Loaded {
     fn entry(&mut self, candidate: &Candidate, entry: &Entry, base: &Base) -> Result<(), Fault> {
         let Some(at) = SETTINGS.iter().position(|setting| entry.is(setting.key)) else {
             let keys = || SETTINGS.iter().map(|setting| setting.key);
-            // What comes after the header of a table that has nothing to do with it was meant all the same.
+            // A key that is in the wrong table by mistake is recognised by its last part.
             let last = || keys().find(|key| Some(*key) == entry.key.rsplit('.').next());
             let meant = problem::nearest(&entry.key.replace('.', "_"), keys()).or_else(last);
             return Err(Fault::UnknownKey { key: problem::quoted(&entry.key), meant });
@@ -203,7 +208,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Take what the environment sets. An empty switch is off, any other empty variable as one that is not set.
+    /// Applies the environment. An empty switch means off; any other empty variable counts as not
+    /// set.
     fn environment(&mut self, environment: &Environment, base: &Base) {
         for (at, setting) in SETTINGS.iter().enumerate() {
             let text = environment.settings[at].filter(|text| !text.is_empty() || setting.kind() == Kind::Switch);
@@ -226,7 +232,7 @@ impl Loaded {
     }
 }
 
-/// The entries of the file at `path`, which was read so.
+/// Returns the entries of the file at `path`, given the result of reading it.
 fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<Entry>, Problem> {
     let file = |fault| Problem { place: Place::File(path.to_owned()), fault };
     let line = |line, fault| Problem { place: Place::Line(path.to_owned(), line), fault };
@@ -242,10 +248,10 @@ fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<Entry>, Problem
 
 fn bad_value(setting: &Setting, given: Given, mut advice: String) -> Fault {
     if problem::DECIDES_ON_REMOTES.contains(&setting.key) {
-        advice += "; until then no remote is used";
+        advice += "; no remote is used until this is corrected";
     }
     let value = match given {
-        Given::Text(_) | Given::List(_) if setting.kind() == Kind::Urls => "what it is".to_owned(),
+        Given::Text(_) | Given::List(_) if setting.kind() == Kind::Urls => "this value".to_owned(),
         Given::Text(text) => problem::quoted(&text.to_string_lossy()),
         Given::List(_) => "an array".to_owned(),
         Given::Plain(text) => text.to_owned(),
@@ -254,7 +260,7 @@ fn bad_value(setting: &Setting, given: Given, mut advice: String) -> Fault {
     Fault::BadValue { key: setting.key, value, advice }
 }
 
-/// There is no such file. `HOME` may be `/dev/null`, and then the error is another one.
+/// Returns true if there is no such file. If `HOME` is `/dev/null`, the error is `NotADirectory`.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

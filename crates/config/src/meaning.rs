@@ -1,6 +1,8 @@
-//! What a given text means: a path, a size, a switch, an observer; or in a few words what would do instead.
+//! Converts text into a path, a size, a switch, an observer and so on. If that fails, returns what
+//! to write instead, in a few words.
 //!
-//! Unaware of: which setting it is for, and whether a file or the environment gave it, beyond [`Base`].
+//! Unaware of: which setting it is for, and whether a file or the environment gave it, apart from
+//! [`Base`].
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,32 +14,32 @@ use crate::secret::masked;
 use crate::settings::{Class, Handover};
 use crate::size::parse_size;
 
-/// A value as it was given.
+/// A value as the user wrote it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Given<'a> {
-    /// Text: a string of a file, or a variable.
+    /// Text: a string in a file, or a variable.
     Text(&'a OsStr),
-    /// A number or truth value of a file, in its plainest text.
+    /// A number, `true` or `false` in a file, in its shortest form.
     Plain(&'a str),
-    /// An array of strings of a file.
+    /// An array of strings in a file.
     List(&'a [String]),
-    /// Something of a file that no setting takes, by name.
+    /// Something in a file that no setting accepts, as words for a message.
     Other(&'static str),
 }
 
-/// What paths are relative to.
+/// What relative paths are relative to.
 pub(crate) struct Base<'a> {
-    /// The directory of the file, or the working directory. `None` where that one is unknown.
+    /// The directory of the file, or the working directory. `None` if that is not known.
     pub(crate) dir: Option<&'a Path>,
-    /// What `~` is.
+    /// Returns the directory that `~` stands for.
     pub(crate) home: &'a dyn Fn() -> Option<PathBuf>,
 }
 
-/// The words for an observer.
+/// The words for observers.
 pub(crate) const OBSERVERS: &[&str] = &["auto", "depfile", "kernel", "preload"];
 
 impl<'a> Given<'a> {
-    /// As text, where it is UTF-8.
+    /// Returns the value as text if it is UTF-8.
     fn text(self) -> Option<&'a str> {
         match self {
             Given::Text(text) => text.to_str().map(str::trim),
@@ -47,7 +49,8 @@ impl<'a> Given<'a> {
     }
 }
 
-/// An absolute path. `~` is replaced, `$NAME` is not: a path that starts so was meant for a shell.
+/// Returns an absolute path. `~` is expanded. `$NAME` is not, so a path that begins with `$` is
+/// refused: it was meant for a shell.
 pub(crate) fn path(given: Given, base: &Base) -> Result<PathBuf, String> {
     let Given::Text(text) = given else {
         return Err("write a path in quotes".to_owned());
@@ -57,7 +60,7 @@ pub(crate) fn path(given: Given, base: &Base) -> Result<PathBuf, String> {
         return Err("write a path".to_owned());
     }
     if bytes[0] == b'$' {
-        return Err("variables are not replaced here: write an absolute path, or one that starts with ~/".to_owned());
+        return Err("variables are not expanded here: write an absolute path, or one that starts with ~/".to_owned());
     }
     let path = Path::new(text);
     if let Ok(below) = path.strip_prefix("~") {
@@ -71,23 +74,23 @@ pub(crate) fn path(given: Given, base: &Base) -> Result<PathBuf, String> {
     }
 }
 
-/// A number of bytes.
+/// Returns a number of bytes.
 pub(crate) fn size(given: Given) -> Result<u64, String> {
     parse_size(given.text().unwrap_or_default()).map_err(|why| why.to_string())
 }
 
-/// A whole number.
+/// Returns a whole number.
 pub(crate) fn number(given: Given) -> Result<u64, String> {
     given.text().and_then(|text| text.parse().ok()).ok_or_else(|| "write a whole number".to_owned())
 }
 
-/// Any text on one line.
+/// Returns any text on one line.
 pub(crate) fn text(given: Given) -> Result<String, String> {
     let text = given.text().filter(|text| !text.contains(char::is_control));
     text.map(str::to_owned).ok_or_else(|| "write text on one line".to_owned())
 }
 
-/// On or off.
+/// Returns true for on, false for off.
 pub(crate) fn switch(given: Given) -> Result<bool, String> {
     match given.text().map(str::to_ascii_lowercase).as_deref() {
         Some("1" | "true" | "yes" | "on") => Ok(true),
@@ -96,7 +99,7 @@ pub(crate) fn switch(given: Given) -> Result<bool, String> {
     }
 }
 
-/// An observer, or none for `auto`.
+/// Returns an observer, or `None` for `auto`.
 pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
     let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
     if word == "auto" {
@@ -106,7 +109,7 @@ pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
     known.map(Some).ok_or_else(|| format!("write one of {}", OBSERVERS.join(", ")))
 }
 
-/// A service class.
+/// Returns a scheduling class.
 pub(crate) fn class(given: Given) -> Result<Class, String> {
     let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
     let known = Class::ALL.iter().find(|(name, _)| *name == word);
@@ -114,7 +117,7 @@ pub(crate) fn class(given: Given) -> Result<Class, String> {
     known.map(|(_, class)| *class).ok_or_else(|| format!("write one of {}", words()))
 }
 
-/// Whom what is handed over answers.
+/// Returns which processes may use records that are handed over.
 pub(crate) fn handover(given: Given) -> Result<Handover, String> {
     let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
     let known = Handover::ALL.iter().find(|(name, _)| *name == word);
@@ -122,7 +125,7 @@ pub(crate) fn handover(given: Given) -> Result<Handover, String> {
     known.map(|(_, handover)| *handover).ok_or_else(|| format!("write one of {}", words()))
 }
 
-/// Whether roots are looked for, and which there are besides.
+/// Returns whether roots are searched for, and the roots that are listed.
 pub(crate) fn roots(given: Given, base: &Base) -> Result<(bool, Vec<PathBuf>), String> {
     let Given::Text(text) = given else { return Err("write paths in quotes, with colons between them".to_owned()) };
     let (mut find, mut roots) = (true, Vec::new());
@@ -136,8 +139,8 @@ pub(crate) fn roots(given: Given, base: &Base) -> Result<(bool, Vec<PathBuf>), S
     Ok((find, roots))
 }
 
-/// How remotes are called. What else stands in a URL is `larderd`'s to understand: the wrapper only needs to know that
-/// there are some.
+/// The URL schemes of remotes. `larderd` interprets the rest of a URL; the wrapper only needs to
+/// know that there are remotes.
 pub const REMOTE_SCHEMES: &[&str] = &[
     "azblob",
     "file",
@@ -156,16 +159,16 @@ pub const REMOTE_SCHEMES: &[&str] = &[
     "webdavs",
 ];
 
-/// URLs, with commas between them or in an array.
+/// Returns URLs, which are separated by commas or in an array.
 pub(crate) fn remotes(given: Given) -> Result<Vec<String>, String> {
     let all = several(given).ok_or("write URLs in quotes, with commas between them")?;
     all.into_iter().map(|url| remote(&url).map(|()| url)).collect()
 }
 
-/// Hexadecimal digits of a public key.
+/// The number of hexadecimal digits in a public key.
 const KEY_DIGITS: usize = 64;
 
-/// Public keys, with commas between them or in an array.
+/// Returns public keys, which are separated by commas or in an array.
 pub(crate) fn keys(given: Given) -> Result<Vec<String>, String> {
     let is_key = |key: &String| key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
     match several(given).filter(|keys| keys.iter().all(is_key)) {
@@ -174,7 +177,7 @@ pub(crate) fn keys(given: Given) -> Result<Vec<String>, String> {
     }
 }
 
-/// What stands in an array, or between commas, without blanks around it.
+/// Returns the elements of an array, or the parts between commas, without blanks around them.
 fn several(given: Given) -> Option<Vec<String>> {
     let all: Vec<String> = match given {
         Given::List(list) => list.to_vec(),
@@ -194,18 +197,18 @@ fn remote(url: &str) -> Result<(), String> {
         return Err(format!("its scheme {} is not one of {}", quoted(scheme), REMOTE_SCHEMES.join(", ")));
     }
     match url.chars().find(|c| c.is_control() || c.is_whitespace()) {
-        Some(_) => Err(format!("{shown} has a blank in it: write it as %20")),
+        Some(_) => Err(format!("{shown} contains a blank: write it as %20")),
         None => Ok(()),
     }
 }
 
-/// Which of two words.
+/// Returns true for the second word, false for the first.
 pub(crate) fn word(given: Given, words: &[&str; 2]) -> Result<bool, String> {
     let text = given.text().map(|text| text.to_ascii_lowercase().replace('-', "_")).unwrap_or_default();
     words.iter().position(|word| *word == text).map(|at| at == 1).ok_or_else(|| format!("write {}", words.join(" or ")))
 }
 
-/// `path` without empty and `.` parts.
+/// Returns the path without empty and `.` components.
 fn plain(path: &Path) -> PathBuf {
     path.components().collect()
 }

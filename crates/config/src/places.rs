@@ -1,6 +1,7 @@
-//! Where configuration files and the store are looked for, and which variables of the environment are ours.
+//! The paths of the configuration files and of the store, and the environment variables that belong
+//! to larder.
 //!
-//! Unaware of: what is in a file, and whether it is there.
+//! Unaware of: what is in a file, and whether it exists.
 
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
@@ -12,20 +13,20 @@ use crate::settings::SETTINGS;
 /// The name of every configuration file.
 const FILE_NAME: &str = "larder.toml";
 
-/// For everybody on this machine.
+/// The file for all users of this machine.
 const SYSTEM_FILE: &str = "/etc/larder/larder.toml";
 
-/// Variables that larder sets for its own parts, not for people.
+/// Variables that larder sets for its own processes, not for people.
 const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG", "LARDER_RECORD", "LARDER_WRAPPER"];
 
-/// What the environment says that matters here. An empty variable is as one that is not set, but for settings, where
-/// it may switch off.
+/// The relevant part of the environment. An empty variable counts as not set, except for settings,
+/// where it can switch something off.
 pub(crate) struct Environment<'a> {
-    /// One for each of [`SETTINGS`].
+    /// The value for each of [`SETTINGS`].
     pub(crate) settings: [Option<&'a OsStr>; SETTINGS.len()],
     /// `LARDER_CONFIG`.
     pub(crate) config: Option<&'a Path>,
-    /// Variables that look like ours and are not.
+    /// Variables that begin like larder's but are unknown.
     pub(crate) unknown: Vec<&'a OsStr>,
     cache_home: Option<&'a Path>,
     config_home: Option<&'a Path>,
@@ -33,7 +34,7 @@ pub(crate) struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// One pass over `variables`. Of two with one name the first counts, as for `getenv`.
+    /// Scans `variables` once. If a name occurs twice, the first one counts, as in `getenv`.
     pub(crate) fn of(variables: &'a [(OsString, OsString)]) -> Self {
         let mut found = Environment {
             settings: [None; SETTINGS.len()],
@@ -44,7 +45,8 @@ impl<'a> Environment<'a> {
             home: None,
         };
         for (name, value) in variables.iter().rev() {
-            // Few of a build's variables start so: the others cost one comparison of a byte.
+            // Only few variables of a build start with `L`. The others cost the comparison of one
+            // byte.
             match name.as_encoded_bytes() {
                 [b'L', ..] => found.ours(name, value),
                 b"HOME" => found.home = absolute(value),
@@ -56,7 +58,7 @@ impl<'a> Environment<'a> {
         found
     }
 
-    /// Take a variable whose name starts with `L`.
+    /// Handles a variable whose name starts with `L`.
     fn ours(&mut self, name: &'a OsStr, value: &'a OsStr) {
         let bytes = name.as_encoded_bytes();
         if !bytes.starts_with(b"LARDER_") {
@@ -72,7 +74,8 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// The home directory, looked up only once it is needed: in a sandbox without `HOME` that means reading a file.
+/// The home directory, which is determined only when needed. In a sandbox without `HOME`, this
+/// means reading a file.
 pub(crate) struct Home<'a> {
     variable: Option<&'a Path>,
     database: &'a dyn Fn() -> Option<PathBuf>,
@@ -84,7 +87,7 @@ impl<'a> Home<'a> {
         Home { variable: environment.home, database, answer: OnceCell::new() }
     }
 
-    /// The home directory, which need not exist, and who says so.
+    /// Returns the home directory, which need not exist, and its source.
     pub(crate) fn get(&self) -> Option<(&Path, Source)> {
         if let Some(path) = self.variable {
             return Some((path, Source::Environment("HOME")));
@@ -94,24 +97,25 @@ impl<'a> Home<'a> {
     }
 }
 
-/// A place for a configuration file.
+/// The path of a possible configuration file.
 pub(crate) struct Candidate {
     pub(crate) path: PathBuf,
     pub(crate) role: Role,
 }
 
-/// Whose file it is.
+/// What kind of configuration file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The administrator's or the user's; it need not exist.
+    /// The administrator's or the user's file, which need not exist.
     Usual,
-    /// Named by `LARDER_CONFIG`: it is missed when it is not there.
+    /// The file named by `LARDER_CONFIG`. If it does not exist, that is a problem.
     Named,
-    /// Came with the sources that are built: it may set little.
+    /// The file that comes with the sources being built. It may set only some keys.
     Project,
 }
 
-/// Where to look for files, the one that wins last. No place comes twice: one that is the user's keeps its rights.
+/// Returns the paths of the configuration files; the last one has precedence. No path occurs twice:
+/// if the user's file is also the project's, it counts as the user's.
 pub(crate) fn candidates(around: &Surroundings, environment: &Environment, home: &Home) -> Vec<Candidate> {
     if let Some(named) = environment.config {
         let path = around.cwd.map_or(named.to_owned(), |cwd| cwd.join(named));
@@ -133,7 +137,7 @@ pub(crate) fn candidates(around: &Surroundings, environment: &Environment, home:
     found
 }
 
-/// The store where no setting names it, and who says so.
+/// Returns the path of the store if no setting gives it, and the source of that path.
 pub(crate) fn default_store(environment: &Environment, home: &Home) -> Option<(PathBuf, Source)> {
     match environment.cache_home {
         Some(cache_home) => Some((cache_home.join("larder"), Source::Environment("XDG_CACHE_HOME"))),
@@ -141,7 +145,8 @@ pub(crate) fn default_store(environment: &Environment, home: &Home) -> Option<(P
     }
 }
 
-/// A relative path in these variables means nothing, by the XDG base directory specification, nor does an empty one.
+/// Returns the path if it is absolute. By the XDG base directory specification, other values are
+/// ignored.
 fn absolute(value: &OsStr) -> Option<&Path> {
     Some(Path::new(value)).filter(|path| path.is_absolute())
 }

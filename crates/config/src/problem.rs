@@ -1,6 +1,7 @@
-//! What is wrong with the configuration: where, what, and what to do, in one line.
+//! Problems in the configuration: where each is, what it is, and what to do, in one line.
 //!
-//! Unaware of: who is told, and how often; [`problems_digest`] lets a caller remember whom it told.
+//! Unaware of: how often a problem is shown. A caller can use [`problems_digest`] to warn only
+//! once.
 
 use std::error::Error;
 use std::fmt;
@@ -10,15 +11,16 @@ use larder_model::{Digest, DigestWriter};
 
 use crate::FILE_BYTES_MAX;
 
-/// Characters of a bad value that are repeated to the user.
+/// How many characters of a bad value are repeated in a message.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// Something that was ignored. Its text is one line without control characters.
+/// Something in the configuration that was ignored. Its text is one line without control
+/// characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is.
+    /// Where the problem is.
     pub place: Place,
-    /// What it is, and what to do.
+    /// What the problem is, and what to do.
     pub fault: Fault,
 }
 
@@ -30,17 +32,18 @@ impl fmt::Display for Problem {
 
 impl Error for Problem {}
 
-/// Settings that say whom to believe, and whether to send.
+/// Settings that decide which records are trusted, and whether results are uploaded.
 pub(crate) const DECIDES_ON_REMOTES: [&str; 3] = ["remote_rw_mode", "remote_sign_with", "remote_trust"];
 const ITS_VARIABLES: [&str; 3] = ["LARDER_REMOTE_RW_MODE", "LARDER_REMOTE_SIGN_WITH", "LARDER_REMOTE_TRUST"];
 
 impl Problem {
-    /// Whether something that decides on remotes was, or may have been, said and not understood.
+    /// Returns true if a setting that decides on remotes may have been given but was not
+    /// understood.
     pub(crate) fn keeps_from_remotes(&self) -> bool {
         self.fault.keeps_from_remotes()
     }
 
-    /// Whether it is why there is no remote, or may be.
+    /// Returns true if this may be the reason why no remote is used.
     pub fn is_about_remotes(&self) -> bool {
         self.keeps_from_remotes() || matches!(self.fault, Fault::BadValue { key: "remote", .. })
     }
@@ -49,51 +52,51 @@ impl Problem {
 /// Where a problem is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In this variable of the environment.
+    /// In this environment variable.
     Variable(String),
     /// In this file as a whole.
     File(PathBuf),
-    /// In this line of this file; lines count from 1.
+    /// In this line of this file. Lines count from 1.
     Line(PathBuf, usize),
 }
 
-/// What a problem is.
+/// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The file is there and cannot be read, or is named and not there.
+    /// The file exists and cannot be read, or `LARDER_CONFIG` names it and it does not exist.
     Unreadable(String),
     /// The file is larger than [`FILE_BYTES_MAX`].
     TooLarge,
-    /// The file is not text.
+    /// The file is not UTF-8.
     NotUtf8,
     /// The file is not TOML.
     Syntax(String),
-    /// A key or table that is no setting.
+    /// The key or table is not a setting.
     UnknownKey {
-        /// As written, shortened, in quotes.
+        /// The key as written, shortened, in quotes.
         key: String,
         /// The setting that was probably meant.
         meant: Option<&'static str>,
     },
-    /// A variable that starts as ours do and is not one.
+    /// The variable begins like larder's but is unknown.
     UnknownVariable {
         /// The variable that was probably meant.
         meant: Option<&'static str>,
     },
-    /// The project's own file sets what it may not.
+    /// The project's own file sets a key that it may not set.
     NotForProjects(&'static str),
-    /// The project's own file takes back what the user switched on.
+    /// The project's own file switches off what the user switched on.
     NotOff(&'static str),
-    /// The value is not one for this setting.
+    /// The value is not valid for this setting.
     BadValue {
         /// The setting.
         key: &'static str,
-        /// As written, shortened, in quotes.
+        /// The value as written, shortened, in quotes.
         value: String,
         /// What to write instead.
         advice: String,
     },
-    /// So many more in this file are not listed.
+    /// This many further problems in the file are not listed.
     More(usize),
 }
 
@@ -102,7 +105,7 @@ impl Fault {
         match self {
             Fault::BadValue { key, .. } => DECIDES_ON_REMOTES.contains(key),
             Fault::UnknownKey { key, meant } => {
-                // `[remote.main]` with `trust = …`, say.
+                // For example, `trust = …` in the table `[remote.main]`.
                 let decides = ["trust", "sign", "mode"].iter().any(|word| key.contains(word));
                 key.starts_with("\"remote") && decides || meant.is_some_and(|key| DECIDES_ON_REMOTES.contains(&key))
             }
@@ -117,16 +120,16 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Unreadable(why) => {
-                write!(f, "this file cannot be read ({why}) and is ignored: make it readable, or remove what names it")
+                write!(f, "this file cannot be read ({why}) and is ignored: make it readable, or correct LARDER_CONFIG")
             }
             Fault::TooLarge => write!(
                 f,
-                "this file is larger than {FILE_BYTES_MAX} bytes and is ignored: it cannot be meant for larder"
+                "this file is larger than {FILE_BYTES_MAX} bytes and is ignored: check that it is a configuration file of larder"
             ),
-            Fault::NotUtf8 => f.write_str("the file is ignored: here it is not UTF-8; correct it"),
-            Fault::Syntax(why) => write!(f, "the file is ignored: it is not TOML here ({why}); correct it"),
+            Fault::NotUtf8 => f.write_str("the file is ignored because this line is not UTF-8: correct it"),
+            Fault::Syntax(why) => write!(f, "the file is ignored because this line is not TOML ({why}): correct it"),
             Fault::UnknownKey { key, meant } => {
-                let then = if self.keeps_from_remotes() { "; until then no remote is used" } else { "" };
+                let then = if self.keeps_from_remotes() { "; no remote is used until this is corrected" } else { "" };
                 write!(f, "{key} is not a setting and is ignored: {}{then}", hint(meant, "see larder config --help"))
             }
             Fault::UnknownVariable { meant } => {
@@ -137,10 +140,10 @@ impl fmt::Display for Fault {
                 "a project's own file cannot set {key}: set it in your own larder.toml, or in the environment"
             ),
             Fault::NotOff(key) => {
-                write!(f, "a project's own file cannot switch {key} off again: that is up to whoever switched it on")
+                write!(f, "a project's own file cannot switch {key} off again: change it where it was switched on")
             }
             Fault::BadValue { key, value, advice } => write!(f, "{key} cannot be {value}, which is ignored: {advice}"),
-            Fault::More(count) => write!(f, "and {count} more such lines"),
+            Fault::More(count) => write!(f, "and {count} more lines with problems"),
         }
     }
 }
@@ -158,7 +161,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Names these problems, in this order: whoever warned of this digest need not warn again.
+/// Returns a digest of these problems in this order. A caller that has shown a warning for this
+/// digest need not repeat it.
 pub fn problems_digest(problems: &[Problem]) -> Digest {
     let mut digest = DigestWriter::default();
     for problem in problems {
@@ -168,7 +172,7 @@ pub fn problems_digest(problems: &[Problem]) -> Digest {
     digest.finish()
 }
 
-/// `text` in quotes, escaped, and not longer than a line bears.
+/// Returns `text` in quotes, escaped and shortened for a message.
 pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -176,7 +180,7 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// The candidate that differs from `word` by at most two letters.
+/// Returns the candidate that is most similar to `word`, if at most two letters differ.
 pub(crate) fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     const LETTERS_MAX: usize = 2;
     let word = word.replace('-', "_");
@@ -184,7 +188,7 @@ pub(crate) fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>
     distances.min().filter(|(letters, _)| *letters <= LETTERS_MAX).map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, removed or changed to make `b` of `a`, whatever their case.
+/// Returns how many letters must be added, removed or changed to turn `a` into `b`, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 2 * b.len() {
         return usize::MAX;
@@ -202,12 +206,13 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// What to do about an unknown name.
+/// Returns what to do about an unknown name.
 fn hint(meant: &Option<&'static str>, otherwise: &str) -> String {
     meant.map_or(otherwise.to_owned(), |name| format!("did you mean {name}?"))
 }
 
-/// `text` with its control characters escaped, so that no file name writes to somebody's terminal.
+/// Returns `text` with its control characters escaped, so that no file name can send control codes
+/// to a terminal.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,10 +1,11 @@
-//! What of a remote's URL may be shown, and what `larderd` needs of the environment, credentials among it.
+//! Remotes' URLs without secrets, and the environment variables that `larderd` needs, including
+//! credentials.
 //!
 //! Unaware of: what a URL means to its service.
 
-/// Stands for what is not shown.
+/// The text that replaces a secret.
 const HIDDEN: &str = "***";
-/// Parameters whose values are shown: people put secrets into the others.
+/// Parameters whose values are shown. Users put secrets into other parameters.
 const HARMLESS: &[&str] = &[
     "account",
     "anonymous",
@@ -22,14 +23,14 @@ const HARMLESS: &[&str] = &[
     "virtual_host",
 ];
 
-/// A remote's URL as it may be shown: without user and password, and without the values of parameters that may be
-/// secret. Rather too much is hidden than too little.
+/// Returns a remote's URL as it may be shown: without user and password, and without the values of
+/// parameters that may be secret. It hides too much rather than too little.
 pub fn masked(url: &str) -> String {
     let url: String = url.trim().chars().filter(|c| !c.is_control()).collect();
     let (scheme, rest) = url.split_once("://").map_or(("", &*url), |(scheme, rest)| (scheme, rest));
     let mut shown = if rest.len() < url.len() { format!("{scheme}://") } else { String::new() };
-    // Up to the last one, wherever that is: a password may hold such a sign, a slash or a question mark that should have
-    // been escaped, and a parameter may be a URL itself.
+    // The last `@` counts, wherever it is. A password may contain an unescaped `@`, slash or
+    // question mark, and a parameter may be a URL itself.
     let rest = match rest.rsplit_once('@') {
         None => rest,
         Some((_, rest)) => {
@@ -50,12 +51,12 @@ pub fn masked(url: &str) -> String {
     shown
 }
 
-/// The variable of headers that a remote's URL names.
+/// The URL parameter with the name of a variable that contains HTTP headers.
 const HEADERS: &str = "header_env=";
 
-/// Variables that `larderd` is started with: its own, where things are, how the network is reached, and the credentials
-/// of these remotes, by the conventions of their services and as the URLs say. Nothing else of a build's or a shell's
-/// stays with it.
+/// Returns true if `larderd` is started with this variable. It gets larder's own variables, paths,
+/// network settings, and the credentials of these remotes, by the conventions of their services and
+/// as the URLs say. No other variable of a build or a shell is passed on.
 pub fn larderd_needs(name: &[u8], remotes: &[String]) -> bool {
     const NAMES: [&[u8]; 15] = [
         b"HOME",
@@ -72,7 +73,7 @@ pub fn larderd_needs(name: &[u8], remotes: &[String]) -> bool {
         b"https_proxy",
         b"no_proxy",
         b"ALL_PROXY",
-        // Redis's own.
+        // The convention of Redis.
         b"REDISCLI_AUTH",
     ];
     const BEGINNINGS: [&[u8]; 6] = [b"LARDER_", b"AWS_", b"AZURE_", b"AZBLOB_", b"GOOGLE_", b"ACTIONS_"];

@@ -1,4 +1,4 @@
-//! All settings, as a table: how each is called, what it holds, who may set it, what it is for.
+//! The table of all settings: the name of each, its type, who may set it, and what it is for.
 //!
 //! Unaware of: where values come from, and how text becomes a value.
 
@@ -10,78 +10,84 @@ use crate::meaning::{self, Base, Given};
 use crate::secret::masked;
 use crate::size;
 
-/// What larder was told, ready to use.
+/// The values of all settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The class of the tools that are started.
+    /// The scheduling class of tools.
     pub class: Class,
-    /// A directory of cgroups that tools in the background are moved to, absolute.
+    /// The absolute path of a cgroup directory into which background tools are moved.
     pub class_cgroup: Option<PathBuf>,
-    /// The store, absolute. `None` where nothing gives it a place.
+    /// The absolute path of the store. `None` if nothing determines it.
     pub dir: Option<PathBuf>,
-    /// Every tool runs untouched.
+    /// Runs every tool untouched.
     pub disable: bool,
-    /// Whom records answer that are handed over by processes which cannot write the store.
+    /// Which processes may use records that were handed over by processes that cannot write the
+    /// store.
     pub handover: Handover,
-    /// Tools ask for huge pages.
+    /// Makes tools ask for huge pages.
     pub huge_pages: bool,
-    /// For how many days an image stays that nobody uses; 0 is no limit.
+    /// After how many days an unused image is evicted; 0 means no limit.
     pub image_max_days: u64,
-    /// What the images of the store may take, in bytes; 0 is no limit of their own.
+    /// The size limit for the images in the store, in bytes; 0 means no separate limit.
     pub image_max_size_bytes: u64,
-    /// How many tools run at once; 0 is as many as processors.
+    /// How many tools run at once; 0 means as many as processors.
     pub jobs: u64,
-    /// Where larder writes what it did, absolute.
+    /// The absolute path of larder's log.
     pub log: Option<PathBuf>,
-    /// What the store may hold, in bytes; 0 is no limit.
+    /// The size limit of the store, in bytes; 0 means no limit.
     pub max_size_bytes: u64,
-    /// The only observer to use; `None` is the best that works.
+    /// The only observer to use; `None` means the best that works.
     pub observer: Option<Observer>,
-    /// Use the store, never write to it.
+    /// Uses the store but never writes to it.
     pub read_only: bool,
-    /// Run the tool as if nothing were recorded, and record.
+    /// Runs the tool as if nothing were recorded, and records the result.
     pub recache: bool,
-    /// How subjects of commits begin that a record lists by themselves; every one begins with nothing.
+    /// A prefix of commit subjects. A record of a build lists commits with this prefix separately;
+    /// an empty prefix matches every commit.
     pub record_commit_prefix: String,
-    /// Where records of builds go, absolute; `None` is the place for the user's state.
+    /// The absolute path for records of builds; `None` means the user's state directory.
     pub record_dir: Option<PathBuf>,
-    /// Remotes by their URLs, the nearest first, credentials and all: not to be shown or logged as they are.
+    /// The URLs of remotes, the nearest first. They contain credentials, so they must not be shown
+    /// or logged unmasked.
     pub remote: Vec<String>,
-    /// `larderd` sends what was handed over to it, unsigned.
+    /// `larderd` uploads what was handed over to it, unsigned.
     pub remote_handover: bool,
-    /// What signatures of records are bound to, beside the records: those of another name are not believed.
+    /// The name to which signatures of records are bound. Signatures for another name are not
+    /// valid.
     pub remote_namespace: String,
-    /// What is made here is not sent to the remotes.
+    /// Results made here are not uploaded to the remotes.
     pub remote_read_only: bool,
-    /// A file with the secret key by which records that are sent are signed, absolute.
+    /// The absolute path of the secret key that signs uploaded records.
     pub remote_sign_with: Option<PathBuf>,
-    /// Public keys: once there is one, only records that one of them signed are believed.
+    /// Public keys. If there is one, only records that one of them signed are used.
     pub remote_trust: Vec<String>,
-    /// What differs between places of the same build, beside what is found, absolute.
+    /// Absolute paths of directories that differ between places of the same build, in addition to
+    /// those that are found.
     pub roots: Vec<PathBuf>,
-    /// Look for roots: build systems', checkouts'.
+    /// Searches for roots: those of build systems and checkouts.
     pub find_roots: bool,
-    /// Write debug information again for another place, where that is exact.
+    /// Rewrites debug information for another place if the result is exact.
     pub relocate_debug: bool,
-    /// A sandbox's results may hold the path of another one.
+    /// A sandbox may get results that contain the path of another sandbox.
     pub ephemeral: bool,
-    /// Tools wait for each other, over all builds.
+    /// Limits how many tools run at once over all builds.
     pub tokens: bool,
-    /// The file by which builds know of each other's tools, absolute; `None` is the user's own.
+    /// The absolute path of the file by which builds share tokens; `None` means the user's own.
     pub tokens_file: Option<PathBuf>,
-    /// On one hit in so many the tool runs as well and is compared; 0 is never.
+    /// On one hit in this many, the tool runs as well and the results are compared; 0 means never.
     pub verify: u64,
-    /// Wait for another process that runs the same action.
+    /// Waits for another process that runs the same action.
     pub wait: bool,
 }
 
 impl Settings {
-    /// Of the remotes' URLs; `None` where there is none.
+    /// Returns a digest of the remotes' URLs, or `None` if there are no remotes.
     pub fn remotes_digest(&self) -> Option<Digest> {
         (!self.remote.is_empty()).then(|| Digest::of(self.remote.join("\n").as_bytes()))
     }
 
-    /// Of the keys that a record must be signed with, and of the namespace; `None` where it need not be signed.
+    /// Returns a digest of the trusted keys and the namespace, or `None` if records need no
+    /// signature.
     pub fn trust_digest(&self) -> Option<Digest> {
         let all = || format!("{}\n\n{}", self.remote_trust.join("\n"), self.remote_namespace);
         (!self.remote_trust.is_empty()).then(|| Digest::of(all().as_bytes()))
@@ -125,15 +131,15 @@ impl Default for Settings {
     }
 }
 
-/// How much of the machine tools get beside others; `docs/scheduling.md` says what becomes of it.
+/// The scheduling class of tools. `docs/scheduling.md` describes its effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// As the build.
+    /// The same class as the build.
     #[default]
     Inherit,
-    /// After what people and services wait for.
+    /// After programs that people and services wait for.
     Utility,
-    /// When nobody else wants the machine.
+    /// Only when nothing else wants the machine.
     Background,
 }
 
@@ -142,22 +148,22 @@ impl Class {
         [("background", Class::Background), ("inherit", Class::Inherit), ("utility", Class::Utility)];
     const WORDS: &[&str] = &[Class::ALL[0].0, Class::ALL[1].0, Class::ALL[2].0];
 
-    /// As it is written.
+    /// Returns the word for the class.
     pub fn name(self) -> &'static str {
         Class::ALL.iter().find(|(_, class)| *class == self).map_or("inherit", |(name, _)| name)
     }
 }
 
-/// Whom records answer that are handed over to `larderd` by processes which cannot write the store: it is a setting of
-/// `larderd`'s own, so that no client decides it.
+/// Which processes may use records that are handed over to `larderd` by processes that cannot write
+/// the store. This is a setting of `larderd` itself, so that no client decides it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handover {
-    /// Processes that cannot write the store either.
+    /// Only processes that cannot write the store either.
     #[default]
     Apart,
-    /// Nothing is taken.
+    /// None: nothing is accepted.
     Off,
-    /// Everybody, as if they had been recorded without `larderd`.
+    /// All processes, as if the records had been made without `larderd`.
     Trusted,
 }
 
@@ -166,22 +172,23 @@ impl Handover {
         [("apart", Handover::Apart), ("off", Handover::Off), ("trusted", Handover::Trusted)];
     const WORDS: &[&str] = &[Handover::ALL[0].0, Handover::ALL[1].0, Handover::ALL[2].0];
 
-    /// As it is written.
+    /// Returns the word for the setting.
     pub fn name(self) -> &'static str {
         Handover::ALL.iter().find(|(_, handover)| *handover == self).map_or("apart", |(name, _)| name)
     }
 }
 
-/// What a setting holds, for help and completions.
+/// The type of a setting, for help and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Paths with colons between them, and the words that a setting knows.
+    /// Paths separated by colons, and the words that the setting knows.
     Paths,
-    /// Public keys: with commas between them, or in a file an array of strings.
+    /// Public keys: separated by commas, or in a file an array of strings.
     Keys,
-    /// URLs: with commas between them, or in a file an array of strings.
+    /// URLs: separated by commas, or in a file an array of strings.
     Urls,
-    /// A path: absolute, `~/…`, or relative to the file (in the environment: to the working directory).
+    /// A path: absolute, `~/…`, or relative to the file (in the environment: to the working
+    /// directory).
     Path,
     /// A number of bytes with a unit.
     Size,
@@ -198,21 +205,21 @@ pub enum Kind {
 /// One row of the table.
 #[derive(Clone, Copy)]
 pub struct Setting {
-    /// Its name in a file.
+    /// The key in a file.
     pub key: &'static str,
-    /// Its name in the environment.
+    /// The environment variable.
     pub variable: &'static str,
-    /// A project's own file may set it: it is neither a path nor what is trusted. Even then such a file only switches
-    /// on: what the user has switched on stays on.
+    /// True if a project's own file may set it, because it is neither a path nor about trust. Even
+    /// then such a file can only switch on: what the user has switched on stays on.
     pub project_may_set: bool,
-    /// What holds when nobody sets it, in words.
+    /// The default, in words.
     pub default: &'static str,
-    /// What it is for, in one sentence.
+    /// What the setting is for, in one sentence.
     pub help: &'static str,
     field: Field,
 }
 
-/// Where in [`Settings`] a value goes.
+/// The field of [`Settings`] for a value.
 #[derive(Clone, Copy)]
 enum Field {
     Path(fn(&mut Settings) -> &mut Option<PathBuf>),
@@ -237,7 +244,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_CLASS",
         project_may_set: true,
         default: "inherit",
-        help: "How much of the machine tools get beside others.",
+        help: "The priority of tools relative to other programs.",
         field: Field::Class(|s| &mut s.class),
     },
     Setting {
@@ -245,7 +252,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_CLASS_CGROUP",
         project_may_set: false,
         default: "none",
-        help: "A cgroup's directory that tools in the background are moved to.",
+        help: "The directory of a cgroup into which background tools are moved.",
         field: Field::Path(|s| &mut s.class_cgroup),
     },
     Setting {
@@ -253,7 +260,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_DEBUG_PATHS",
         project_may_set: true,
         default: "relocate",
-        help: "Whether debug information is written again for another place, where that is exact.",
+        help: "With relocate, paths in debug information are rewritten for another checkout.",
         field: Field::Word(|s| &mut s.relocate_debug, &["exact", "relocate"]),
     },
     Setting {
@@ -277,7 +284,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_HANDOVER",
         project_may_set: false,
         default: "apart",
-        help: "Whom larderd lets records answer that sandboxes hand over: other sandboxes, or all.",
+        help: "Which processes may use records that sandboxes hand over: sandboxes only, or all.",
         field: Field::Handover(|s| &mut s.handover),
     },
     Setting {
@@ -285,7 +292,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_HUGE_PAGES",
         project_may_set: true,
         default: "false",
-        help: "Have compilers ask for huge pages: GLIBC_TUNABLES, MALLOC_CONF.",
+        help: "Make compilers ask for huge pages: GLIBC_TUNABLES, MALLOC_CONF.",
         field: Field::Switch(|s| &mut s.huge_pages),
     },
     Setting {
@@ -293,7 +300,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_IMAGE_MAX_DAYS",
         project_may_set: false,
         default: "0",
-        help: "Evict images that nobody used for so many days; 0 is no limit.",
+        help: "Evict images that were not used for this many days; 0 is no limit.",
         field: Field::Number(|s| &mut s.image_max_days),
     },
     Setting {
@@ -301,7 +308,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_IMAGE_MAX_SIZE",
         project_may_set: false,
         default: "0",
-        help: "Evict the least recently used images beyond this; 0: max_size alone counts.",
+        help: "Evict the least recently used images beyond this; 0: only max_size limits.",
         field: Field::Size(|s| &mut s.image_max_size_bytes),
     },
     Setting {
@@ -325,7 +332,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_MAX_SIZE",
         project_may_set: false,
         default: "10 GiB",
-        help: "Evict the least recently used when the store holds more than this; 0 is no limit.",
+        help: "Evict the least recently used entries beyond this size; 0 is no limit.",
         field: Field::Size(|s| &mut s.max_size_bytes),
     },
     Setting {
@@ -333,7 +340,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_OBSERVER",
         project_may_set: true,
         default: "auto",
-        help: "How a tool is watched when its result is not known yet; auto is the best that works.",
+        help: "How a tool is observed when it runs; auto is the best observer that works.",
         field: Field::Observer(|s| &mut s.observer),
     },
     Setting {
@@ -341,7 +348,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_POLICY",
         project_may_set: false,
         default: "exact",
-        help: "With ephemeral, a sandbox gets what another made although it holds its path.",
+        help: "With ephemeral, a sandbox may get a result that contains another sandbox's path.",
         field: Field::Word(|s| &mut s.ephemeral, &["exact", "ephemeral"]),
     },
     Setting {
@@ -349,7 +356,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_READ_ONLY",
         project_may_set: true,
         default: "false",
-        help: "Use what the store holds and add nothing to it.",
+        help: "Use what is in the store and add nothing to it.",
         field: Field::Switch(|s| &mut s.read_only),
     },
     Setting {
@@ -365,7 +372,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_RECORD_COMMIT_PREFIX",
         project_may_set: true,
         default: "none",
-        help: "A record lists commits whose subject begins so by themselves.",
+        help: "A record lists commits with this subject prefix separately.",
         field: Field::Text(|s| &mut s.record_commit_prefix),
     },
     Setting {
@@ -381,7 +388,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE",
         project_may_set: false,
         default: "none",
-        help: "Remotes that share results, by URL, the nearest first, with commas between them.",
+        help: "URLs of remotes that share results, separated by commas, the nearest first.",
         field: Field::Remotes,
     },
     Setting {
@@ -389,7 +396,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_HANDOVER",
         project_may_set: false,
         default: "off",
-        help: "With unsigned, larderd sends what sandboxes hand over, unsigned.",
+        help: "With unsigned, larderd uploads what sandboxes hand over, unsigned.",
         field: Field::Word(|s| &mut s.remote_handover, &["off", "unsigned"]),
     },
     Setting {
@@ -397,7 +404,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_NAMESPACE",
         project_may_set: false,
         default: "none",
-        help: "Signatures are for this name; those for another are none.",
+        help: "Only signatures made for this name are valid.",
         field: Field::Text(|s| &mut s.remote_namespace),
     },
     Setting {
@@ -405,7 +412,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_RW_MODE",
         project_may_set: false,
         default: "read_write",
-        help: "With read_only, nothing that is made here goes to the remotes.",
+        help: "With read_only, no result is uploaded to the remotes.",
         field: Field::Word(|s| &mut s.remote_read_only, &["read_write", "read_only"]),
     },
     Setting {
@@ -413,7 +420,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_SIGN_WITH",
         project_may_set: false,
         default: "none",
-        help: "A file with the secret key by which records that are sent are signed.",
+        help: "A file with the secret key that signs uploaded records.",
         field: Field::Path(|s| &mut s.remote_sign_with),
     },
     Setting {
@@ -421,7 +428,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_TRUST",
         project_may_set: false,
         default: "none",
-        help: "Public keys, with commas between them: only records that one of them signed count.",
+        help: "Public keys, separated by commas: only records signed by one of them are used.",
         field: Field::Keys,
     },
     Setting {
@@ -429,7 +436,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_ROOTS",
         project_may_set: false,
         default: "auto",
-        help: "Directories that differ between places of a build: /a:/b. none: do not look for more.",
+        help: "Directories that differ between checkouts: /a:/b. none: do not search for others.",
         field: Field::Roots,
     },
     Setting {
@@ -437,7 +444,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_TOKENS",
         project_may_set: false,
         default: "true",
-        help: "A tool waits while as many run as may, or there is no memory for it.",
+        help: "A tool waits if too many tools run, or if there is not enough memory for it.",
         field: Field::Switch(|s| &mut s.tokens),
     },
     Setting {
@@ -445,7 +452,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_TOKENS_FILE",
         project_may_set: false,
         default: "none",
-        help: "The file by which builds share tokens, where not the user's own.",
+        help: "The file by which builds share tokens, if it is not the user's own.",
         field: Field::Path(|s| &mut s.tokens_file),
     },
     Setting {
@@ -453,7 +460,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_VERIFY",
         project_may_set: true,
         default: "0",
-        help: "On one hit in so many run the tool as well and compare; 0 is never, 1 always.",
+        help: "On one hit in this many, also run the tool and compare; 0 is never, 1 always.",
         field: Field::Number(|s| &mut s.verify),
     },
     Setting {
@@ -461,27 +468,27 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_WAIT",
         project_may_set: false,
         default: "true",
-        help: "Where the same action runs already, wait for it, about as long as it took before.",
+        help: "If the same action is already running, wait about as long as it took before.",
         field: Field::Switch(|s| &mut s.wait),
     },
 ];
 
-/// Variables that matter here and are no setting, with what they do: for help and the manual.
+/// Other environment variables that matter, with what they do, for help and the manual.
 pub const OTHER_VARIABLES: &[(&str, &str)] = &[
     ("LARDER_CONFIG", "Read this configuration file and no other."),
-    ("XDG_CONFIG_HOME", "The user's file is larder/larder.toml in here, else in ~/.config."),
-    ("XDG_CACHE_HOME", "The store is larder in here, else in ~/.cache, where nothing sets it."),
-    ("XDG_STATE_HOME", "Records are larder/records in here, else in ~/.local/state, where nothing sets it."),
-    ("HOME", "What ~ stands for, else the home directory in the password database."),
+    ("XDG_CONFIG_HOME", "The user's file is larder/larder.toml in this directory, else in ~/.config."),
+    ("XDG_CACHE_HOME", "The store is larder in this directory, else in ~/.cache, unless dir is set."),
+    ("XDG_STATE_HOME", "Records are in larder/records in this directory, else in ~/.local/state."),
+    ("HOME", "The directory for ~. If it is unset, the password database is used."),
 ];
 
 impl Setting {
-    /// The setting that a file calls `key`.
+    /// Returns the setting with this key in a file.
     pub fn by_key(key: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.key == key)
     }
 
-    /// What it holds.
+    /// Returns the type of the setting.
     pub fn kind(&self) -> Kind {
         match self.field {
             Field::Path(_) => Kind::Path,
@@ -499,7 +506,7 @@ impl Setting {
         }
     }
 
-    /// Its value in `settings`, as it could be written in a file, but for secrets.
+    /// Returns the value in `settings` as it could be written in a file, without secrets.
     pub fn shown(&self, settings: &Settings) -> String {
         let settings = &mut settings.clone();
         match self.field {
@@ -524,7 +531,7 @@ impl Setting {
         }
     }
 
-    /// Put what was given into `settings`, or say what would do instead.
+    /// Stores a value in `settings`. The error says what to write instead.
     pub(crate) fn put(&self, settings: &mut Settings, given: Given, base: &Base) -> Result<(), String> {
         match self.field {
             Field::Path(of) => *of(settings) = Some(meaning::path(given, base)?),
@@ -543,7 +550,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Whether it is a switch that goes from on to off between the two.
+    /// Returns true if this is a switch that goes from on to off.
     pub(crate) fn goes_off(&self, before: &mut Settings, after: &mut Settings) -> bool {
         matches!(self.field, Field::Switch(of) if *of(before) && !*of(after))
     }

@@ -1,30 +1,33 @@
-//! Sizes as people write them, and back.
+//! Parses and prints sizes.
 //!
 //! ```text
-//! size   := number [ blanks ] [ unit ]        number := digits [ "." digits ]
-//! unit   := "B" | letter | letter "B" | letter "iB"      letter := K | M | G | T      (in any case)
+//! size   := number [ blanks ] [ unit ]        number := digits [ "." digits ] unit   := "B" |
+//! letter | letter "B" | letter "iB"      letter := K | M | G | T      (in any case)
 //! ```
 //!
-//! `K` and `KiB` are 1024, `KB` is 1000. Without a unit it is bytes.
+//! `K` and `KiB` are 1024, `KB` is 1000. A number without a unit is in bytes.
+//!
 //! Unaware of: what a size limits.
 
 use std::error::Error;
 use std::fmt;
 
-/// Digits after the point that count; more could not change a size below 2^64 bytes in any unit.
+/// The maximum number of digits after the point. Further digits could not change a size below 2^64
+/// bytes in any unit.
 const FRACTION_DIGITS_MAX: usize = 18;
 
-/// Below this many bytes a number without a unit is a forgotten unit: nobody wants a store of 10 bytes.
+/// A number below this many bytes is refused if it has no unit, because the unit was probably
+/// forgotten.
 const BARE_BYTES_MIN: u64 = 1 << 20;
 
-/// Why a text is not a size.
+/// The reason why a text is not a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotASize {
     /// It does not follow the grammar.
     Grammar,
-    /// A small number without a unit.
+    /// It is a small number without a unit.
     UnitMissing,
-    /// 2^64 bytes or more.
+    /// It is 2^64 bytes or more.
     TooLarge,
 }
 
@@ -32,7 +35,7 @@ impl fmt::Display for NotASize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NotASize::Grammar => "write a size such as 10G, 10GiB or 500 MB; 0 is no limit",
-            NotASize::UnitMissing => "it would be bytes: write a unit, as in 10G",
+            NotASize::UnitMissing => "without a unit this means bytes: write a unit, as in 10G",
             NotASize::TooLarge => "it is too large: write a size such as 10G, or 0 for no limit",
         })
     }
@@ -40,7 +43,7 @@ impl fmt::Display for NotASize {
 
 impl Error for NotASize {}
 
-/// The number of bytes that `text` says.
+/// Returns the number of bytes for a text such as `10G`.
 pub fn parse_size(text: &str) -> Result<u64, NotASize> {
     let text = text.trim();
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -65,7 +68,8 @@ pub fn parse_size(text: &str) -> Result<u64, NotASize> {
     }
 }
 
-/// `size_bytes` exactly, in the largest unit that leaves a whole number: `10 GiB`, `500 MB`, `0`.
+/// Returns a text for exactly `size_bytes`, in the largest unit that gives a whole number: `10
+/// GiB`, `500 MB`, `0`.
 pub fn show_size(size_bytes: u64) -> String {
     const UNITS: [&str; 8] = ["TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "KB"];
     let whole = |unit: &'static str| Some((unit, unit_bytes(unit).filter(|bytes| size_bytes.is_multiple_of(*bytes))?));
@@ -76,7 +80,7 @@ pub fn show_size(size_bytes: u64) -> String {
     }
 }
 
-/// What one `unit` holds, in bytes.
+/// Returns the number of bytes in one `unit`.
 fn unit_bytes(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_lowercase();
     let (base, letter): (u64, &str) = match unit.as_str() {

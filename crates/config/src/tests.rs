@@ -1,4 +1,5 @@
-//! `load` as a whole: each setting from each source, precedence, bad values, what a project may not.
+//! Tests of `load`: each setting from each source, precedence, bad values, what a project may not
+//! set.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ const SYSTEM: &str = "/etc/larder/larder.toml";
 const WRAPPER: &str = "/opt/larder/bin/larder.toml";
 const USER: &str = "/home/u/.config/larder/larder.toml";
 const PROJECT: &str = "/home/p/larder.toml";
-/// From the first read to the last.
+/// In the order of reading.
 const FILES: [&str; 4] = [SYSTEM, WRAPPER, USER, PROJECT];
 
 fn pairs(env: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
@@ -45,7 +46,8 @@ fn source_text(source: &Source) -> String {
     }
 }
 
-/// With `HOME=/home/u`, expects these `key = value (source)`, and so many problems as there are pieces of their texts.
+/// With `HOME=/home/u`, expects these lines `key = value (source)`, and one problem for each of
+/// these parts of a message.
 fn check(env: &[(&str, &str)], files: &[(&str, &str)], expected: &[&str], problems: &[&str]) {
     let env: Vec<_> = [("HOME", "/home/u")].iter().chain(env).copied().collect();
     let loaded = loaded(&env, files);
@@ -64,7 +66,7 @@ fn check(env: &[(&str, &str)], files: &[(&str, &str)], expected: &[&str], proble
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
-/// For each setting: text for a file, for the environment, and how both are shown.
+/// For each setting: text for a file, text for the environment, and how both are shown.
 const SAMPLES: [(&str, &str, &str, &str); 27] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
@@ -108,7 +110,7 @@ fn the_table_is_sorted_and_says_the_defaults() {
         assert_eq!(setting.key, sample.0);
         assert_eq!(setting.variable, format!("LARDER_{}", setting.key.to_uppercase()));
         assert!(setting.help.ends_with('.'));
-        // Those of the user's own directories say where they are looked for.
+        // The defaults of these two say where the directories are searched.
         if !matches!(setting.key, "dir" | "record_dir") {
             assert_eq!(setting.shown(&Settings::default()), setting.default);
         }
@@ -157,13 +159,13 @@ fn bad_values_are_ignored_and_said() {
         &[&format!("max_size = 1 GiB ({USER}:1)")],
         &["\"x\""],
     );
-    check(&[("LARDER_DIR", "$HOME/x")], &[], &["dir = /home/u/.cache/larder (HOME)"], &["variables are not replaced"]);
+    check(&[("LARDER_DIR", "$HOME/x")], &[], &["dir = /home/u/.cache/larder (HOME)"], &["variables are not expanded"]);
     check(&[("LARDER_REMOTE_TRUST", "abc")], &[], &["remote_trust = none (default)"], &["64 hexadecimal digits"]);
-    // Whom to believe was said and not understood: nobody is asked.
+    // A setting about trust was given and not understood, so no remote is used.
     let remote = ("LARDER_REMOTE", "file:///r");
     for (bad, said) in [
-        (("LARDER_REMOTE_TRUST", "abc"), "until then no remote is used"),
-        (("LARDER_REMOTE_RW_MODE", "readonly"), "until then no remote is used"),
+        (("LARDER_REMOTE_TRUST", "abc"), "no remote is used until this is corrected"),
+        (("LARDER_REMOTE_RW_MODE", "readonly"), "no remote is used until this is corrected"),
     ] {
         check(&[remote, bad], &[], &["remote = none (LARDER_REMOTE)"], &[said]);
     }
@@ -175,7 +177,7 @@ fn bad_values_are_ignored_and_said() {
         &[remote],
         &[(USER, "[remote.main]\ntrust = ['x']")],
         &["remote = none (LARDER_REMOTE)"],
-        &["until then no remote is used"],
+        &["no remote is used until this is corrected"],
     );
     check(&[remote], &[(USER, "remote_trust = ")], &["remote = none (LARDER_REMOTE)"], &["is not TOML"]);
     assert!(loaded(&[remote, ("LARDER_REMOTE_TRSUT", "x")], &[]).settings.remote.is_empty());
@@ -183,16 +185,16 @@ fn bad_values_are_ignored_and_said() {
     let none = ["remote = none (default)"];
     check(&[("LARDER_REMOTE", "redis//:s3cret@h")], &[], &none, &["has no scheme: write one such as"]);
     check(&[("LARDER_REMOTE", "file:///a,ftp://u:s3cret@h")], &[], &none, &["its scheme \"ftp\" is not one of"]);
-    check(&[], &[(USER, "remote = ['file:///a b']")], &none, &["has a blank in it: write it as %20"]);
+    check(&[], &[(USER, "remote = ['file:///a b']")], &none, &["contains a blank: write it as %20"]);
     check(&[], &[(USER, "remote = [1]")], &none, &["write URLs in quotes"]);
     for text in ["s3cret", "x://u:s3cret@h", "http://u:s3cret@h/ b"] {
         let loaded = loaded(&[("LARDER_REMOTE", text)], &[]);
         assert!(!loaded.problems[0].to_string().contains("s3cret") || text == "s3cret", "{:?}", loaded.problems);
     }
     for (text, piece) in [
-        ("max_size = 10", "max_size cannot be 10, which is ignored: it would be bytes"),
+        ("max_size = 10", "max_size cannot be 10, which is ignored: without a unit this means bytes"),
         ("max_size = 1.5", "a fraction without quotes"),
-        ("max_size = -1", "such a number"),
+        ("max_size = -1", "a number outside 0 to 2^64 - 1"),
         ("max_size = true", "max_size cannot be true"),
         ("disable = 'perhaps'", "write true or false"),
         ("disable = [true]", "disable cannot be an array"),
@@ -208,7 +210,7 @@ fn bad_values_are_ignored_and_said() {
         check(&[], &[(USER, text)], &default, &[piece]);
         check(&[], &[(USER, text)], &["dir = /home/u/.cache/larder (HOME)"], &[&format!("{USER}:1: ")]);
     }
-    // A table's keys are dotted ones, and a dot is as good as a line below.
+    // The keys of a table can also be written as dotted keys.
     for text in ["\nrecord.commit_prefix = '[x]'", "[record]\ncommit_prefix = '[x]'"] {
         check(&[], &[(USER, text)], &[&format!("record_commit_prefix = [x] ({USER}:2)")], &[]);
     }
@@ -236,7 +238,7 @@ fn files_that_cannot_be_used() {
     assert_eq!(bytes.problems[0].place, Place::Line(PathBuf::from(SYSTEM), 2));
     let many: String = (0..1000).map(|n| format!("unknown{n} = 1\n")).collect();
     let many = loaded(&[], &[(SYSTEM, &many)]).problems;
-    assert_eq!((many.len(), many[20].to_string()), (21, format!("{SYSTEM}: and 980 more such lines")));
+    assert_eq!((many.len(), many[20].to_string()), (21, format!("{SYSTEM}: and 980 more lines with problems")));
     assert_ne!(problems_digest(&many), problems_digest(&many[..20]));
 }
 
@@ -260,7 +262,7 @@ fn a_project_only_switches_on() {
     );
     check(&[], &[(PROJECT, "read_only = false")], &[&format!("read_only = false ({PROJECT}:1)")], &[]);
     check(&[("LARDER_DISABLE", "0")], &[(PROJECT, "disable = true")], &["disable = false (LARDER_DISABLE)"], &[]);
-    // The user's own file keeps its rights where the working directory is the one that holds it.
+    // The user's file keeps its rights if the working directory contains it.
     let files = [("/home/u/.config/larder/larder.toml", "dir = '/d'")];
     let found = load(&Surroundings {
         env: &pairs(&[("HOME", "/home/u")]),
@@ -348,11 +350,11 @@ fn unknown_variables_are_notes() {
     assert_eq!(found.problems, []);
 }
 
-/// What configuration files are made of, for the loop below.
+/// Parts of configuration files, for the test below.
 const PIECES: &str =
     "dir disable max_size observer = \n \r \" ' \'\'\' \"\"\" [ ] { } . , # true 10G \\u00 1979-05-27 \u{feff} \0";
 
-/// A stream of numbers that is the same every time (xorshift).
+/// Returns a generator of numbers that are the same in every run (xorshift).
 fn numbers() -> impl FnMut() -> usize {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     move || {

@@ -1,6 +1,7 @@
-//! Archives of objects, as GNU `ar` writes them: each object as it would be elsewhere, and where the objects then lie.
+//! Archives of objects, as GNU `ar` writes them. Each object is replaced, and the table of symbols
+//! gets the new offsets.
 //!
-//! Unaware of: what is done to an object.
+//! Unaware of: how an object is relocated.
 
 use std::collections::HashMap;
 
@@ -11,27 +12,28 @@ use object::read::archive::{ArchiveFile, ArchiveKind, ArchiveMember};
 
 use crate::forms::hides_its_text;
 
-/// A member's header, which stands before its bytes.
+/// The size of a member's header, which comes before its content.
 const HEADER_BYTES: usize = size_of::<Header>();
-/// The table of symbols is the first member: how many there are, then for each where its member begins, all as 32 bits,
-/// the highest byte first.
+/// The offset of the first entry in the table of symbols. This table is the first member: the
+/// number of symbols, then for each the offset of its member. All are 32-bit numbers with the
+/// highest byte first.
 const SYMBOLS_AT: usize = MAGIC.len() + HEADER_BYTES + SYMBOL_BYTES;
 const SYMBOL_BYTES: usize = 4;
 
-/// Whether bytes begin as an archive does.
+/// Returns true if the bytes begin like an archive.
 pub(crate) fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// The archive with `each` object exchanged. `None` where what is to be replaced stands in another part of it, by
-/// `holds`.
+/// Returns the archive with each object replaced by what `each` returns for it. Returns `None` if
+/// another part of the archive contains what is to be replaced, according to `holds`.
 pub(crate) fn relocate(
     bytes: &[u8],
     holds: &dyn Fn(&[u8]) -> bool,
     each: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
     let archive = ArchiveFile::parse(bytes).ok()?;
-    // Without symbols and long names nothing says whose it is.
+    // An archive without symbols and long names has an unknown kind.
     if archive.is_thin() || !matches!(archive.kind(), ArchiveKind::Gnu | ArchiveKind::Unknown) {
         return None;
     }
@@ -45,7 +47,7 @@ pub(crate) fn relocate(
     for member in &members {
         let mut header = *member.header()?;
         let data = member.data(bytes).ok()?;
-        // BSD's way to keep a long name: among the bytes.
+        // BSD stores a long name in the content of the member.
         if header.name.starts_with(b"#1/") || holds(bytes_of(&header)) {
             return None;
         }
@@ -70,7 +72,7 @@ pub(crate) fn relocate(
     Some(out)
 }
 
-/// Where its header is.
+/// Returns the offset of the member's header.
 fn begins_at(member: &ArchiveMember<'_>) -> Option<usize> {
     usize::try_from(member.file_range().0).ok()?.checked_sub(HEADER_BYTES)
 }

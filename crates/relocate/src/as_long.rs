@@ -1,8 +1,8 @@
-//! Bytes of any kind for a place whose paths are as long as here: each root is replaced where it stands, and nothing
-//! moves.
+//! Relocates bytes of any kind to a place whose roots have the same lengths. Each root is replaced
+//! where it is, and nothing moves.
 //!
-//! Of objects, programs and libraries the strings of debug information are left to `object`, since gcc has some of them
-//! in an order that hangs on their letters, and the build id is made anew.
+//! In objects, programs and libraries, the module `object` handles the strings of debug
+//! information, because gcc sorts some of them by a hash. The build id is computed anew.
 //!
 //! Unaware of: what wrote the bytes.
 
@@ -15,7 +15,8 @@ use crate::object::{self as objects, Order};
 use crate::roots::Map;
 use crate::text::replace_each;
 
-/// The bytes with their roots replaced. `None` where one is longer or shorter there.
+/// Returns the bytes with their roots replaced, or `None` if a root has another length in the new
+/// place.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if map.pairs().iter().any(|pair| pair.from.len() != pair.to.len()) {
         return None;
@@ -29,11 +30,11 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// The file with roots replaced in what the program may use, and then in its debug information.
+/// Replaces the roots that the program itself may use, and then those in its debug information.
 fn of_object(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let there = objects::exchange_in_place(bytes, &|section| replace_each(section, map, &goes_on))?;
     let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
-    // Also where debug information holds a directory above a root: clang divides names there.
+    // This also finds a directory above a root in debug information, where clang splits paths.
     match holds_a_root(&there, &roots) {
         true => objects::relocate(&there, map, Order::Same),
         false => Some(there),
@@ -44,7 +45,7 @@ fn stands_in(bytes: &[u8], map: &Map<'_>) -> bool {
     map.pairs().iter().any(|pair| memmem::find(bytes, pair.from).is_some())
 }
 
-/// Whether what stands behind a root makes it another name.
+/// Returns true if the text after a root makes it another name.
 fn goes_on(after: &[u8]) -> bool {
     after.first().is_some_and(|c| c.is_ascii_alphanumeric() || b"_-.+~@%".contains(c))
 }

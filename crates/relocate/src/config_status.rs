@@ -1,29 +1,34 @@
-//! autoconf's `config.status`: the values of its variables, as strings for awk that are cut after 148 characters.
+//! autoconf's `config.status`. It contains the values of variables as strings for awk, which are
+//! wrapped after 148 characters.
 //!
-//! Layout: `lib/autoconf/status.m4` of autoconf (`_AC_OUTPUT_FILES_PREPARE`). `S["NAME"]=` and then pieces between
-//! quotes, one a line, each but the last with a backslash behind it; a line of the value is cut into pieces of 148
-//! bytes, and ends in `\n`, but for the last one. In a piece quotes and backslashes have a backslash before them.
+//! The layout is that of `lib/autoconf/status.m4` of autoconf (`_AC_OUTPUT_FILES_PREPARE`).
+//! `S["NAME"]=` is followed by pieces in quotes, one per line, each but the last followed by a
+//! backslash. Each line of a value is wrapped into pieces of 148 bytes, and ends in `\n`, except
+//! the last line. In a piece, quotes and backslashes follow a backslash.
 //!
-//! Unaware of: what stands in a value.
+//! Unaware of: what a value contains.
 
 use memchr::memmem;
 
-/// A line of a value is cut after so many bytes.
+/// A line of a value is wrapped after this many bytes.
 const PIECE_BYTES: usize = 148;
 const NAME: &[u8] = b"S[\"";
 const VALUE: &[u8] = b"\"]=";
 
-/// Between two pieces.
+/// The text between two pieces.
 const CUT: &[u8] = b"\"\\\n\"";
 
-/// The file with `replace` done to each value as a whole, and to all else between them. `None` where autoconf would
-/// have cut a value otherwise.
+/// Returns the file with `replace` applied to each value as a whole, and to the text between
+/// values. Returns `None` if autoconf would have wrapped a value differently.
 pub(crate) fn relocate(bytes: &[u8], replace: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     written(bytes, replace, &|value| replace(value).map(|value| rendered(&value)))
 }
 
-/// The file with each value in one piece, as it is written but for the cuts, so that nothing in it hangs on how long a
-/// path is. Two such texts are equal where the files are. `None` where autoconf would have cut a value otherwise.
+/// Returns the file with each value in one piece, so that nothing in it depends on the length of a
+/// path.
+///
+/// The pieces stay quoted. Two such texts are equal if and only if the files are equal. Returns
+/// `None` if autoconf would have wrapped a value differently.
 pub fn uncut(bytes: &[u8]) -> Option<Vec<u8>> {
     written(bytes, &|text| Some(text.to_vec()), &|value| Some(joined(&rendered(value))))
 }
@@ -38,7 +43,8 @@ fn joined(pieces: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The file with what `between` makes of all between values, and `write` of each value.
+/// Returns the file with `between` applied to the text between values, and `write` applied to each
+/// value.
 fn written(
     bytes: &[u8],
     between: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
@@ -68,14 +74,14 @@ fn written(
     Some(out)
 }
 
-/// What stands before the value, and its first piece.
+/// Splits a line into the text before the value, and the first piece of the value.
 fn begins_value(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(NAME)?;
     let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
     rest[length..].starts_with(VALUE).then(|| line.split_at(NAME.len() + length + VALUE.len()))
 }
 
-/// What a piece says, and whether another one follows.
+/// Appends the unquoted content of a piece to `value`. Returns true if another piece follows.
 fn unescape(piece: &[u8], value: &mut Vec<u8>) -> Option<bool> {
     let (piece, follows) = match piece.strip_suffix(b"\"\\\n") {
         Some(piece) => (piece, true),
@@ -95,11 +101,11 @@ fn unescape(piece: &[u8], value: &mut Vec<u8>) -> Option<bool> {
     Some(follows)
 }
 
-/// A value as autoconf writes it.
+/// Returns a value as autoconf writes it.
 fn rendered(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 8);
     let mut lines = value.split_inclusive(|&byte| byte == b'\n').peekable();
-    // A value that ends with a line has an empty one behind it.
+    // A value that ends in a newline is followed by an empty line.
     let ends_in_line = value.is_empty() || value.ends_with(b"\n");
     while let Some(line) = lines.next() {
         let line = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));

@@ -1,6 +1,6 @@
-//! The forms in which a root may stand in bytes of any kind.
+//! The forms in which bytes of any kind may contain a root.
 //!
-//! Unaware of: whether it could be replaced there.
+//! Unaware of: whether the root could be replaced there.
 
 use memchr::memmem;
 use object::read::elf::{FileHeader, SectionHeader as _};
@@ -10,17 +10,23 @@ use crate::archive::is_archive;
 use crate::depfile;
 use crate::roots::{is_plain, is_plain_byte};
 
-/// Whether any of `roots` stands in `bytes`: at any position, also as the beginning of a longer name, also as
-/// characters of two or four bytes, also quoted for make. Where a root has characters that are quoted in many ways, its
-/// longest part without them is searched. What is compressed is not looked into: see [`hides_its_text`].
+/// Returns true if `bytes` contain any of the `roots`, in one of these forms:
+/// - as it is, at any position, even as the beginning of a longer path,
+/// - as characters of two or four bytes,
+/// - quoted for make. If a root has characters that programs quote in different ways, its longest
+///   part without them is searched instead.
 ///
-/// clang divides names in debug information at what they share with the working directory. So an object with such
-/// information holds a root, too, when a directory above that root stands in it.
+/// Compressed content is not searched: see [`hides_its_text`].
+///
+/// clang splits paths in debug information after the part that they share with the working
+/// directory. So an object with debug information also contains a root if it contains a directory
+/// above that root.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
 }
 
-/// Whether it is an object, a program or a library of whatever class, or an archive of such, with a section of lines.
+/// Returns true for an object, a program, a library or an archive of objects that has a section
+/// `.debug_line`.
 fn has_lines(bytes: &[u8]) -> bool {
     const KIND_AT: usize = 16;
     const KINDS: [u16; 3] = [elf::ET_REL, elf::ET_EXEC, elf::ET_DYN];
@@ -29,7 +35,7 @@ fn has_lines(bytes: &[u8]) -> bool {
     (bytes.starts_with(&elf::ELFMAG) && is_kind() || is_archive(bytes)) && memmem::find(bytes, b".debug_line").is_some()
 }
 
-/// Whether a directory above the root stands in it as a whole string.
+/// Returns true if a directory above the root occurs as a whole string.
 fn holds_above(bytes: &[u8], root: &[u8]) -> bool {
     let ends = root.iter().enumerate().skip(1).filter(|(_, c)| **c == b'/').map(|(at, _)| at);
     ends.filter_map(|end| root.get(..end)).any(|above| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some())
@@ -46,7 +52,7 @@ fn holds(bytes: &[u8], root: &[u8]) -> bool {
     memmem::find(bytes, &depfile::quoted(root)).is_some() || part.len() < 2 || memmem::find(bytes, part).is_some()
 }
 
-/// As `L"…"`, `u"…"` and `U"…"` have it.
+/// Returns true if the bytes contain the root as in the literals `L"…"`, `u"…"` and `U"…"`.
 pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
     let wide = |size: usize| -> Vec<u8> {
         root.iter().flat_map(|&c| std::iter::once(c).chain(std::iter::repeat_n(0, size - 1))).collect()
@@ -54,8 +60,9 @@ pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
     memmem::find(bytes, &wide(2)).is_some() || memmem::find(bytes, &wide(4)).is_some()
 }
 
-/// Whether bytes begin as something compressed does, or are an ELF file of which parts are compressed or kept for a
-/// later compile, so that nobody sees what stands in them.
+/// Returns true if text in these bytes cannot be found by searching. They begin like compressed
+/// data, or are an ELF file with sections that are compressed or contain code for a later compile
+/// (LTO).
 pub fn hides_its_text(bytes: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] =
         [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];
@@ -64,7 +71,7 @@ pub fn hides_its_text(bytes: &[u8]) -> bool {
         || hides_sections::<elf::FileHeader32<Endianness>>(bytes)
 }
 
-/// For what is no sound ELF file of this class, `false`.
+/// Returns true if an ELF file of this class has such sections. Returns false for other bytes.
 fn hides_sections<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> bool {
     let sections = || {
         let header = H::parse(bytes).ok()?;
@@ -79,7 +86,8 @@ fn hides_sections<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether a section of this name and with these flags is compressed, or not yet compiled.
+/// Returns true if a section with this name and these flags is compressed, or contains code for a
+/// later compile.
 pub(crate) fn hides_a_section(name: &[u8], flags: u64) -> bool {
     const BEGINNINGS: [&[u8]; 6] = [b".gnu.lto_", b".gnu.debuglto_", b".llvmbc", b".llvmcmd", b".llvm.lto", b".zdebug"];
     flags & u64::from(elf::SHF_COMPRESSED) != 0 || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))

@@ -1,9 +1,12 @@
-//! Bytes that a compiler made in one place, as the same compiler would have made them in another place.
+//! Rewrites bytes that a compiler made in one place so that they are equal to what the same
+//! compiler would have made in another place.
 //!
-//! A place is a list of roots: directories that the same build has elsewhere under other names. What cannot be shown to
-//! be exact is refused. `docs/relocation.md` says what is.
+//! A place is where a build runs, given as a list of roots: directories that the same build has
+//! under other paths elsewhere. For example, the place of a build in `/home/ann/app` has the root
+//! `/home/ann/app`. If the result cannot be shown to be exact, it is refused. `docs/relocation.md`
+//! lists what is refused and why.
 //!
-//! Unaware of: files, commands, which inputs a result was made of, where anything is kept.
+//! Unaware of: files, commands, which inputs a result was made of, and where anything is stored.
 
 #![forbid(unsafe_code)]
 
@@ -28,62 +31,67 @@ pub use object::sums_sources;
 pub use pickle::pickled_words;
 use roots::Map;
 
-/// Where it was made, and where it is wanted: both lists are of the same length and in the same order.
+/// The place where the bytes were made, and the place where they are wanted. Both lists have the
+/// same length and order.
 ///
-/// What begins with no slash is a name by chance: a word in names of files that is another one in each run.
+/// An entry without a leading slash is an ephemeral name: a word in file names that differs in each
+/// run, such as `cmTC_a2f27`.
 ///
-/// Roots are absolute and have no slash at their end. Where roots are nested, the longest one that ends where a
-/// component of a path ends is the one that is replaced.
+/// Roots are absolute and do not end in a slash. If roots are nested, the longest root that ends at
+/// the end of a path component is replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
-    /// The roots of the place where it was made.
+    /// The roots of the place where the bytes were made.
     pub from: &'a [&'a [u8]],
-    /// The roots of the place where it is wanted.
+    /// The roots of the place where the bytes are wanted.
     pub to: &'a [&'a [u8]],
 }
 
-/// How paths stand in the bytes.
+/// Where and how the bytes contain paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// As they are, between characters that are no part of a name: messages, preprocessed text.
+    /// As they are, between characters that cannot belong to a path: messages, preprocessed text.
     Text,
-    /// As in a text, and also where a text would be refused: in logs, which people read and no program, and where it was
-    /// seen in two places.
+    /// As in `Text`, but also in surroundings where `Text` refuses. For logs, which only people
+    /// read, and for text that two runs in different places made alike.
     LooseText,
-    /// Quoted for make, in lines broken at a column, as this compiler does.
+    /// Quoted for make, in lines that are wrapped at a column in the way of this compiler.
     Depfile(Writer),
     /// In the debug information of an object file, a program, or the members of an archive.
     Object,
-    /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that
-    /// they have: all that a debugger shows is as it would be, the bytes are not.
+    /// As in `Object`, but if the order of gcc's strings cannot be known, they keep the order that
+    /// they have. A debugger shows the same; the bytes differ.
     ObjectInAnyOrder,
-    /// In the strings of a pickle of Python's. That nothing else in it was worked out from a path is for the caller to
-    /// know.
+    /// In the strings of a Python pickle. The caller must know that nothing else in it was derived
+    /// from a path.
     Pickle,
-    /// In what ninja keeps of dependencies, whose times are left.
+    /// In ninja's database of dependencies (`.ninja_deps`). The mtimes in it are kept.
     NinjaDependencies,
-    /// Wherever they stand, in bytes of any kind, where each root is as long there as here. That nothing else in it was
-    /// worked out from a path is for the caller to know.
+    /// Anywhere in bytes of any kind, if each root has the same length in both places. The caller
+    /// must know that nothing else in the bytes was derived from a path.
     AsLong,
-    /// In the values of autoconf's `config.status`, which are cut at a column, and in all else of it as in a loose text.
+    /// In autoconf's `config.status`: in the values, which are wrapped at a column, and elsewhere
+    /// as in `LooseText`.
     ConfigStatus,
 }
 
-/// The bytes for the other place. `None` where that cannot be done exactly.
+/// Returns the bytes for the other place, or `None` if that cannot be done exactly.
 pub fn relocate(rule: Rule, bytes: &[u8], places: &Places<'_>) -> Option<Vec<u8>> {
     let there = one_way(rule, bytes, places.from, places.to)?;
-    // Two names that were different there may have become one here; then the way back does not lead to where it
-    // started.
+    // Two paths that differ in the old place may be equal in the new one. Then relocating back does
+    // not give the original bytes.
     let back = one_way(rule, &there, places.to, places.from)?;
     (back == bytes).then_some(there)
 }
 
-/// Whether bytes that were made where `roots` are can be relocated: what made them is recognised, and its work is
-/// repeated to the byte, in its own place and in one with longer names.
+/// Returns true if bytes that were made in the place with these `roots` can be relocated.
+///
+/// The bytes are relocated twice as a test: to their own place, which must not change them, and to
+/// a place with longer paths. This shows that the format is understood.
 pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
     let longer: Vec<Vec<u8>> = roots.iter().map(|root| sample(root, roots)).collect();
     let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
-    // Where a name by chance is part of a root, it is another one there as well.
+    // If an ephemeral name is part of a root, it also changes in that root.
     let Some((names, _)) = Names::split(roots, &longer) else { return false };
     let longer: Vec<Vec<u8>> = longer.iter().map(|root| names.replace(root).unwrap_or_else(|| root.to_vec())).collect();
     let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
@@ -91,8 +99,8 @@ pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
         && relocate(rule, bytes, &Places { from: roots, to: &longer }).is_some()
 }
 
-/// A root of another place, for trying: the outermost root above this one has a longer name. A name by chance is as
-/// long as it is.
+/// Returns a root of a made-up place for that test. The outermost root above `root` gets a longer
+/// path; an ephemeral name keeps its length.
 fn sample(root: &[u8], roots: &[&[u8]]) -> Vec<u8> {
     const LONGER: &[u8] = b"-/elsewhere";
     if let (false, Some((last, rest))) = (root.starts_with(b"/"), root.split_last()) {

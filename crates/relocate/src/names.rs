@@ -1,13 +1,14 @@
-//! Names by chance: words in names of files that are others in each run of the same build.
+//! Ephemeral names: words in file names that differ in each run of the same build. For example,
+//! CMake names its checks `cmTC_a2f27`.
 //!
-//! Unaware of: what they stand in, beyond that they are whole words there.
+//! Unaware of: the bytes that contain a name, except that it must be a whole word there.
 
 use memchr::memmem;
 
 use crate::forms::holds_wide;
 use crate::roots::Pair;
 
-/// Pairs of such names.
+/// Pairs of ephemeral names.
 pub(crate) struct Names<'a> {
     pairs: Vec<Pair<'a>>,
 }
@@ -15,8 +16,9 @@ pub(crate) struct Names<'a> {
 type Lists<'a> = (Vec<&'a [u8]>, Vec<&'a [u8]>);
 
 impl<'a> Names<'a> {
-    /// Takes the names out of two lists with roots, which are left. `None` for lists of different lengths, for a name
-    /// where the other list has a root, and for one of other characters than letters, digits, `_` and `-`.
+    /// Splits the two lists into ephemeral names and roots. Returns `None` if the lists have
+    /// different lengths, or if one has a name where the other has a root. A name may contain
+    /// letters, digits, `_` and `-`.
     pub(crate) fn split(from: &[&'a [u8]], to: &[&'a [u8]]) -> Option<(Names<'a>, Lists<'a>)> {
         if from.len() != to.len() {
             return None;
@@ -35,12 +37,12 @@ impl<'a> Names<'a> {
         Some((Names { pairs }, roots))
     }
 
-    /// Whether any stands in these bytes, as a word or in another way.
+    /// Returns true if the bytes contain any of the old names, as a word or in another form.
     pub(crate) fn stand_in(&self, bytes: &[u8]) -> bool {
         self.pairs.iter().any(|pair| memmem::find(bytes, pair.from).is_some() || holds_wide(bytes, pair.from))
     }
 
-    /// The same, but where it is part of one of these roots.
+    /// Returns true if the bytes contain any of the old names outside these roots.
     pub(crate) fn stand_outside(&self, bytes: &[u8], roots: &[&[u8]]) -> bool {
         let is_part = |at: usize, name: &[u8]| {
             roots.iter().any(|root| {
@@ -54,12 +56,13 @@ impl<'a> Names<'a> {
         self.pairs.iter().any(stands)
     }
 
-    /// Whether all are as long there as here.
+    /// Returns true if each name has the same length in both places.
     pub(crate) fn are_as_long(&self) -> bool {
         self.pairs.iter().all(|pair| pair.from.len() == pair.to.len())
     }
 
-    /// The bytes with all names replaced. `None` where one stands in a longer word, or as wide characters.
+    /// Returns the bytes with all names replaced. Returns `None` if a name occurs in a longer word,
+    /// or in wide characters.
     pub(crate) fn replace(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut places = Vec::new();
         for pair in &self.pairs {
@@ -101,7 +104,7 @@ mod tests {
     #[test]
     fn whole_words_are_replaced() {
         let check = |text: &str, expect: Option<&str>| {
-            let (names, roots) = Names::split(&[b"cm_1", b"/w", b"x42"], &[b"cm_2", b"/v", b"x7"]).expect("as many");
+            let (names, roots) = Names::split(&[b"cm_1", b"/w", b"x42"], &[b"cm_2", b"/v", b"x7"]).expect("valid");
             assert_eq!(roots, (vec![&b"/w"[..]], vec![&b"/v"[..]]));
             let found = names.replace(text.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             assert_eq!(found.as_deref(), expect, "{text}");
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn names_in_roots() {
-        let (names, _) = Names::split(&[b"x42"], &[b"x7"]).expect("as many");
+        let (names, _) = Names::split(&[b"x42"], &[b"x7"]).expect("valid");
         let outside = |text: &str| names.stand_outside(text.as_bytes(), &[b"/w/x42"]);
         assert!(!outside("a /w/x42/y") && outside("a /w/x42/y x42") && outside("/v/x42"));
     }

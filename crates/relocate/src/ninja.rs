@@ -1,32 +1,35 @@
-//! What ninja keeps: when it made what, `.ninja_log`, and the dependencies that compilers reported, `.ninja_deps`.
+//! ninja's files: the log `.ninja_log` (when each output was made), and the database `.ninja_deps`
+//! (the dependencies that compilers reported).
 //!
-//! Layout of the log: a line `# ninja log v5`, then a line for each output: when its command began and ended, when the
-//! output was modified, its path, a hash of the command, with tabs between them. Since ninja 1.9 such times are in
-//! nanoseconds since 1970.
+//! Layout of the log: a line `# ninja log v5`, then one line per output with fields separated by
+//! tabs. They are the start and the end of its command, the mtime of the output, its path, and a
+//! hash of the command. Since ninja 1.9 the mtime is in nanoseconds since 1970.
 //!
-//! Layout of dependencies: ninja's `deps_log.h`, version 4, here of little-endian machines. A line, the version, then records, each
-//! behind its size: a path, filled up with zeros to four bytes, and the complement of its number, which counts paths;
-//! or, with the highest bit of the size set, the number of an output, when it was modified in nanoseconds, and the
-//! numbers of what it was made of. The last record of an output is the one that counts.
+//! Layout of the database: ninja's `deps_log.h`, version 4, on little-endian machines. After a
+//! header line and the version come records, each after its size. There are two kinds:
+//! - A path, padded with zeros to a multiple of four bytes, and the bitwise complement of its
+//!   number. Paths are numbered in their order.
+//! - With the highest bit of the size set: the number of an output, its mtime in nanoseconds, and
+//!   the numbers of its inputs. Only the last record of an output counts.
 //!
-//! Unaware of: when what was made elsewhere.
+//! Unaware of: the mtimes of outputs in another place.
 
 use std::collections::BTreeMap;
 
 const HEADER: &[u8] = b"# ninjadeps\n\x04\0\0\0";
-/// Set in the size of a record of dependencies.
+/// The bit in a record's size that marks a record of dependencies.
 const DEPENDENCIES: u32 = 1 << 31;
-/// ninja takes no larger record.
+/// The limit of ninja for the size of a record, in bytes.
 const RECORD_BYTES_MAX: u32 = (1 << 19) - 1;
 const WORD: usize = 4;
 
-/// One record.
+/// A record of `.ninja_deps`.
 enum Record<'a> {
     Path(&'a [u8]),
     Dependencies { output: u32, modified: &'a [u8], inputs: &'a [u8] },
 }
 
-/// All records, in order. `None` where anything else stands in between.
+/// Returns all records in order, or `None` if there is anything else between them.
 fn records(bytes: &[u8]) -> Option<Vec<Record<'_>>> {
     let mut rest = bytes.strip_prefix(HEADER)?;
     let (mut found, mut paths) = (Vec::new(), 0);
@@ -69,7 +72,7 @@ fn numbers(inputs: &[u8]) -> impl Iterator<Item = u32> {
     inputs.chunks_exact(WORD).filter_map(|chunk| word(chunk).map(|(number, _)| number))
 }
 
-/// The same with other paths, in the order in which they stand.
+/// Returns the file with each path replaced by what `again` returns for it. The order stays.
 pub(crate) fn relocate(bytes: &[u8], again: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let (mut there, mut paths) = (HEADER.to_vec(), 0_u32);
     for record in records(bytes)? {
@@ -104,11 +107,11 @@ fn put_dependencies(to: &mut Vec<u8>, output: u32, modified: &[u8], inputs: &[u8
     Some(())
 }
 
-/// When an output was modified, by its path as ninja writes it and the time that stands there, in nanoseconds since
-/// 1970.
+/// Returns the mtime of an output in nanoseconds since 1970, given its path as ninja writes it and
+/// the recorded mtime.
 pub type Modified<'a> = &'a dyn Fn(&[u8], u64) -> u64;
 
-/// The dependencies with other times. `None` where it is no such file.
+/// Returns `.ninja_deps` with new mtimes, or `None` if the bytes are not such a file.
 pub fn ninja_dependencies_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8>> {
     let (mut there, mut paths) = (HEADER.to_vec(), Vec::new());
     for record in records(bytes)? {
@@ -118,7 +121,7 @@ pub fn ninja_dependencies_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8
                 paths.push(path);
             }
             Record::Dependencies { output, modified, inputs } => {
-                // Zero is an output that was not made.
+                // Zero means that the output was not made.
                 let recorded = modified.try_into().map(u64::from_le_bytes).ok()?;
                 let time = if recorded == 0 { 0 } else { times(paths.get(output as usize)?, recorded) };
                 put_dependencies(&mut there, output, &time.to_le_bytes(), inputs)?;
@@ -128,7 +131,8 @@ pub fn ninja_dependencies_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8
     Some(there)
 }
 
-/// The log with other times. `None` where it is no such file, or its times are in seconds.
+/// Returns `.ninja_log` with new mtimes, or `None` if the bytes are not such a file or its mtimes
+/// are in seconds.
 pub fn ninja_log_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8>> {
     const NANOSECONDS_MIN: u64 = 1 << 40;
     let mut there = Vec::with_capacity(bytes.len());
@@ -148,10 +152,11 @@ pub fn ninja_log_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8>> {
     Some(there)
 }
 
-/// Outputs with what each was made of, and whether it was there.
+/// For each output: whether it was made, and its inputs.
 pub type NinjaDependencies<'a> = BTreeMap<&'a [u8], (bool, Vec<&'a [u8]>)>;
 
-/// What ninja takes from it, but for times. `None` where it is no such file.
+/// Returns the content of `.ninja_deps` without mtimes and order, or `None` if the bytes are not
+/// such a file.
 pub fn ninja_dependencies(bytes: &[u8]) -> Option<NinjaDependencies<'_>> {
     let (mut paths, mut found) = (Vec::new(), BTreeMap::new());
     for record in records(bytes)? {
@@ -172,7 +177,8 @@ mod tests {
     use super::*;
     use crate::{Places, Rule, can_be_relocated, relocate};
 
-    /// As ninja 1.11 writes it for `a.o` of `/w/a/a.c` and `h`, made at 1 s.
+    /// The file that ninja 1.11 writes for `a.o` with the inputs `/w/a/a.c` and `h`, made one
+    /// second after 1970 began.
     const WRITTEN: &[u8] = b"# ninjadeps\n\x04\0\0\0\
         \x08\0\0\0a.o\0\xff\xff\xff\xff\
         \x0c\0\0\0/w/a/a.c\xfe\xff\xff\xff\
@@ -185,7 +191,7 @@ mod tests {
 
     #[test]
     fn paths_and_their_sizes_change() {
-        let there = to(WRITTEN, b"/else").expect("can be");
+        let there = to(WRITTEN, b"/else").expect("is valid");
         assert!(there.windows(20).any(|w| w == b"\x10\0\0\0/else/a.c\0\0\0\xfe\xff\xff\xff"), "{there:?}");
         let back = relocate(Rule::NinjaDependencies, &there, &Places { from: &[b"/else"], to: &[b"/w/a"] });
         assert_eq!(back.as_deref(), Some(WRITTEN));
@@ -200,7 +206,7 @@ mod tests {
             \x08\0\0\0a.o\0\xfd\xff\xff\xff\
             \x10\0\0\x80\x02\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\
             \x14\0\0\x80\x02\0\0\0\x01\x02\x03\x04\x05\0\0\0\0\0\0\0\x01\0\0\0";
-        let found = ninja_dependencies(WRITTEN).expect("is one");
+        let found = ninja_dependencies(WRITTEN).expect("is valid");
         assert_eq!(Some(&found), ninja_dependencies(other).as_ref());
         assert_eq!(found[&b"a.o"[..]], (true, vec![&b"/w/a/a.c"[..], b"h"]));
         let inputs = [&WRITTEN[..WRITTEN.len() - 4], b"\x01\0\0\0"].concat();
@@ -211,13 +217,13 @@ mod tests {
     #[test]
     fn times_change_alone() {
         let later = |path: &[u8], recorded: u64| recorded + if path == b"a.o" { 7 } else { 0 };
-        let there = ninja_dependencies_at(WRITTEN, &later).expect("is one");
+        let there = ninja_dependencies_at(WRITTEN, &later).expect("is valid");
         let same = there.iter().zip(WRITTEN).filter(|(new, old)| new == old).count();
         assert_eq!((there.len(), same), (WRITTEN.len(), WRITTEN.len() - 1));
         assert_eq!(ninja_dependencies_at(&there, &|_, recorded| recorded - 7).as_deref(), Some(WRITTEN));
         assert!(ninja_dependencies_at(b"x", &later).is_none());
         let log = b"# ninja log v5\n1\t20\t1700000000000000000\ta.o\tdead\n0\t3\t1700000000000000000\tb\tbeef\n0\t3\t0\ta.o\t1\n";
-        let there = ninja_log_at(log, &later).expect("is one");
+        let there = ninja_log_at(log, &later).expect("is valid");
         let expect = b"# ninja log v5\n1\t20\t1700000000000000007\ta.o\tdead\n0\t3\t1700000000000000000\tb\tbeef\n0\t3\t0\ta.o\t1\n";
         assert_eq!(there, expect);
         for other in [&b""[..], b"log", b"# ninja log v5\n1\t2\t3\n", b"# ninja log v5\n0\t0\t1700000000\ta.o\t1\n"] {
@@ -232,7 +238,7 @@ mod tests {
             assert!(to(&WRITTEN[..cut], b"/b").is_none(), "cut at {cut}");
         }
         let with = |at: usize, byte: u8| [&WRITTEN[..at], &[byte], &WRITTEN[at + 1..]].concat();
-        // Another version, a checksum, an input that there is not.
+        // Another version, a wrong checksum, an input that does not exist.
         for (at, byte) in [(12, 3), (24, 0), (WRITTEN.len() - 4, 3)] {
             assert!(to(&with(at, byte), b"/b").is_none(), "{byte} at {at}");
         }

@@ -1,12 +1,13 @@
-//! Paths in the strings of a pickle: what Python keeps of its objects, and Meson of a build from one run to the next.
+//! Paths in the strings of a pickle, the format in which Python stores objects. Meson stores the
+//! state of a build in it.
 //!
-//! Layout: `Lib/pickletools.py` of Python, protocols 2 to 5. Opcodes stand one behind the other, each with its
-//! argument; strings come with their length in front, and from protocol 4 on opcodes stand in frames that say how long
-//! they are. Only strings and the lengths around them change: what is numbered is numbered in the order in which it
-//! comes.
+//! The layout is that of `Lib/pickletools.py` of Python, protocols 2 to 5. It is a sequence of
+//! opcodes, each with its argument. A string follows its length. From protocol 4 on, opcodes are
+//! grouped in frames that state their length. Only strings and these lengths change; numbers that
+//! refer to objects count the objects, so they stay.
 //!
-//! Unaware of: what the objects are, and whether anything in them was worked out from a path. Who asks has compared
-//! two.
+//! Unaware of: what the objects are, and whether anything in them was derived from a path. The
+//! caller has compared two pickles.
 
 use crate::names::Names;
 use crate::roots::Map;
@@ -18,20 +19,20 @@ const STOP: u8 = b'.';
 const STRING: u8 = b'X';
 const SHORT_STRING: u8 = 0x8c;
 const LONG_STRING: u8 = 0x8d;
-/// A frame's opcode and its length.
+/// The size of a frame's opcode and length, in bytes.
 const FRAME_BYTES: usize = 9;
-/// A longer string has no short form.
+/// The length of the longest string with a short form, in bytes.
 const SHORT_BYTES_MAX: usize = 255;
-/// From this protocol on there are short strings.
+/// The first protocol with short strings.
 const SHORT_SINCE: u8 = 4;
 
-/// What follows an opcode.
+/// The argument that follows an opcode.
 enum Argument {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// A length of so many bytes, and that many bytes.
+    /// A length field of this many bytes, and then as many bytes as it states.
     Counted(usize),
-    /// So many lines.
+    /// This many lines.
     Lines(usize),
 }
 
@@ -54,15 +55,15 @@ fn argument(opcode: u8) -> Option<Argument> {
     })
 }
 
-/// An opcode with its argument, as it stands.
+/// An opcode with its argument.
 struct Step<'a> {
     opcode: u8,
     whole: &'a [u8],
-    /// What a length stands in front of.
+    /// The bytes after a length field, if the argument has one.
     counted: Option<&'a [u8]>,
 }
 
-/// All opcodes to the last, which ends the bytes.
+/// An iterator over all opcodes. The last one must end the bytes.
 struct Steps<'a> {
     rest: &'a [u8],
     ended: bool,
@@ -73,7 +74,8 @@ impl<'a> Steps<'a> {
         Steps { rest: bytes, ended: false }
     }
 
-    /// The next one; `Some(None)` after the last.
+    /// Returns the next opcode, `Some(None)` after the last, and `None` if the bytes are not a
+    /// pickle.
     fn next(&mut self) -> Option<Option<Step<'a>>> {
         if self.ended {
             return self.rest.is_empty().then_some(None);
@@ -102,22 +104,23 @@ fn is_string(opcode: u8) -> bool {
     matches!(opcode, STRING | SHORT_STRING | LONG_STRING)
 }
 
-/// The pickle with the roots in its strings replaced.
+/// Returns the pickle with the roots in its strings replaced.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let holds = |text: &[u8]| map.pairs().iter().any(|pair| memchr::memmem::find(text, pair.from).is_some());
     rewrite(bytes, &holds, &|text| text::relocate_loosely(text, map))
 }
 
-/// The pickle with the names by chance in its strings replaced.
+/// Returns the pickle with the ephemeral names in its strings replaced.
 pub(crate) fn relocate_names(bytes: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
     rewrite(bytes, &|text| names.stand_in(text), &|text| names.replace(text))
 }
 
-/// Every string that `holds` something written again. What holds something and is no string cannot be.
+/// Replaces each string for which `holds` returns true by what `again` returns. Returns `None` if
+/// an argument that is not a string contains what is to be replaced.
 fn rewrite(bytes: &[u8], holds: &dyn Fn(&[u8]) -> bool, again: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut steps = Steps::of(bytes);
     let (mut out, mut protocol) = (Vec::with_capacity(bytes.len()), 0);
-    // Where the frame begins that is being written, and where the one that is being read ends.
+    // The start of the frame in the output, and its end in the input.
     let mut frame: Option<(usize, usize)> = None;
     while let Some(step) = steps.next()? {
         let read = bytes.len() - steps.rest.len();
@@ -133,7 +136,8 @@ fn rewrite(bytes: &[u8], holds: &dyn Fn(&[u8]) -> bool, again: &dyn Fn(&[u8]) ->
         match step.counted {
             Some(text) if is_string(step.opcode) && holds(text) => string(&again(text)?, protocol, &mut out)?,
             Some(text) if is_string(step.opcode) => {
-                // As Python writes it, so that the way back leads to the same bytes.
+                // Python must have written the string in this form, because relocating back must
+                // give the same bytes.
                 let at = out.len();
                 string(text, protocol, &mut out)?;
                 if out[at..] != *step.whole {
@@ -169,9 +173,9 @@ fn string(text: &[u8], protocol: u8, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The strings of a pickle, parts between colons each by itself, in alphabetical order: the same of two whose hash
-/// tables stand in another order. Numbers made up at random (UUIDs) are left out, and so are names of temporary files.
-/// `None` of what is no pickle.
+/// Returns the strings of a pickle, split at colons and sorted. The result is equal for two pickles
+/// that differ only in the order of hash tables. Random UUIDs are left out, and names of temporary
+/// files are replaced by `tmp`. Returns `None` if the bytes are not a pickle.
 pub fn pickled_words(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut steps, mut words) = (Steps::of(bytes), Vec::new());
     while let Some(step) = steps.next()? {
@@ -192,7 +196,8 @@ fn without_temporary_names(word: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// As Python's `tempfile` names them, `tmp` and eight letters, digits or `_`; and gcc, `cc` and six.
+/// Returns true for a name that Python's `tempfile` makes (`tmp` and eight letters, digits or `_`),
+/// or that gcc makes (`cc` and six).
 fn is_temporary(name: &[u8]) -> bool {
     let lower = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
     let is_made_of = |begins: &[u8], count, is_one: &dyn Fn(&u8) -> bool| {
@@ -201,7 +206,7 @@ fn is_temporary(name: &[u8]) -> bool {
     is_made_of(b"tmp", 8, &lower) || is_made_of(b"cc", 6, &u8::is_ascii_alphanumeric)
 }
 
-/// `8-4-4-4-12` hexadecimal digits.
+/// Returns true for hexadecimal digits in the groups `8-4-4-4-12`.
 fn is_uuid(word: &[u8]) -> bool {
     const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
     word.split(|byte| *byte == b'-').map(<[u8]>::len).eq(GROUPS)
@@ -216,7 +221,7 @@ mod tests {
     const FOURTH: &[u8] =
         b"\x80\x04\x95/\0\0\0\0\0\0\0}\x94(\x8c\x01p\x94\x8c\x06/w/a/x\x94\x8c\x01q\x94]\x94(\x8c\x05/w/ab\x94\
         \x8c\x04/w/a\x94e\x8c\x01n\x94K\x07u.";
-    /// The same with protocol 2.
+    /// The same object with protocol 2.
     const SECOND: &[u8] =
         b"\x80\x02}q\0(X\x01\0\0\0pq\x01X\x06\0\0\0/w/a/xq\x02X\x01\0\0\0qq\x03]q\x04(X\x05\0\0\0/w/abq\x05\
         X\x04\0\0\0/w/aq\x06eX\x01\0\0\0nq\x07K\x07u.";
@@ -227,14 +232,14 @@ mod tests {
 
     #[test]
     fn strings_and_the_lengths_around_them_change() {
-        let there = to(FOURTH, &[b"/elsewhere"]).expect("can be");
+        let there = to(FOURTH, &[b"/elsewhere"]).expect("is valid");
         let expect: &[u8] =
             b"\x80\x04\x95;\0\0\0\0\0\0\0}\x94(\x8c\x01p\x94\x8c\x0c/elsewhere/x\x94\x8c\x01q\x94]\x94(\
             \x8c\x05/w/ab\x94\x8c\x0a/elsewhere\x94e\x8c\x01n\x94K\x07u.";
         assert_eq!(there, expect);
         let back = relocate(Rule::Pickle, &there, &Places { from: &[b"/elsewhere"], to: &[b"/w/a"] });
         assert_eq!(back.as_deref(), Some(FOURTH));
-        assert!(to(SECOND, &[b"/elsewhere"]).expect("can be").windows(16).any(|w| w == b"X\x0c\0\0\0/elsewhere/"));
+        assert!(to(SECOND, &[b"/elsewhere"]).expect("is valid").windows(16).any(|w| w == b"X\x0c\0\0\0/elsewhere/"));
         assert!(
             can_be_relocated(Rule::Pickle, FOURTH, &[b"/w/a"]) && can_be_relocated(Rule::Pickle, SECOND, &[b"/w/a"])
         );
@@ -243,7 +248,7 @@ mod tests {
     #[test]
     fn a_string_may_become_long() {
         let root = [b"/", [b'r'; 300].as_slice()].concat();
-        let there = to(FOURTH, &[&root]).expect("can be");
+        let there = to(FOURTH, &[&root]).expect("is valid");
         assert!(there.windows(5).any(|w| w == b"X\x2f\x01\0\0"), "303 bytes with `/x`");
         assert_eq!(relocate(Rule::Pickle, &there, &Places { from: &[&root], to: &[b"/w/a"] }).as_deref(), Some(FOURTH));
     }
@@ -254,17 +259,17 @@ mod tests {
             assert!(to(&FOURTH[..cut], &[b"/b"]).is_none(), "cut at {cut}");
         }
         assert!(to(&[FOURTH, b"."].concat(), &[b"/b"]).is_none());
-        // As bytes, and in an instruction of lines.
+        // The path in a bytes object, and in an opcode that takes lines.
         assert!(to(b"\x80\x04C\x06/w/a/x.", &[b"/b"]).is_none());
         assert!(to(b"\x80\x02c/w/a\nx\n.", &[b"/b"]).is_none());
-        // A string that Python would have written in its short form.
+        // Python would have written this string in its short form.
         assert!(to(b"\x80\x04X\x01\0\0\0p.", &[b"/b"]).is_none());
         assert!(to(b"/w/a is text", &[b"/b"]).is_none());
     }
 
     #[test]
     fn words_are_those_of_any_order() {
-        let words = pickled_words(FOURTH).expect("is one");
+        let words = pickled_words(FOURTH).expect("is a pickle");
         assert_eq!(words, [&b"/w/a"[..], b"/w/a/x", b"/w/ab", b"n", b"p", b"q"]);
         let paths = |text: &str| [b"\x80\x04\x8c", &[text.len() as u8][..], text.as_bytes(), b"."].concat();
         let (one, other) =

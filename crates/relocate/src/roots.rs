@@ -1,8 +1,8 @@
-//! Pairs of roots, and which of them a path is below.
+//! Pairs of roots, and the root that contains a path.
 //!
-//! Unaware of: what the path stands in.
+//! Unaware of: the bytes that contain the path.
 
-/// A root that is shorter stands in anything.
+/// The minimum length of a root in bytes. A shorter string would occur by accident.
 const LENGTH_MIN: usize = 2;
 
 /// The pairs of roots, the longest `from` first.
@@ -19,7 +19,8 @@ pub(crate) struct Pair<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// `None` for lists of different lengths, for what is no absolute path, for `/`, and for two of one name.
+    /// Pairs the roots. Returns `None` if the lists have different lengths, contain anything but
+    /// absolute paths or `/`, or map one root to two.
     pub(crate) fn new(from: &[&'a [u8]], to: &[&'a [u8]]) -> Option<Map<'a>> {
         if from.len() != to.len() || !from.iter().chain(to).all(|root| is_root(root)) {
             return None;
@@ -34,17 +35,17 @@ impl<'a> Map<'a> {
         Some(Map { pairs, plain })
     }
 
-    /// Whether no root has a character that texts may write in another way.
+    /// Returns true if no root has a character that programs may quote.
     pub(crate) fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// The longest first.
+    /// Returns the pairs, the longest `from` first.
     pub(crate) fn pairs(&self) -> &[Pair<'a>] {
         &self.pairs
     }
 
-    /// The root that this path is, or is below.
+    /// Returns the root that equals the path or contains it.
     pub(crate) fn root_of(&self, path: &[u8]) -> Option<Pair<'a>> {
         let below = |pair: &&Pair<'_>| path.strip_prefix(pair.from).is_some_and(is_end_or_slash);
         self.pairs.iter().find(below).copied()
@@ -63,7 +64,7 @@ fn is_root(root: &[u8]) -> bool {
         && !root.iter().any(|c| c.is_ascii_control())
 }
 
-/// Whether it consists of characters that no quoting changes.
+/// Returns true if no kind of quoting changes the characters of the root.
 pub(crate) fn is_plain(root: &[u8]) -> bool {
     root.iter().all(|&c| is_plain_byte(c))
 }

@@ -1,11 +1,12 @@
 //! Paths in text: messages, preprocessed sources, listings.
 //!
-//! A root counts as a path when nothing before it belongs to a name and what follows ends it or one of its components.
-//! An occurrence that is the beginning of a longer name (`/w/a` in `/w/ab`) is another path and stays. Where it may be
+//! A root counts as a path if a path can begin and end there: the character before it does not
+//! belong to a path, and after it the path or one of its components ends. If the root is the
+//! beginning of a longer path (`/w/a` in `/w/ab`), that is another path and stays. If it could be
 //! either, the text is refused.
 //!
-//! Unaware of: which program wrote the text, beyond a few texts whose layout depends on the length of what stands in
-//! them.
+//! Unaware of: which program wrote the text, except for a few texts whose layout depends on the
+//! length of their paths.
 
 use memchr::memmem;
 
@@ -13,7 +14,7 @@ use crate::forms::{hides_its_text, holds_wide};
 use crate::names::Names;
 use crate::roots::{Map, Pair};
 
-/// The text with its roots replaced.
+/// Returns the text with its roots replaced.
 pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !map.is_plain() || hides_its_text(text) || !text.iter().all(|&c| is_text(c)) {
         return None;
@@ -25,8 +26,8 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
 }
 
-/// The text with its roots replaced, also where a column or the end of a sentence stands behind one, or a letter or more
-/// of a path before it.
+/// Returns the text with its roots replaced, even in surroundings where `relocate` refuses: before
+/// a column or the end of a sentence, or after a letter or a slash.
 pub(crate) fn relocate_loosely(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !map.is_plain() || !text.iter().all(|&c| is_text(c)) {
         return None;
@@ -34,7 +35,8 @@ pub(crate) fn relocate_loosely(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     Some(replace_each(text, map, &|after| side_after(after) == Side::Name))
 }
 
-/// Replaces each root behind which a name does not go on, the longest where several stand in one place.
+/// Replaces each root that is not the beginning of a longer path, according to `goes_on`. If
+/// several roots match at a position, the longest is replaced.
 pub(crate) fn replace_each(bytes: &[u8], map: &Map<'_>, goes_on: &dyn Fn(&[u8]) -> bool) -> Vec<u8> {
     let (mut there, mut kept) = (Vec::with_capacity(bytes.len()), 0);
     for at in places_of(bytes, map) {
@@ -48,27 +50,27 @@ pub(crate) fn replace_each(bytes: &[u8], map: &Map<'_>, goes_on: &dyn Fn(&[u8]) 
     there
 }
 
-/// The text with names by chance replaced.
+/// Returns the text with ephemeral names replaced.
 pub(crate) fn relocate_names(text: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
     let is_plain = !hides_its_text(text) && text.iter().all(|&c| is_text(c));
-    // Two spaces may be what fills a column.
+    // Three spaces in a row may fill a column.
     let keeps_columns = names.are_as_long() || !is_laid_out(text) && memmem::find(text, b"   ").is_none();
     if is_plain && keeps_columns { names.replace(text) } else { None }
 }
 
-/// What became of a text.
+/// A text with roots replaced.
 pub(crate) struct Replaced {
     pub(crate) bytes: Vec<u8>,
-    /// How many roots were replaced.
+    /// The number of roots that were replaced.
     pub(crate) count: usize,
 }
 
-/// Replaces roots wherever they are paths. `None` where that is in doubt.
+/// Replaces all roots that are paths. Returns `None` if that is in doubt.
 pub(crate) fn replace(text: &[u8], map: &Map<'_>) -> Option<Replaced> {
     let mut replaced = Replaced { bytes: Vec::with_capacity(text.len()), count: 0 };
     let mut kept = 0;
     for at in places_of(text, map) {
-        // Roots do not overlap but where one is nested in the other, and of these one is taken.
+        // Roots overlap only if one is nested in the other, and then one of them is replaced.
         if at < kept {
             continue;
         }
@@ -85,7 +87,7 @@ pub(crate) fn replace(text: &[u8], map: &Map<'_>) -> Option<Replaced> {
     Some(replaced)
 }
 
-/// Where any root stands, in order.
+/// Returns the positions of all roots, in order.
 fn places_of(text: &[u8], map: &Map<'_>) -> Vec<usize> {
     let mut places: Vec<usize> = map.pairs().iter().flat_map(|pair| memmem::find_iter(text, pair.from)).collect();
     places.sort_unstable();
@@ -93,18 +95,19 @@ fn places_of(text: &[u8], map: &Map<'_>) -> Vec<usize> {
     places
 }
 
-/// How what stands around an occurrence bears on it.
+/// What the text on one side of an occurrence says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// The name ends here.
+    /// The path or the component ends here.
     Boundary,
-    /// It goes on: another name.
+    /// The name continues, so this is another path.
     Name,
-    /// It may be either.
+    /// It could be either.
     Doubt,
 }
 
-/// The root to be replaced at this position; `Some(None)` when what stands there is another path, `None` in doubt.
+/// Returns the root to replace at this position. Returns `Some(None)` if the text there is another
+/// path, and `None` if that is in doubt.
 fn judge<'a>(text: &[u8], at: usize, map: &Map<'a>) -> Option<Option<Pair<'a>>> {
     let (before, rest) = text.split_at_checked(at)?;
     for pair in map.pairs() {
@@ -124,9 +127,10 @@ fn side_after(after: &[u8]) -> Side {
         None | Some(b'/' | b'"' | b'\'' | b'`' | b':' | b')' | b';' | b'>' | b'<' | b']' | b'}') => Side::Boundary,
         Some(b' ' | b'\t' | b'\n' | b'\r' | b'\x1b') => Side::Boundary,
         Some(c) if c.is_ascii_alphanumeric() || b"_-".contains(c) => Side::Name,
-        // ’ and ”, as messages quote in UTF-8.
+        // ’ and ”, which messages in UTF-8 use as quotes.
         Some(0xe2) if after.starts_with("’".as_bytes()) || after.starts_with("”".as_bytes()) => Side::Boundary,
-        // A full stop or the dot of a name; bytes of a letter or of a sign.
+        // A full stop could also be the dot of a file name; a byte above 127 could be a letter or a
+        // sign.
         Some(_) => Side::Doubt,
     }
 }
@@ -141,12 +145,12 @@ fn side_before(before: &[u8]) -> Side {
         Some(_) if before.ends_with("‘".as_bytes()) || before.ends_with("“".as_bytes()) => Side::Boundary,
         Some(b'K' | b'm') if ends_in_colour(before) => Side::Boundary,
         Some(_) if ends_in_option(before) => Side::Boundary,
-        // `file:///w`, `build/w`: the root, or a name that happens to end like it.
+        // In `file:///w` or `build/w`, this could be the root or a path that ends like it.
         Some(_) => Side::Doubt,
     }
 }
 
-/// Whether it ends in an option after which a path follows at once (`-I/w`).
+/// Returns true if the text ends in an option that is directly followed by a path (`-I/w`).
 fn ends_in_option(before: &[u8]) -> bool {
     const OPTIONS: [&[u8]; 13] = [
         b"-I",
@@ -168,14 +172,15 @@ fn ends_in_option(before: &[u8]) -> bool {
     })
 }
 
-/// Whether it ends in a terminal's sequence for colours (`ESC [ 0 1 m`) or for clearing (`ESC [ K`).
+/// Returns true if the text ends in a terminal sequence for a colour (`ESC [ 0 1 m`) or for
+/// clearing (`ESC [ K`).
 fn ends_in_colour(before: &[u8]) -> bool {
     let Some((_, rest)) = before.split_last() else { return false };
     let digits = rest.iter().rev().take_while(|c| c.is_ascii_digit() || **c == b';').count();
     rest.get(..rest.len() - digits).is_some_and(|start| start.ends_with(b"\x1b["))
 }
 
-/// Whether spaces fill a column after a path, as in tables.
+/// Returns true if spaces fill a column after a path, as in tables.
 fn is_padded(after: &[u8]) -> bool {
     after
         .iter()
@@ -184,17 +189,18 @@ fn is_padded(after: &[u8]) -> bool {
         .is_some_and(|rest| rest.starts_with(b"  "))
 }
 
-/// What text consists of: anything but control characters that neither space nor colour it. autoconf has awk split
-/// fields at a bell.
+/// Returns true for a character of a text: anything except control characters that neither space
+/// nor colour it. The bell (0x07) is allowed because autoconf makes awk split fields at it.
 fn is_text(c: u8) -> bool {
     c >= b' ' && c != 0x7f || matches!(c, b'\t' | b'\n' | b'\r' | 0x07 | 0x08 | 0x0c | 0x1b)
 }
 
-/// Whether the layout of a text depends on the length of its paths, or the order of its parts on their letters.
+/// Returns true if the layout of a text depends on the length of its paths, or the order of its
+/// parts on their letters.
 ///
-/// clang's YAML of optimisations breaks its lines at a column, and so do the comments of `-fverbose-asm`. An
-/// assembler's source with debug information has gcc's strings in the order of a hash table. `-H` ends with a sorted
-/// list.
+/// clang's YAML about optimisations and the comments of `-fverbose-asm` are wrapped at a column. An
+/// assembler source with debug information has gcc's strings in the order of a hash table. `-H`
+/// ends with a sorted list.
 fn is_laid_out(text: &[u8]) -> bool {
     const SIGNS: [&[u8]; 7] = [
         b"Multiple include guards may be useful for:",
@@ -208,8 +214,9 @@ fn is_laid_out(text: &[u8]) -> bool {
     text.starts_with(b"--- !") || SIGNS.iter().any(|sign| memmem::find(text, sign).is_some())
 }
 
-/// Whether a word with a root in it may have quotes here and none there: `gcc -###` puts them around words with other
-/// characters than these. `-v`, which puts none, looks the same.
+/// Returns true if a word with a root may be quoted in one place but not in the other. `gcc -###`
+/// quotes words with characters other than these. The output of `-v` looks the same but has no
+/// quotes.
 fn may_be_quoted_by_gcc(text: &[u8], map: &Map<'_>) -> bool {
     let is_bare = |root: &[u8]| root.iter().all(|c| c.is_ascii_alphanumeric() || b"_/-.".contains(c));
     let are_bare = map.pairs().iter().all(|pair| is_bare(pair.from) && is_bare(pair.to));
@@ -232,7 +239,7 @@ mod tests {
         let text = "ran in /w/a.\n/w/a/in   3\nx//w/a/y /w/ab\n--- !\n/w/a";
         let expect = "ran in /other/place.\n/n   3\nx//other/place/y /w/ab\n--- !\n/other/place";
         assert_eq!(relocate_loosely(text.as_bytes(), &map).as_deref(), Some(expect.as_bytes()));
-        assert!(relocate_loosely(b"\x80\x04\x8c\x04/w/a.", &map).is_none(), "no text");
+        assert!(relocate_loosely(b"\x80\x04\x8c\x04/w/a.", &map).is_none(), "is not text");
     }
 
     #[test]

@@ -1,50 +1,58 @@
-//! How tools fare in a class, and when they are better started as the build itself. Pure.
+//! Whether tools in a lowered class get enough processor time, and when to start them without the
+//! class instead. Pure.
 //!
-//! Beside one ordinary program that wants a whole processor a lowered tool hardly runs, and the build takes many times
-//! as long. That is seen by a tool that was kept from a processor for most of its time although there are no more tools
-//! than processors. Then tools are started as the build was, and now and then one is tried in its class again.
+//! Beside one ordinary program that needs a whole processor, a tool in a lowered class hardly runs,
+//! and the build takes many times as long. This is detected when a tool had to wait for a processor
+//! most of its time although there are no more tools than processors. Tools are then started like
+//! the build itself (the class is "stepped down"), and now and then one is tried in its class
+//! again.
 //!
-//! Such a tool costs seconds. So where nothing is known of the last moments, and before each try, the machine is asked
-//! for some milliseconds in that class first: it loses the same share of them.
+//! Such a starved tool costs seconds. So if nothing is known about the recent past, and before each
+//! try, the system is probed for some milliseconds in that class first. The probe gets the same
+//! share of the processor.
 //!
 //! ```text
-//! state, a word that all wrappers share: bits 0…39 until when no tool is lowered, in ms since the system was started;
-//! while tools are lowered, until when that is known to go well · 40…47 the pause before the next try: 2^n s, 0 while
-//! tools are lowered · 48…55 tries in a row that went well
+//! state, a word shared by all wrappers:
+//! bits  0…39  in ms since boot. If stepped down: until when tools are started without the class.
+//!             Otherwise: until when the class is known to work well.
+//! bits 40…47  n, if the pause before the next try is 2^n s; 0 if tools are started in the class
+//! bits 48…55  the number of successful tries in a row
 //! ```
 
 use std::time::Duration;
 
 use larder_sys::Use;
 
-/// Tries in a row that must go well. On two processors a hog leaves one in peace, and half of the tries go well by
-/// luck.
+/// How many tries in a row must succeed. On two processors, one busy program leaves one processor
+/// free, so half of the tries succeed by luck.
 const GOOD_TRIES: u64 = 3;
-/// Then the next one follows soon.
+/// The pause after a successful try, in ms.
 const GOOD_PAUSE_MS: u64 = 500;
-/// So long what was seen of a tool, or asked for, holds.
+/// How long an observation of a tool or a probe stays valid, in ms.
 const KNOWN_MS: u64 = 10_000;
-/// Of a tool that used less it says nothing that it went well: it may have had its one turn.
+/// If a tool used less processor time than this, its success says nothing: it may have had a single
+/// time slice.
 const TELLING: Duration = Duration::from_millis(20);
-/// 2^6 s: a hog that stays costs one slow tool a minute.
+/// The longest pause is 2^6 s: as long as a busy program stays, the cost is one slow tool per
+/// minute.
 const PAUSE_LOG_MAX: u64 = 6;
 const UNTIL_BITS: u64 = (1 << 40) - 1;
 
-/// A tool loses less than this by chance: to what starts and ends beside it.
+/// A tool may lose less than this by chance, to processes that start and end at the same time.
 const LOST_MIN: Duration = Duration::from_millis(50);
-/// A program that waits for a processor is one that it was taken away from, about so often at least.
+/// A tool that waits for a processor is preempted at least about this often.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
 /// How the next tool is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// As the build itself.
+    /// Like the build itself, without a class.
     AsInherited,
     /// In its class.
     Lowered,
-    /// In its class, to see how it fares, if the machine gives as much as is asked for.
+    /// In its class as a try, if the probe gets enough processor time.
     Try,
-    /// In its class, if the machine gives as much as is asked for.
+    /// In its class, if the probe gets enough processor time. Nothing is known yet.
     Unknown,
 }
 
@@ -69,7 +77,7 @@ impl State {
     }
 }
 
-/// How to start a tool now, and the state from then on.
+/// Returns how to start a tool now, and the new state.
 pub(crate) fn next(word: u64, now_ms: u64) -> (Start, u64) {
     let state = State::of(word);
     match state {
@@ -77,26 +85,27 @@ pub(crate) fn next(word: u64, now_ms: u64) -> (Start, u64) {
             (Start::Lowered, word)
         }
         State { pause_log: 0, .. } => (Start::Unknown, word),
-        // Of an earlier run of the system.
+        // The state is from before the last boot.
         _ if state.until_ms > now_ms + (2000 << PAUSE_LOG_MAX) => (Start::Unknown, 0),
         _ if now_ms < state.until_ms => (Start::AsInherited, word),
-        // Nobody else tries before this one is done, or has taken too long.
+        // No other wrapper tries before this try is finished or has taken too long.
         _ => (Start::Try, State { until_ms: now_ms + state.pause_ms(), ..state }.word()),
     }
 }
 
-/// Whether tools are started as the build itself now.
+/// Returns true if tools are currently started without their class.
 pub(crate) fn is_stepped_down(word: u64, now_ms: u64) -> bool {
     next(word, now_ms).0 == Start::AsInherited
 }
 
-/// What was seen of a tool, or of the machine when it was asked; `None` where that says nothing.
+/// Returns whether a tool or a probe was starved, or `None` if its use of resources says nothing.
 pub(crate) fn seen(used: Use, took: Duration) -> Option<bool> {
     let is_starved = starved(used, took);
     (is_starved || used.cpu_us >= TELLING.as_micros() as u64).then_some(is_starved)
 }
 
-/// The state after that was seen of what was started so.
+/// Returns the state after a tool that was started in the way `start` turned out to be starved or
+/// not.
 pub(crate) fn after(word: u64, now_ms: u64, start: Start, starved: bool) -> u64 {
     let state = State::of(word);
     let step_down = |pause_log| {
@@ -107,7 +116,7 @@ pub(crate) fn after(word: u64, now_ms: u64, start: Start, starved: bool) -> u64 
         (Start::Try, true) => step_down((state.pause_log + 1).min(PAUSE_LOG_MAX)),
         (Start::Try, false) if state.good + 1 >= GOOD_TRIES => known_to_go_well(now_ms),
         (Start::Try, false) => State { until_ms: now_ms + GOOD_PAUSE_MS, good: state.good + 1, ..state }.word(),
-        // Those that were started before the first of them said so say nothing new.
+        // Only the first report counts. Tools that were started before it add nothing new.
         (Start::Lowered | Start::Unknown, true) if state.pause_log == 0 => step_down(1),
         (Start::Lowered | Start::Unknown, false) if state.pause_log == 0 => known_to_go_well(now_ms),
         _ => word,
@@ -118,7 +127,8 @@ fn known_to_go_well(now_ms: u64) -> u64 {
     State { until_ms: now_ms + KNOWN_MS, pause_log: 0, good: 0 }.word()
 }
 
-/// Whether a tool that used this was kept from a processor for most of the time that it took.
+/// Returns true if a tool with this use of resources had to wait for a processor during most of its
+/// time.
 pub(crate) fn starved(used: Use, took: Duration) -> bool {
     let cpu = Duration::from_micros(used.cpu_us);
     let lost = took.saturating_sub(cpu);
@@ -138,9 +148,9 @@ mod tests {
         };
         check(300, 310, 5, false);
         check(300, 3000, 80, true);
-        // It waited for a disk or for somebody else.
+        // It waited for a disk or for another process.
         check(300, 3000, 3, false);
-        // Two share a processor fairly.
+        // Two programs share a processor fairly.
         check(300, 590, 80, false);
         check(10, 50, 9, false);
         check(900, 300, 9, false);
@@ -153,9 +163,9 @@ mod tests {
         assert_eq!((start, next(after(word, 5000, start, true), 5001).0), (Start::Unknown, Start::AsInherited));
         let word = after(word, 5000, start, false);
         assert_eq!((next(word, 5001), next(word, 14_999).0), ((Start::Lowered, word), Start::Lowered));
-        assert_eq!(next(word, 15_000).0, Start::Unknown, "too long ago");
+        assert_eq!(next(word, 15_000).0, Start::Unknown, "the knowledge has expired");
         let word = after(word, 5000, Start::Lowered, true);
-        // Others that were started before say the same a moment later.
+        // Other tools that were started before report the same a moment later.
         assert_eq!(after(word, 5300, Start::Lowered, true), word);
         assert_eq!(next(word, 6999), (Start::AsInherited, word));
         assert_eq!(after(word, 6999, Start::AsInherited, true), word);
@@ -186,9 +196,9 @@ mod tests {
             after(word, u64::MAX >> 1, Start::Try, true);
         }
         let never = State { until_ms: 1 << 39, pause_log: 3, good: 0 }.word();
-        assert_eq!(next(never, 1000), (Start::Unknown, 0), "of a system that ran for years");
+        assert_eq!(next(never, 1000), (Start::Unknown, 0), "the state is from before the last boot");
         let known = known_to_go_well(1 << 39);
-        assert_eq!(next(known, 1000), (Start::Unknown, known), "the same");
+        assert_eq!(next(known, 1000), (Start::Unknown, known), "the state is from before the last boot");
     }
 
     #[test]

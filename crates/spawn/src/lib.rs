@@ -1,17 +1,19 @@
-//! How a tool is started: untouched, in our place, or beside us with its messages passed on and kept.
+//! Starts a tool: either this process becomes the tool, or the tool runs as a child whose output is
+//! passed on and kept.
 //!
-//! The tool inherits everything of the caller's that a child can: working directory, umask, limits, priority, cgroup,
-//! descriptors, signal mask. Only where its standard output and error are kept do they lead through us, and only where
-//! a class is asked for is it scheduled otherwise.
+//! The tool inherits everything from the caller that a child can inherit: working directory, umask,
+//! limits, priority, cgroup, file descriptors, signal mask. There are two exceptions. If its output
+//! is kept, its standard output and error lead through this process. If a class is requested, its
+//! scheduling differs.
 //!
 //! | file | is |
 //! |---|---|
-//! | `tokens/` | how many tools run at once |
-//! | `fare.rs` | whether tools in a class still get anywhere |
+//! | `tokens/` | job slots: how many tools run at once |
+//! | `fare.rs` | whether tools in a lowered class get enough processor time |
 //!
 //! Unaware of: what the tool is, what is observed, the store.
 #![forbid(unsafe_code)]
-// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
+// Only for Linux so far. On other systems tools run untouched, and this crate is empty.
 #![cfg(target_os = "linux")]
 
 mod fare;
@@ -31,94 +33,97 @@ pub use larder_sys::{Class, Manner};
 
 pub use tokens::{Asker, JOBS_MAX, Needs, Status, Taken, Token, Tokens};
 
-/// So long a caller waits for what its tool left running, if that does not end by itself before. A process that stays on
-/// purpose (`sleep 60 &`) costs each caller that time, so it is short.
+/// How long the caller waits for processes that its tool left running, unless they end earlier. A
+/// process that stays on purpose (`sleep 60 &`) costs each caller this time, so it is short.
 const SURVIVORS_PATIENCE: Duration = Duration::from_millis(100);
-/// Between two looks at what is left.
+/// The pause between two checks of those processes.
 const SURVIVORS_LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A program and what it is started with.
+/// A program, its arguments and its environment.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// Path of the program.
+    /// The path of the program.
     pub program: Vec<u8>,
     /// All arguments, `argv[0]` first.
     pub argv: Vec<Vec<u8>>,
-    /// `NAME=value`.
+    /// The environment as `NAME=value`.
     pub environment: Vec<Vec<u8>>,
-    /// How it is scheduled.
+    /// How the program is scheduled.
     pub manner: Manner,
 }
 
-/// Where standard output and error lead.
+/// Where standard output and standard error lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destinations {
-    /// Standard output is a terminal of this size.
+    /// The size of the terminal, if standard output is one.
     pub stdout: Option<TerminalSize>,
-    /// Standard error is a terminal of this size.
+    /// The size of the terminal, if standard error is one.
     pub stderr: Option<TerminalSize>,
-    /// Both are one file.
+    /// True if both are the same open file.
     pub same: bool,
 }
 
-/// What a tool that ran beside us left, but for files.
+/// The outcome of a tool that ran as a child, except for its files.
 pub struct Finished {
     /// How it ended.
     pub end: ChildEnd,
     /// Its process id.
     pub pid: u32,
-    /// What it used, with all whom it waited for.
+    /// The resources that the tool and all processes that it waited for have used.
     pub used: Use,
     /// How long it ran.
     pub took: Duration,
-    /// What it wrote, as passed on.
+    /// The output that was passed on.
     pub written: Written,
-    /// A process that it started may still be at work, or another process holds its standard output or error.
+    /// True if a process that it started may still be working, or another process holds its
+    /// standard output or error open.
     pub outlived: bool,
-    /// A moment after its end, if a process that it started was still there then.
+    /// A time shortly after the tool ended, if a process that it started still existed then.
     pub left_at: Option<SystemTime>,
-    /// A signal came for it meanwhile, or its reader went away.
+    /// True if a signal for the tool arrived while it ran, or the reader of its output went away.
     pub disturbed: bool,
-    /// The caller's end of a stream failed, otherwise than by being closed: a full disk. The tool may not have noticed.
+    /// An error while writing to the caller's standard output or error, other than a closed reader.
+    /// For example, the disk is full. The tool may not have noticed it.
     pub failure: Option<io::Error>,
-    /// It was stopped in favour of its rival, with all that it had started; what it said since was not passed on.
+    /// True if the tool and all that it started were stopped because its rival won. Output from
+    /// then on was not passed on.
     pub stopped: bool,
-    /// The streams that other processes still hold.
+    /// The streams that other processes still hold open.
     held: Vec<Stream>,
 }
 
 /// The bytes of standard output and error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// Each by itself.
+    /// Two separate streams.
     Apart {
         /// Standard output.
         stdout: Vec<u8>,
         /// Standard error.
         stderr: Vec<u8>,
     },
-    /// In one, in order.
+    /// One stream, in the order of writing.
     Together(Vec<u8>),
 }
 
 impl Command {
-    /// Scheduled as we are.
+    /// Returns a command that is scheduled like this process.
     pub fn new(program: Vec<u8>, argv: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Command {
         Command { program, argv, environment, manner: Manner::default() }
     }
 }
 
 impl Destinations {
-    /// Of this process.
+    /// Returns the destinations of this process.
     pub fn now() -> Destinations {
         let ([stdout, stderr], same) = larder_sys::standard_outputs();
         Destinations { stdout, stderr, same }
     }
 }
 
-/// Become the tool. Returns only when it cannot be started.
+/// Replaces this process by the tool. Returns only if the tool cannot be started.
 ///
-/// The token is kept as long as the tool runs.
+/// The token is held as long as the tool runs.
 pub fn become_tool(command: &Command, token: &Token) -> io::Error {
     let Command { program, argv, environment, manner } = command;
     manner.take_on();
@@ -128,21 +133,25 @@ pub fn become_tool(command: &Command, token: &Token) -> io::Error {
     }
 }
 
-/// Run the tool beside us, passing on what it writes as it comes, until its rival wins, where it has one. An error
-/// means that it was not started.
+/// Runs the tool as a child, and passes its output on as it comes. If there is a rival and it wins,
+/// the tool is stopped.
+///
+/// Returns an error if the tool was not started.
 pub fn run_beside(command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<Finished> {
     let mut attendant = ATTENDANT.take().map(ManuallyDrop::into_inner);
     run(command, to, attendant.as_deref_mut().map(|attendant| &mut **attendant), rival)
 }
 
-/// One word that needs no dropping: with more, musl maps memory for what is a thread's own at each start.
+/// A thread-local value of one word without a destructor. For larger thread-local data, musl maps
+/// memory at each start.
 type OneWord = ManuallyDrop<Box<Box<dyn Attendant>>>;
 
 thread_local! {
     static ATTENDANT: Cell<Option<OneWord>> = const { Cell::new(None) };
 }
 
-/// Have what `work` runs beside us attended: for an observer that is watched by another one and does not know of it.
+/// Runs `work`. A tool that it starts by [`run_beside`] gets this attendant. Used when one observer
+/// is checked by another one and does not know it.
 pub fn attended<T>(attendant: Box<dyn Attendant>, work: impl FnOnce() -> T) -> T {
     ATTENDANT.set(Some(ManuallyDrop::new(Box::new(attendant))));
     let done = work();
@@ -150,8 +159,10 @@ pub fn attended<T>(attendant: Box<dyn Attendant>, work: impl FnOnce() -> T) -> T
     done
 }
 
-/// Like `run_beside`, with the tool and what it starts under the attendant's filter. An error means that the tool was
-/// not started, also where there can be no filter.
+/// Like [`run_beside`], but the tool and what it starts run under the attendant's seccomp filter.
+///
+/// Returns an error if the tool was not started, for example because the filter is not
+/// possible.
 pub fn run_attended(
     command: &Command,
     to: &Destinations,
@@ -168,7 +179,8 @@ fn run(
     rival: Rivalry,
 ) -> io::Result<Finished> {
     larder_sys::become_subreaper()?;
-    // Its messages could not be passed on, and it would have run.
+    // Checked before the tool starts, because otherwise it would run and its output could not be
+    // passed on.
     larder_sys::can_wait_for_streams()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
@@ -198,13 +210,13 @@ fn finish(
     if let (Err(_), Some(served)) = (&relayed, attendant.as_deref_mut()) {
         served.release(true);
     }
-    // The tool has run: whatever is wrong with us, that is not undone.
+    // The tool has run. Our own errors cannot undo that.
     let pid = child.pid as u32;
     let (end, used) = child.wait_and_measure().unwrap_or((ChildEnd::Exited(1), Use::default()));
     let took = began.elapsed();
     let lost = relayed.is_err();
     let stopped = relayed.as_ref().is_ok_and(|end| end.stopped);
-    // One that cannot be ended outlives it, and that is seen below.
+    // If a process cannot be stopped, it outlives the tool, and that is detected below.
     let _ = if stopped { larder_sys::end_descendants() } else { Ok(()) };
     let held_open = relayed.is_ok_and(|end| end.held_open) && !stopped;
     let left = larder_sys::children_left();
@@ -231,27 +243,29 @@ fn finish(
     Ok(Finished { end, pid, used, took, written, outlived, left_at, disturbed, failure, stopped, held })
 }
 
-/// What a tool that has ended left running.
+/// The processes that a tool left running.
 #[derive(Default)]
 struct Left {
-    /// Something that may still do anything.
+    /// At least one that may still do anything.
     outlived: bool,
-    /// One of the processes died by a signal.
+    /// One of them was killed by a signal.
     killed: bool,
     /// A stream is still open for writing.
     streams_open: bool,
 }
 
-/// Give the processes that a tool left running a moment to end, and pass on what they write meanwhile.
+/// Waits a moment for processes that the tool left running, and passes on what they write.
 ///
-/// For example, mold links in a child and ends itself as soon as that has written its output. The child then only
-/// exits, which takes long because the kernel unmaps all that it had mapped. So it is enough that it exits, and the
-/// caller does not wait for its end.
+/// For example, mold links in a child, and the parent exits as soon as the child has written its
+/// output. The child then only exits, which takes long because the kernel unmaps all its memory. So
+/// it is enough that the child is exiting, and the caller does not wait for its end.
 ///
-/// 1. The tool has ended. The caller waits for us, so this takes `SURVIVORS_PATIENCE` at most.
-/// 2. As soon as no process is left, or the kernel says of each that it is exiting, none of them can change a file any
-///    more. The outputs, the trace and the messages are complete, and are taken only after that.
-/// 3. If a process is still at work after that time, the run is not recorded, and it goes on undisturbed.
+/// 1. The tool has ended. The caller waits for us, so this takes at most `SURVIVORS_PATIENCE`.
+/// 2. When no process is left, or the kernel says of each that it is exiting, none of them can
+///    change a file any more. The outputs, the trace and the messages are complete, and are read
+///    only after that.
+/// 3. If a process is still working after that time, the run is not recorded, and the process
+///    continues undisturbed.
 fn wait_for_survivors(streams: &mut [Stream], attendant: &mut Option<&mut (dyn Attendant + '_)>) -> Left {
     let until = Instant::now() + SURVIVORS_PATIENCE;
     let mut pass_on = |time: Duration| {
@@ -265,17 +279,17 @@ fn wait_for_survivors(streams: &mut [Stream], attendant: &mut Option<&mut (dyn A
             pass_on(SURVIVORS_LOOK_EVERY);
             continue;
         }
-        // One that is alive may write for ever.
+        // A process that is alive may write forever, so this is only one more check.
         let streams_open = pass_on(if alive { SURVIVORS_LOOK_EVERY } else { Duration::ZERO });
-        // If no process is left below us, what holds a stream was given it by other means.
+        // If no process is left below us, the stream was passed to an unrelated process.
         let outlived = alive || streams_open && survivors == Survivors::None;
         let killed = survivors == Survivors::Killed;
         return Left { outlived: outlived || killed && larder_sys::children_left(), killed, streams_open };
     }
 }
 
-/// Run a tool that reads nothing and whose complaints nobody reads: its standard output, unless that is longer than
-/// `bytes_max`, and how it ended.
+/// Runs a program with empty standard input, and discards its standard error. Returns its standard
+/// output, or `None` if that is longer than `bytes_max`, and how it ended.
 pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8>>, ChildEnd)> {
     let Command { program, argv, environment, manner } = command;
     let (ours, tools) = larder_sys::pipe()?;
@@ -288,19 +302,22 @@ pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8
     drop(tools);
     let mut text = Vec::new();
     let read = File::from(ours).take(bytes_max.saturating_add(1)).read_to_end(&mut text);
-    // What nobody reads any more ends it.
+    // If the program writes more than we read, it is killed by SIGPIPE.
     let end = child.wait()?;
     read?;
     Ok(((text.len() as u64 <= bytes_max).then_some(text), end))
 }
 
-/// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.
+/// Starts a program that continues independently: in its own session, with `/dev/null` as its
+/// standard streams, in the caller's working directory.
 pub fn start_apart(command: &Command) -> io::Result<()> {
     larder_sys::spawn_apart(&command.program, &command.argv, &command.environment).map(drop)
 }
 
-/// Start a program in the same way that starts another and ends: what goes on then is no child of ours. An error also
-/// where it does not end well.
+/// Starts a program in the same way and waits for it. This program is expected to start another one
+/// and exit, so the other one is not our child.
+///
+/// Returns an error if the program cannot be started or does not exit with 0.
 pub fn start_by(command: &Command) -> io::Result<()> {
     let child = larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)?;
     match child.wait()? {
@@ -310,7 +327,8 @@ pub fn start_by(command: &Command) -> io::Result<()> {
 }
 
 impl Finished {
-    /// Let the caller go while what other processes still write is passed on by a process of its own.
+    /// Forks a process that passes on what other processes still write, so that the caller can
+    /// continue.
     pub fn leave_relay_behind(self) {
         if !self.held.is_empty() {
             larder_sys::relay_apart(self.held);
@@ -318,7 +336,7 @@ impl Finished {
     }
 }
 
-/// Pipes or a terminal between the tool and its caller.
+/// Pipes or a pseudo-terminal between the tool and its caller.
 struct Plumbing {
     streams: Vec<Stream>,
     tools_ends: Vec<(OwnedFd, i32)>,
@@ -367,7 +385,7 @@ impl Plumbing {
         Ok(())
     }
 
-    /// Standard error goes where standard output goes.
+    /// Connects the descriptor `also` to the same stream as the last one.
     fn share_last(&mut self, also: i32) -> io::Result<()> {
         if let Some((last, _)) = self.tools_ends.last() {
             let copy = last.try_clone()?;

@@ -1,16 +1,17 @@
-//! What clang knows beyond gcc's flags, or knows differently.
+//! The table of the flags that only clang has, or that mean something else to clang than to gcc.
 //!
-//! Which take a separate word was tried with clang 14 (a flag at the end of the command line lacks its argument); some
-//! rows are for Apple's and for later versions. `-Xarch_…` and `-Xopenmp-target` are followed by a flag that counts as
-//! such, so they stand alone here.
+//! Which flags take a separate word was tried with clang 14: a flag at the end of the command line
+//! then lacks its argument. Some rows are for Apple's clang and for later versions. `-Xarch_…` and
+//! `-Xopenmp-target` are followed by a flag that takes effect itself, so they have no argument
+//! here.
 //!
-//! Unaware of: what is done about a meaning.
+//! Unaware of: how the parser reacts to a meaning.
 
 use crate::table::Argument::{Either, Equals, Joined, None as Alone, Separate};
 use crate::table::Flag;
 use crate::table::Meaning::{Bitcode, EndOfFlags, FrontEnd, PassOn, Processor, StopsEarly, TooHard};
 
-/// Sorted by spelling, byte by byte.
+/// The rows, sorted by spelling, byte by byte.
 #[rustfmt::skip]
 pub(crate) const FLAGS: &[Flag] = &[
     ("--", Alone, EndOfFlags),

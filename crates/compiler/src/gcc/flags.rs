@@ -1,10 +1,12 @@
-//! gcc's flags: those that take an argument, lest it be mistaken for a source, and those that decide whether a command
-//! is ours. A flag that is not here stands alone and changes nothing for us.
+//! The table of gcc's flags. It holds two kinds: flags that take an argument, so that the argument
+//! is not mistaken for a source; and flags that decide whether larder handles the command. A flag
+//! that is missing here takes no argument and changes nothing for larder.
 //!
-//! Which take a separate word was tried with gcc 12 (`gcc -### -c FLAG a.c b.c` compiles one file or two); some rows
-//! are for other targets and versions.
+//! Which flags take a separate word was tried with gcc 12: `gcc -### -c FLAG a.c b.c` compiles
+//! either one file or two. Some rows are for other targets and versions.
 //!
-//! Unaware of: what is done about a meaning, and of clang, which knows most of these as well.
+//! Unaware of: how the parser reacts to a meaning, and clang, which has most of these flags as
+//! well.
 
 use crate::table::Argument::{Either, Equals, Joined, None as Alone, Separate};
 use crate::table::Flag;
@@ -13,7 +15,7 @@ use crate::table::Meaning::{
     StopsEarly, TooHard,
 };
 
-/// Sorted by spelling, byte by byte.
+/// The rows, sorted by spelling, byte by byte.
 #[rustfmt::skip]
 pub(crate) const FLAGS: &[Flag] = &[
     ("-###", Alone, StopsEarly),

@@ -1,9 +1,11 @@
-//! Command lines that are ours: source, output, depfile, and whether the processor may be asked.
+//! Command lines that larder handles: source, output, depfile, and whether the processor may be
+//! queried.
 
 use super::{Files, words};
 use crate::{Family, StandardInput, parse};
 
-/// `source output [depfile] [system] [stdin] [processor]`, or the reason for a bypass, as one line.
+/// Returns `source output [depfile] [system] [stdin] [processor]` as one line, or the reason for a
+/// bypass.
 fn summary(family: Family, line: &str) -> String {
     let invocation = match parse(family, &words(line), &Files) {
         Ok(invocation) => invocation,
@@ -26,7 +28,7 @@ fn check(family: Family, rows: &[(&str, &str)]) {
     }
 }
 
-/// The same for gcc and clang.
+/// Rows that hold for gcc and for clang.
 #[rustfmt::skip]
 const BOTH: &[(&str, &str)] = &[
     ("-c x.c", "x.c x.o"),

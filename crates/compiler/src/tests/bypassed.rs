@@ -1,4 +1,4 @@
-//! Command lines that are not ours, and why.
+//! Command lines that larder bypasses, and the reasons.
 
 use super::{Files, words};
 use crate::{Family, parse};
@@ -24,7 +24,8 @@ const ROWS: &[(&str, Bypass)] = &[
     ("-c x.c @loop", Bypass::ResponseFile),
 ];
 
-/// What is made of a header holds the headers' times, but for gcc.
+/// With compilers other than gcc, a precompiled header or module contains the mtimes of the
+/// headers.
 #[rustfmt::skip]
 const NOT_GCC: &[(&str, Bypass)] = &[
     ("-c x.h", Bypass::TooHard),

@@ -1,4 +1,4 @@
-//! Whole command lines: what each is taken for.
+//! Whole command lines, and what the parser makes of each.
 
 mod accepted;
 mod bypassed;
@@ -6,7 +6,7 @@ mod random;
 
 use crate::ResponseFiles;
 
-/// What `@file` holds in these tests.
+/// The response files of these tests, as (path, content).
 const FILES: &[(&str, &str)] =
     &[("flags", "-O2 -march=native"), ("source", "-c 'a b.c'"), ("nested", "@source -o x.o"), ("loop", "@loop")];
 
@@ -18,7 +18,7 @@ impl ResponseFiles for Files {
     }
 }
 
-/// A command line's words; `␣` stands for a space within one.
+/// Returns the words of a command line; `␣` stands for a space within a word.
 fn words(line: &str) -> Vec<Vec<u8>> {
     line.split_whitespace().map(|word| word.replace('␣', " ").into_bytes()).collect()
 }

@@ -1,7 +1,9 @@
-//! Dependencies as compilers write them for make.
+//! Depfiles: the dependencies that compilers write for make.
 //!
-//! The lines are broken at a column, so other names give other breaks. What reproduces a depfile in its own place
-//! writes it for the other. A short one may be anybody's, so who wrote it has to be known.
+//! Lines are wrapped at a column, so other paths give other line breaks. To be safe, the depfile is
+//! first parsed and rendered again for its own place. If that reproduces it, it is rendered for the
+//! new place. Different compilers write short depfiles alike, so the caller must know which
+//! compiler it was.
 //!
 //! Unaware of: flags, and whether the files exist.
 
@@ -14,10 +16,11 @@ pub use render::Writer;
 
 use crate::roots::{Map, Pair};
 
-/// The depfile with its roots replaced.
+/// Returns the depfile with its roots replaced.
 pub(crate) fn relocate(writer: Writer, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let roots: Vec<Root<'_>> = map.pairs().iter().map(Root::new).collect();
-    // `-MT` is written as it stands, so a root that wants quotes has come apart there.
+    // The target of `-MT` is written unquoted, so a root that needs quotes is split into several
+    // words there.
     if roots.iter().any(|root| root.from != root.raw && memmem::find(bytes, root.raw).is_some()) {
         return None;
     }
@@ -42,7 +45,8 @@ impl<'a> Root<'a> {
     }
 }
 
-/// The word, quoted as it is, with its root replaced. `None` where a root stands in it in another way.
+/// Returns the word with its root replaced. The word stays quoted. Returns `None` if the word
+/// contains a root in another position.
 fn replace(word: &[u8], roots: &[Root<'_>]) -> Option<Vec<u8>> {
     for root in roots {
         let Some(rest) = word.strip_prefix(root.from.as_slice()) else { continue };
@@ -53,7 +57,7 @@ fn replace(word: &[u8], roots: &[Root<'_>]) -> Option<Vec<u8>> {
     is_free(word, roots).then(|| word.to_vec())
 }
 
-/// Whether no root stands in a word where a path could begin or go on: only as the beginning of a longer name.
+/// Returns true if no root occurs in the word, except as the beginning of a longer name.
 fn is_free(word: &[u8], roots: &[Root<'_>]) -> bool {
     let goes_on = |at: usize, root: &Root<'_>| {
         word.get(at + root.from.len()).is_some_and(|c| c.is_ascii_alphanumeric() || b"_-.+".contains(c))
@@ -61,7 +65,7 @@ fn is_free(word: &[u8], roots: &[Root<'_>]) -> bool {
     roots.iter().all(|root| memmem::find_iter(word, &root.from).all(|at| goes_on(at, root)))
 }
 
-/// A name as both gcc and clang quote it for make.
+/// Quotes a path for make, as both gcc and clang do.
 pub(crate) fn quoted(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut slashes = 0;

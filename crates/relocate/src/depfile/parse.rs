@@ -1,18 +1,19 @@
-//! A depfile taken apart into words, each quoted as it stood.
+//! Parses a depfile into words. The words stay quoted.
 //!
-//! Unaware of: what a word means, how lines are broken.
+//! Unaware of: what a word means, and where lines are wrapped.
 
-/// One rule, and lines of rules without prerequisites after it (`-MP`).
+/// One rule, followed by lines with rules without prerequisites (`-MP`).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Depfile {
     pub(super) targets: Vec<Vec<u8>>,
     pub(super) prerequisites: Vec<Vec<u8>>,
-    /// Targets, one a line; empty for an empty line, as clang before 15 had them between.
+    /// The targets of the rules without prerequisites, one per line. An empty line, which clang
+    /// wrote between them before version 15, is empty here.
     pub(super) phony: Vec<Vec<u8>>,
 }
 
 impl Depfile {
-    /// `None` for what no compiler writes.
+    /// Parses a depfile. Returns `None` if the bytes are not what a compiler writes.
     pub(super) fn parse(bytes: &[u8]) -> Option<Depfile> {
         if bytes.contains(&0) {
             return None;
@@ -32,7 +33,7 @@ impl Depfile {
         Some(Depfile { targets, prerequisites, phony })
     }
 
-    /// Each word exchanged. `None` as soon as it is for one.
+    /// Returns the depfile with each word replaced. Returns `None` if `map` returns it for a word.
     pub(super) fn map_words(&self, map: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) -> Option<Depfile> {
         let mut all = |words: &[Vec<u8>]| words.iter().map(|word| map(word)).collect::<Option<Vec<_>>>();
         Some(Depfile {
@@ -43,13 +44,14 @@ impl Depfile {
     }
 }
 
-/// The position of the first newline that no backslash precedes.
+/// Returns the position of the first newline that does not follow a backslash.
 fn end_of_rule(bytes: &[u8]) -> Option<usize> {
     let mut newlines = memchr::memchr_iter(b'\n', bytes);
     newlines.find(|&at| at.checked_sub(1).and_then(|before| bytes.get(before)) != Some(&b'\\'))
 }
 
-/// What spaces and broken lines divide. A space with an odd number of backslashes before it belongs to its word.
+/// Splits the rule at spaces and wrapped lines. A space after an odd number of backslashes belongs
+/// to its word.
 fn words(rule: &[u8]) -> Vec<&[u8]> {
     let mut words = Vec::new();
     let (mut start, mut at) = (0, 0);
@@ -75,7 +77,8 @@ fn is_quoted(rule: &[u8], at: usize) -> bool {
     before.iter().rev().take_while(|&&c| c == b'\\').count() % 2 == 1
 }
 
-/// The name in a line of its own, a colon and a newline after it; or an empty line.
+/// Returns the name in a line that consists of a name, a colon and a newline. Returns an empty name
+/// for an empty line.
 fn phony(line: &[u8]) -> Option<Vec<u8>> {
     if line == b"\n" {
         return Some(Vec::new());

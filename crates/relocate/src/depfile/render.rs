@@ -1,29 +1,33 @@
-//! The lines as each compiler breaks them.
+//! Writes a depfile with the line breaks of each compiler.
 //!
-//! gcc: `make_write` in libcpp's `mkdeps.cc`, from 10 on. clang: `DependencyFileGenerator::outputDependencyFile`.
+//! gcc: `make_write` in libcpp's `mkdeps.cc`, since version 10. clang:
+//! `DependencyFileGenerator::outputDependencyFile`.
 //!
 //! Unaware of: roots.
 
 use super::parse::Depfile;
 
-/// Who writes depfiles.
+/// The compiler that wrote a depfile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// `cc1`, `cc1plus` and its other compilers proper.
+    /// gcc: `cc1`, `cc1plus` and its other compilers proper.
     Gcc,
     /// clang.
     Clang,
 }
 
-/// gcc begins a new line before a word that would end after this column.
+/// gcc starts a new line before a word that would end after this column.
 const GCC_COLUMNS: usize = 72;
-/// clang's, with room for what ends a broken line.
+/// clang starts a new line before a word that would end after this column, including the space and
+/// the backslash.
 const CLANG_COLUMNS: usize = 75;
 
 impl Writer {
-    /// `None` where the words alone do not say how it would be written.
+    /// Returns the depfile as this compiler writes it, or `None` if the words do not determine
+    /// that.
     pub(super) fn render(self, depfile: &Depfile) -> Option<Vec<u8>> {
-        // `-MT 'a b'` is one word to the compiler and two to us, which matters only where lines are broken.
+        // `-MT 'a b'` is one word to the compiler and two here. This only matters if lines are
+        // wrapped.
         let width = depfile.targets.iter().map(|target| target.len() + 1).sum::<usize>();
         if depfile.targets.len() > 1 && width >= GCC_COLUMNS.min(CLANG_COLUMNS) - 2 {
             return None;
@@ -94,7 +98,7 @@ fn clang(depfile: &Depfile) -> Vec<u8> {
     out
 }
 
-/// How long the name is that was quoted so: clang counts that.
+/// Returns the length of a quoted word before it was quoted, which is what clang counts.
 fn unquoted_length(word: &[u8]) -> usize {
     let (mut length, mut at) = (0, 0);
     while let Some(&c) = word.get(at) {

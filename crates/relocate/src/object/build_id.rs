@@ -1,8 +1,9 @@
-//! The build id: the SHA-1 by which GNU ld names what it links.
+//! The build id: the SHA-1 with which GNU ld identifies what it links.
 //!
-//! ld (`elf_checksum_contents`): the ELF header without the positions of its tables, the program headers, each
-//! section's header without its position, and the contents of all sections but the tables of symbols and their names,
-//! which it has not written by then. The note itself counts as zeros, all of it.
+//! In ld (`elf_checksum_contents`) the sum covers the ELF header and the section headers without
+//! their offsets, the program headers, and the content of all sections. It does not cover the
+//! symbol table and the string tables for symbols and sections, which ld has not written by then.
+//! The note with the build id counts as zeros.
 //!
 //! Unaware of: what is in a section.
 
@@ -13,13 +14,14 @@ use sha1_smol::Sha1;
 
 use super::elf::{ENDIAN, Elf, Section};
 
-/// Length of the name, length of the id, kind, and the name: `GNU` and a zero.
+/// The start of the note: the length of the name, the length of the id, the type, and the name
+/// `GNU` with a zero byte.
 const NOTE_HEADER: [u8; 16] = *b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
 const ID_SIZE: usize = 20;
 const SECTION: &[u8] = b".note.gnu.build-id";
 
-/// The id that ld gives to this file, and where it stands. `Some(None)` where the file has no such note, `None` where
-/// it has one of another kind.
+/// Returns the id that ld gives to this file, and its offset in the file. Returns `Some(None)` if
+/// the file has no such note, and `None` if the note is of another kind.
 pub(super) fn of(elf: &Elf<'_>, bytes: &[u8]) -> Option<Option<(usize, [u8; ID_SIZE])>> {
     let Some(note) = elf.the_section(SECTION)? else { return Some(None) };
     let section = elf.sections.get(note)?;
@@ -48,7 +50,8 @@ pub(super) fn of(elf: &Elf<'_>, bytes: &[u8]) -> Option<Option<(usize, [u8; ID_S
     Some(Some((at, sum.digest().bytes())))
 }
 
-/// The symbols and the names of symbols and sections; those for the loader are written before.
+/// Returns true for the symbol table and the tables of names. The tables for the dynamic loader are
+/// written earlier.
 fn is_written_later(elf: &Elf<'_>, index: usize, section: &Section<'_>) -> bool {
     let kind = section.header.sh_type(ENDIAN);
     let is_loaded = section.header.sh_flags(ENDIAN) & u64::from(elf::SHF_ALLOC) != 0;

@@ -1,4 +1,5 @@
-//! The sections, symbols and references of an ELF file of 64 bits, and the kinds of objects that are refused at sight.
+//! The sections, symbols and relocations of a 64-bit ELF file. Refuses the kinds of objects that
+//! cannot be relocated.
 //!
 //! Unaware of: what is in a section, and roots.
 
@@ -17,23 +18,23 @@ pub(super) type Symbol = Sym64<LittleEndian>;
 
 pub(super) const ENDIAN: LittleEndian = LittleEndian;
 
-/// An object file.
+/// A parsed ELF file.
 pub(super) struct Elf<'a> {
     pub(super) header: &'a Header,
     pub(super) sections: Vec<Section<'a>>,
 }
 
-/// A section as it is.
+/// A section of the file.
 pub(super) struct Section<'a> {
     pub(super) header: &'a SectionHeader,
     pub(super) name: &'a [u8],
-    /// Empty where it takes no room in the file.
+    /// The content. Empty if the section takes no space in the file.
     pub(super) data: &'a [u8],
 }
 
 impl<'a> Elf<'a> {
-    /// `None` for other files, and for objects whose contents hide names or depend on them in other ways than as
-    /// strings.
+    /// Parses a file. Returns `None` if the file is not ELF, or if it contains paths in other forms
+    /// than as strings (compressed, hashed and so on).
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Elf<'a>> {
         let header = Header::parse(bytes).ok()?;
         header.endian().ok().filter(|endian| *endian == ENDIAN)?;
@@ -52,24 +53,25 @@ impl<'a> Elf<'a> {
         (!elf.sections.iter().any(is_strange) && elf.symbols_are_plain()).then_some(elf)
     }
 
-    /// Whether a linker made it: a program or a shared library.
+    /// Returns true if the file is a program or a shared library, which a linker made.
     pub(super) fn is_linked(&self) -> bool {
         self.header.e_type.get(ENDIAN) != elf::ET_REL
     }
 
-    /// The only section of this name: `Some(None)` when there is none, `None` when there are several.
+    /// Returns the index of the only section with this name. Returns `Some(None)` if there is none,
+    /// and `None` if there are several.
     pub(super) fn the_section(&self, name: &[u8]) -> Option<Option<usize>> {
         let mut found = self.sections.iter().enumerate().filter(|(_, section)| section.name == name);
         let first = found.next().map(|(index, _)| index);
         found.next().is_none().then_some(first)
     }
 
-    /// What the section holds, or nothing when there is no such section.
+    /// Returns the content of the section, or nothing if there is no such section.
     pub(super) fn data(&self, index: Option<usize>) -> &'a [u8] {
         index.and_then(|index| self.sections.get(index)).map_or(&[], |section| section.data)
     }
 
-    /// The references from one section to others, in the order of the file.
+    /// Returns the relocations in a section, in the order of the file.
     pub(super) fn references(&self, section: &Section<'a>) -> Option<&'a [Rela]> {
         match section.header.sh_type(ENDIAN) {
             elf::SHT_RELA => pod::slice_from_all_bytes(section.data).ok(),
@@ -77,7 +79,7 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// The sections of references from the section with this index.
+    /// Returns the sections with relocations for the section with this index.
     pub(super) fn sections_about(&self, target: usize) -> impl Iterator<Item = &Section<'a>> {
         let is_about = move |section: &&Section<'a>| {
             section.header.sh_type(ENDIAN) == elf::SHT_RELA && section.header.sh_info(ENDIAN) as usize == target
@@ -85,12 +87,12 @@ impl<'a> Elf<'a> {
         self.sections.iter().filter(is_about)
     }
 
-    /// The symbols that a section of references means.
+    /// Returns the symbols to which a section of relocations refers.
     pub(super) fn symbols_for(&self, references: &Section<'a>) -> Option<&'a [Symbol]> {
         self.symbols(references.header.sh_link(ENDIAN) as usize)
     }
 
-    /// The symbols that this section holds.
+    /// Returns the symbols in this section.
     pub(super) fn symbols(&self, index: usize) -> Option<&'a [Symbol]> {
         let section = self.sections.get(index)?;
         match section.header.sh_type(ENDIAN) {
@@ -99,7 +101,8 @@ impl<'a> Elf<'a> {
         }
     }
 
-    /// Whether none is named after a hash of its source's name, or counts for a profile.
+    /// Returns true if no symbol's name contains a hash of the source's path, or is a counter of a
+    /// profile.
     fn symbols_are_plain(&self) -> bool {
         const SIGNS: [&[u8]; 3] = [b"__gcov", b".__uniq.", b"__profd_"];
         let tables = self.sections.iter().filter(|section| section.header.sh_type(ENDIAN) == elf::SHT_STRTAB);
@@ -107,7 +110,8 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// Whether names in it are compressed, hashed, kept for a later compile, or referred to in a way that is not handled.
+/// Returns true if paths in the section are compressed, hashed, kept for a later compile, or
+/// referred to in an unsupported way.
 fn is_strange(section: &Section<'_>) -> bool {
     let kind = section.header.sh_type(ENDIAN);
     hides_a_section(section.name, section.header.sh_flags(ENDIAN))

@@ -1,7 +1,8 @@
-//! Where sections lie in the file: one after the other as they were, each at its alignment, the table of sections last.
-//! GNU as and LLVM agree.
+//! The layout of sections in a file: one after the other in the old order, each at its alignment,
+//! the section table last. GNU as and LLVM both lay out files so.
 //!
-//! That a file was laid out so is not asked here: who relocates there and back again sees it.
+//! The layout of the old file is not checked here. The caller relocates there and back again, which
+//! shows a difference.
 //!
 //! Unaware of: what is in a section.
 
@@ -11,23 +12,24 @@ use object::read::elf::SectionHeader as _;
 
 use super::elf::{ENDIAN, Elf};
 
-/// What the table of sections is aligned to.
+/// The alignment of the section table, in bytes.
 const TABLE_ALIGN: usize = 8;
-/// All padding together takes less, in bytes.
+/// The limit for all padding together, in bytes.
 const PADDING_MAX: usize = 256 << 10;
 
-/// The file with some sections' bytes exchanged.
+/// Returns the file with the content of some sections replaced.
 pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> {
     let bytes_of_section =
         |index: usize| -> Option<&[u8]> { Some(data.get(index)?.as_deref().unwrap_or(elf.sections.get(index)?.data)) };
     let mut order: Vec<usize> = (0..elf.sections.len()).filter(|&index| takes_part(elf, index)).collect();
-    // Of those at one offset only the last has bytes.
+    // If sections share an offset, only the last can have content.
     order.sort_by_key(|&index| (offset(elf, index), !bytes_of_section(index).unwrap_or_default().is_empty(), index));
 
     after(elf, bytes_of(elf.header), order.into_iter(), data)
 }
 
-/// The file that begins with these bytes and goes on with the sections of `order`; the others stay where they are.
+/// Returns the file that begins with `start` and continues with the sections of `order`. Other
+/// sections keep their offsets.
 pub(super) fn after(
     elf: &Elf<'_>,
     start: &[u8],

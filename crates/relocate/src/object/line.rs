@@ -1,6 +1,7 @@
-//! The line table before DWARF 5, which has its names in itself. Later ones refer to `.debug_line_str` and stay.
+//! The line table before DWARF 5, which contains its paths. Later line tables refer to
+//! `.debug_line_str` and do not change.
 //!
-//! Unaware of: the program that follows the tables, but for where it begins.
+//! Unaware of: the line program after the tables, except where it begins.
 
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, Format, LittleEndian};
 use memchr::memmem;
@@ -8,30 +9,31 @@ use memchr::memmem;
 use crate::roots::Map;
 use crate::text::replace;
 
-/// Where the length of what follows stands, which begins after it: 4 bytes each.
+/// The offsets of the two length fields. Each is 4 bytes long and counts the bytes after it.
 const UNIT_LENGTH_AT: usize = 0;
 const HEADER_LENGTH_AT: usize = 6;
 const LENGTH_SIZE: usize = 4;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
-/// A section of lines as it will be.
+/// A `.debug_line` section as it will be.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    /// The whole section where it changes.
+    /// The new content, if it changes.
     pub(super) bytes: Option<Vec<u8>>,
-    /// Whether it has names in itself.
+    /// True if the section contains paths.
     pub(super) has_names: bool,
-    /// The names in its tables.
+    /// The old paths in its tables.
     pub(super) names: Vec<Vec<u8>>,
-    /// Where the program began.
+    /// The old offset of the line program.
     start: usize,
-    /// Where it will begin.
+    /// The new offset of the line program.
     start_there: usize,
 }
 
 impl Line {
-    /// `None` for what no compiler writes, and for several tables in one section.
+    /// Reads a section and replaces its roots. Returns `None` if the section is not what a compiler
+    /// writes, or contains several tables.
     pub(super) fn read(section: &[u8], map: &Map<'_>) -> Option<Line> {
         if section.is_empty() {
             return Some(Line::default());
@@ -73,7 +75,7 @@ impl Line {
         Some(line)
     }
 
-    /// Where what stood at this offset will stand. `None` inside of the tables.
+    /// Returns the new offset for this old offset, or `None` inside the tables.
     pub(super) fn moved(&self, offset: u64) -> Option<u64> {
         let start = u64::try_from(self.start).ok()?;
         match offset {
@@ -91,7 +93,7 @@ fn string(value: AttributeValue<Reader<'_>>) -> Option<Reader<'_>> {
     }
 }
 
-/// Writes how far it is from behind the length to `end`.
+/// Writes the distance from the end of the length field to `end`.
 fn set_length(bytes: &mut [u8], at: usize, end: usize) -> Option<()> {
     let length = u32::try_from(end.checked_sub(at + LENGTH_SIZE)?).ok()?;
     bytes.get_mut(at..at + LENGTH_SIZE)?.copy_from_slice(&length.to_le_bytes());

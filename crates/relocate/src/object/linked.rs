@@ -1,12 +1,15 @@
-//! Programs and shared libraries that GNU ld made of gcc's and clang's objects, with debug information of DWARF 5.
+//! Programs and shared libraries that GNU ld linked from objects of gcc and clang, with debug
+//! information of DWARF 5.
 //!
-//! The strings of `.debug_line_str` and, of clang's, `.debug_str` change. ld puts those of all objects into one section
-//! (`merged`), so what refers to one moves. Sections behind them move as well, and the build id is made anew. Nothing
-//! of this is loaded when the program runs.
+//! The strings in `.debug_line_str` change, and with clang also those in `.debug_str`. ld merges
+//! the strings of all objects into one section (see `merged`), so offsets of strings change, and
+//! references to them are updated. The sections after them move, and the build id is computed anew.
+//! None of this is loaded when the program runs.
 //!
-//! That ld made it is seen from its work: repeated for this place, it has to give this file.
+//! To check that ld made the file, its work is repeated for the old place. This must give the same
+//! file.
 //!
-//! Unaware of: which command made it, and what its inputs hold.
+//! Unaware of: which command made the file, and what its inputs contain.
 
 use std::borrow::Cow;
 
@@ -21,12 +24,12 @@ use super::{build_id, layout, order, shared};
 use crate::roots::Map;
 use crate::text::replace;
 
-/// The linker's own name, where it is another one than GNU ld.
+/// The names that linkers other than GNU ld write into `.comment`.
 const OTHER_LINKERS: [&[u8]; 3] = [b"LLD ", b"mold ", b"Wild "];
-/// Sections that other linkers make, and an index by hashes of names.
+/// Sections that only other linkers make, and indexes that are sorted by hashes of names.
 const STRANGE: [&[u8]; 3] = [b".note.gnu.gold-version", b".gdb_index", b".debug_names"];
 
-/// The file with its roots replaced.
+/// Returns the file with its roots replaced.
 pub(super) fn relocate(elf: &Elf<'_>, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let comment = elf.data(elf.the_section(b".comment")?);
     let is_other = OTHER_LINKERS.iter().any(|linker| memmem::find(comment, linker).is_some());
@@ -69,7 +72,8 @@ pub(super) fn relocate(elf: &Elf<'_>, bytes: &[u8], map: &Map<'_>) -> Option<Vec
     file.write()
 }
 
-/// The file with these sections' bytes exchanged, all of them behind what is loaded.
+/// Returns the file with the content of these sections replaced. All of them must lie after
+/// everything that is loaded.
 pub(super) fn write(elf: &Elf<'_>, bytes: &[u8], data: Vec<Option<Vec<u8>>>) -> Option<Vec<u8>> {
     if let Some((at, id)) = build_id::of(elf, bytes)?
         && !bytes.get(at..)?.starts_with(&id)
@@ -82,18 +86,19 @@ pub(super) fn write(elf: &Elf<'_>, bytes: &[u8], data: Vec<Option<Vec<u8>>>) -> 
 /// A section of strings as it will be.
 struct Moved {
     bytes: Vec<u8>,
-    /// Where a string that began there will begin, sorted.
+    /// The old and the new offset of each string, sorted.
     offsets: Vec<(usize, usize)>,
 }
 
 impl Moved {
-    /// From what it is and what it will be, of the same strings in another order: `places` says which is which.
+    /// Combines the old and the new section, which have the same strings in different orders.
+    /// `places` contains pairs of the old and the new index of a string.
     fn new(here: &Merged, there: Merged, places: impl Iterator<Item = (usize, usize)>) -> Option<Moved> {
         let pair = |(at, at_there): (usize, usize)| Some((*here.offsets.get(at)?, *there.offsets.get(at_there)?));
         let mut offsets = places.map(pair).collect::<Option<Vec<_>>>()?;
         offsets.sort_unstable();
         offsets.dedup();
-        // One place is one string.
+        // Each old offset belongs to one string.
         let is_one = offsets.windows(2).all(|two| two[0].0 != two[1].0);
         is_one.then_some(Moved { bytes: there.bytes, offsets })
     }
@@ -104,11 +109,11 @@ impl Moved {
     }
 }
 
-/// `.debug_line_str`: of each object what gcc has in a hash table, in the order of its slots, and then what its table
-/// of lines refers to.
+/// Returns the new `.debug_line_str`. For each object it contains the strings from gcc's hash
+/// table, in the order of the slots, and then the strings of the line table.
 fn line_strings(units: &Units, section: &[u8], map: &Map<'_>) -> Option<Moved> {
     let mut strings: Vec<&[u8]> = Vec::new();
-    // Of each unit the first of its strings, and how many of them have slots.
+    // For each unit: the index of its first string, and how many strings come from the hash table.
     let mut slotted = Vec::new();
     for unit in &units.all {
         let mut inserted: Vec<&[u8]> = Vec::new();
@@ -147,7 +152,7 @@ fn line_strings(units: &Units, section: &[u8], map: &Map<'_>) -> Option<Moved> {
     Moved::new(&here, there, places.into_iter())
 }
 
-/// The strings' numbers with those in hash tables in the order of their slots.
+/// Returns the indices of the strings, where those from a hash table are in the order of its slots.
 fn in_slots(strings: &[&[u8]], slotted: &[(usize, usize)]) -> Option<Vec<usize>> {
     let mut all: Vec<usize> = (0..strings.len()).collect();
     for &(first, count) in slotted {
@@ -159,7 +164,8 @@ fn in_slots(strings: &[&[u8]], slotted: &[(usize, usize)]) -> Option<Vec<usize>>
     Some(all)
 }
 
-/// `.debug_str`: in the order that it has, which is not known of what stands at the end of another.
+/// Returns the new `.debug_str`. The order of the strings stays. It is refused if a string becomes
+/// the end of another or stops being one, because then the order is not known.
 fn name_strings(references: &[Reference], section: &[u8], map: &Map<'_>) -> Option<Moved> {
     let mut strings: Vec<&[u8]> =
         section.split_inclusive(|&c| c == 0).map(|whole| whole.strip_suffix(&[0])).collect::<Option<_>>()?;
@@ -184,7 +190,7 @@ fn all_replaced<'s>(strings: &[&'s [u8]], map: &Map<'_>) -> Option<Vec<Cow<'s, [
     strings.iter().map(one).collect()
 }
 
-/// clang divides names at what they share with the working directory: see `shared`.
+/// clang splits paths after the part that they share with the working directory: see `shared`.
 fn splits_alike(units: &Units, line_names: &[u8], names: &[u8], map: &Map<'_>) -> bool {
     let from_lines = units.all.iter().flat_map(|unit| &unit.from_lines);
     let lines = from_lines.map(|(_, offset)| string_at(line_names, *offset).unwrap_or_default());
@@ -196,12 +202,12 @@ fn splits_alike(units: &Units, line_names: &[u8], names: &[u8], map: &Map<'_>) -
 struct File<'f, 'a> {
     elf: &'f Elf<'a>,
     bytes: &'a [u8],
-    /// Contents of sections that change.
+    /// The content of sections that change.
     data: Vec<Option<Vec<u8>>>,
 }
 
 impl File<'_, '_> {
-    /// Writes the new offsets where a section refers to strings.
+    /// Writes the new offsets of strings where a section refers to them.
     fn exchange(&mut self, name: &[u8], references: impl Iterator<Item = Reference>, moved: &Moved) -> Option<()> {
         let mut references = references.peekable();
         if references.peek().is_none() {
@@ -217,7 +223,8 @@ impl File<'_, '_> {
         Some(())
     }
 
-    /// Up to the first section that changes all stays where it is, and all that is loaded lies there.
+    /// Returns the new file. Everything before the first section that changes stays, and all that
+    /// is loaded must be there.
     fn write(&self) -> Option<Vec<u8>> {
         let is_changed = |index: &usize| self.data.get(*index).is_some_and(Option::is_some);
         let offset = |index: usize| -> Option<u64> { Some(self.elf.sections.get(index)?.header.sh_offset(ENDIAN)) };

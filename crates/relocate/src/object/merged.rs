@@ -1,10 +1,10 @@
-//! How GNU ld puts the strings of several objects into one section: each once, in the order in which it meets them, and
-//! one that is the end of another only as that end.
+//! How GNU ld merges the strings of several objects into one section. Each string is written once,
+//! in the order in which ld meets them. A string that is the end of another is not written again.
 //!
-//! ld (`_bfd_merge_sections`): strings are sorted by their ends, and from the last to the first each that is the end of
-//! the one kept before it goes into that.
+//! In ld (`_bfd_merge_sections`) the strings are sorted by their reversed text. From the last to
+//! the first, each string that is the end of the last kept string becomes a part of that.
 //!
-//! Unaware of: what the strings are, and who refers to them.
+//! Unaware of: what the strings are, and what refers to them.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -13,14 +13,15 @@ use std::collections::HashMap;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Merged {
     pub(super) bytes: Vec<u8>,
-    /// Where each of the strings that were put in begins.
+    /// The offset of each input string.
     pub(super) offsets: Vec<usize>,
-    /// Of each, whether it has bytes of its own: it is met for the first time, and is no end of another.
+    /// For each input string, whether it has bytes of its own: it is met for the first time, and is
+    /// not the end of another.
     pub(super) is_kept: Vec<bool>,
 }
 
 impl Merged {
-    /// Of strings in the order in which they are met.
+    /// Merges strings, which are in the order in which ld meets them.
     pub(super) fn of(strings: &[&[u8]]) -> Option<Merged> {
         let mut known = HashMap::new();
         let mut unique: Vec<&[u8]> = Vec::new();
@@ -54,7 +55,8 @@ impl Merged {
     }
 }
 
-/// In which string each of these stands: itself, or one that ends in it.
+/// Returns, for each string, the index of the string that contains it: itself, or one that ends in
+/// it.
 fn hosts(strings: &[&[u8]]) -> Vec<usize> {
     let mut sorted: Vec<(usize, &[u8])> = strings.iter().copied().enumerate().collect();
     sorted.sort_unstable_by(|(_, a), (_, b)| by_end(b, a));
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!(merged.offsets, offsets);
     }
 
-    /// As ld 2.40 wrote them.
+    /// The result that ld 2.40 wrote.
     #[test]
     fn as_ld_has_them() {
         check(&["/w", "x.c", "/w", "x.c", "/usr"], "/w\0x.c\0/usr\0", &[0, 3, 0, 3, 7]);

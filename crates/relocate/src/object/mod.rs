@@ -1,11 +1,11 @@
-//! The debug information of object files: names of directories and sources, as gcc, clang and the assembler write them.
-//! That of programs and shared libraries is in `linked`.
+//! The debug information of object files: directories and sources, as gcc, clang and the assembler
+//! write them. The module `linked` handles programs and shared libraries.
 //!
-//! Only strings change: those of `.debug_str` and `.debug_line_str`, and the tables of the line program before DWARF 5.
-//! What refers to a string goes along, and the file is laid out again. A root that stands anywhere else makes the
-//! object one of its own place.
+//! Only strings change: those in `.debug_str` and `.debug_line_str`, and the tables of the line
+//! program before DWARF 5. References to a string are updated, and the file is laid out again. If a
+//! root occurs anywhere else, the object is refused.
 //!
-//! Unaware of: which command made the object, and what its inputs hold.
+//! Unaware of: which command made the object, and what its inputs contain.
 
 mod build_id;
 mod elf;
@@ -36,22 +36,22 @@ pub use sums::sums_sources;
 
 use crate::roots::Map;
 
-/// How much of an object must be as the compiler makes it.
+/// How much of an object must be equal to what the compiler would make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Every byte.
     Same,
-    /// All but the order of strings that gcc took from a hash table.
+    /// All bytes, except the order of strings that gcc takes from a hash table.
     Any,
 }
 
-/// Sections with names of directories and sources for debuggers.
+/// Sections with paths of directories and sources for debuggers.
 const OF_DEBUGGERS: [&[u8]; 3] = [b".debug_str", b".debug_line_str", b".debug_line"];
 
-/// A string of fewer bytes is written in `.debug_info` itself, before DWARF 5.
+/// Before DWARF 5, a string with fewer bytes is written in `.debug_info` itself.
 const STRING_MIN: usize = 4;
 
-/// The object with its roots replaced.
+/// Returns the object with its roots replaced.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<u8>> {
     if !map.is_plain() || map.pairs().iter().any(|pair| holds_wide(bytes, pair.from)) {
         return None;
@@ -66,7 +66,8 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     if origin != Origin::Gcc && !shared::splits_alike(parts.file_names(), map) {
         return None;
     }
-    // A name that holds a path, of a lambda for one, has its place in the table by its hash.
+    // A symbol's name that contains a path, such as a lambda's, has a position in this table that
+    // depends on its hash.
     let has_table = elf.sections.iter().any(|section| section.name == b".debug_names");
     if parts.names.changed().any(|name| name.len() < STRING_MIN || has_table && !name.starts_with(b"/")) {
         return None;
@@ -83,8 +84,9 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     layout::write(&elf, &data)
 }
 
-/// The file with what `exchange` makes of each section that is no string of debug information, as many bytes of it, so
-/// that all stay where they are. A build id is made anew, where it is one that is known.
+/// Returns the file with each section replaced by what `exchange` returns for it, except the
+/// sections in `OF_DEBUGGERS`. `exchange` must return as many bytes as it gets, so that nothing
+/// moves. A build id is computed anew; an unknown kind of build id is refused.
 pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
     let elf = Elf::parse(bytes)?;
     let id = build_id::of(&elf, bytes)?;
@@ -117,7 +119,7 @@ struct Parts<'a> {
     /// `.debug_line`
     line: Line,
     line_at: Option<usize>,
-    /// `.debug_info`, which does not.
+    /// `.debug_info`, which does not change.
     info: Option<usize>,
 }
 
@@ -142,26 +144,26 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// All names of directories and files, as they are, and some that are names of other things.
+    /// Returns all old paths of directories and files, and some other strings.
     fn file_names(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let absolute = self.names.here().filter(|name| name.starts_with(b"/"));
         absolute.chain(self.line_names.here()).chain(self.line.names.iter().map(Vec::as_slice))
     }
 
-    /// Whether roots are looked for in this section, and replaced.
+    /// Returns true if roots are replaced in this section.
     fn are_replaced(&self, section: usize) -> bool {
         [self.names_at, self.line_names_at].contains(&Some(section))
             || self.line_at == Some(section) && self.line.has_names
     }
 
-    /// Whether what is in this section moves.
+    /// Returns true if the content of this section moves.
     fn moves(&self, section: usize) -> bool {
         self.names_at == Some(section) && self.names.is_changed()
             || self.line_names_at == Some(section) && self.line_names.is_changed()
             || self.line_at == Some(section) && self.line.bytes.is_some()
     }
 
-    /// What the section will hold, where that is something else.
+    /// Returns the new content of the section, or `None` if it does not change.
     fn bytes(&self, section: usize) -> Option<Vec<u8>> {
         match Some(section) {
             at if !self.moves(section) || at.is_none() => None,
@@ -171,7 +173,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Where what stands at this offset of a section will stand. `None` where that has no answer.
+    /// Returns the new offset for this offset in a section, or `None` if there is none.
     fn moved(&self, section: usize, offset: u64) -> Option<u64> {
         match Some(section) {
             at if at == self.names_at => self.names.moved(offset),
@@ -182,8 +184,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether it holds one unit at most, a whole one of a version that is known. The other half of a split one is named
-/// after a hash of the names, and before DWARF 5 only its addresses have a section.
+/// Returns true if the section contains at most one unit, and that is a whole unit of a known
+/// version. A split unit is refused, because it is named by a hash of the paths. Before DWARF 5,
+/// only the presence of `.debug_addr` shows that a unit is split.
 fn is_one_unit(info: &[u8], has_addresses: bool) -> bool {
     let whole = DebugInfo::new(info, LittleEndian);
     let mut units = whole.units();

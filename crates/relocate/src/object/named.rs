@@ -1,9 +1,11 @@
-//! Names by chance in objects and programs: the symbol that says of which source an object was made.
+//! Ephemeral names in objects and programs. They are replaced in the symbol that names the source
+//! of an object.
 //!
-//! GNU as and ld write the names of symbols in the order in which they meet them, and one that is the end of another
-//! only as that end. So one goes in another's place. LLVM sorts them.
+//! GNU as and ld write the names of symbols in the order in which they meet them. A name that is
+//! the end of another is not written again. So a new name can take the place of the old one. LLVM
+//! sorts the names, so its objects are refused.
 //!
-//! Unaware of: debug information, where such a name has the object refused.
+//! Unaware of: debug information. An object with an ephemeral name there is refused.
 
 use object::elf;
 use object::pod::bytes_of;
@@ -15,7 +17,7 @@ use crate::names::Names;
 
 const COMMENT: &[u8] = b"GCC: ";
 
-/// The file with such names replaced in the names of its symbols. `None` where one stands elsewhere.
+/// Returns the file with the names replaced in its symbols, or `None` if one occurs elsewhere.
 pub(crate) fn relocate(bytes: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
     let elf = Elf::parse(bytes)?;
     let comments = elf.data(elf.the_section(b".comment")?);
@@ -50,9 +52,9 @@ pub(crate) fn relocate(bytes: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
     if elf.is_linked() { linked::write(&elf, bytes, data) } else { layout::write(&elf, &data) }
 }
 
-/// A table of names as it will be.
+/// A string table as it will be.
 struct Table {
-    /// Where each began and will begin, how long it was, and whether it changes.
+    /// For each string: its old offset, its new offset, its old length, and whether it changes.
     strings: Vec<(usize, usize, usize, bool)>,
     bytes: Vec<u8>,
 }
@@ -73,7 +75,8 @@ impl Table {
                 changed.push(there);
             }
         }
-        // Neither the end of another there, nor another its end; and of those that change, one is not another.
+        // A changed name must not be the end of another string, nor another string its end, nor may
+        // two changed names be equal.
         let is_alone = |one: &[u8]| {
             let all = table.bytes.split(|&c| c == 0).filter(|other| !other.is_empty());
             all.filter(|other| other.ends_with(one) || one.ends_with(other)).count() == 1
@@ -81,7 +84,8 @@ impl Table {
         changed.iter().all(|one| is_alone(one)).then_some(table)
     }
 
-    /// Where a name that began there will begin. `None` for the end of one that changes.
+    /// Returns the new offset of a name with this old offset. Returns `None` for the end of a name
+    /// that changes.
     fn moved(&self, offset: usize) -> Option<usize> {
         let after = self.strings.partition_point(|(here, ..)| *here <= offset);
         let (here, there, length, is_changed) = *self.strings.get(after.checked_sub(1)?)?;
@@ -97,14 +101,14 @@ mod tests {
     #[test]
     fn tables_of_names() {
         let check = |section: &[u8], expect: Option<&[u8]>| {
-            let (names, _) = Names::split(&[b"t42"], &[b"t345"]).expect("as many");
+            let (names, _) = Names::split(&[b"t42"], &[b"t345"]).expect("valid lists");
             assert_eq!(Table::read(section, &names).map(|table| table.bytes).as_deref(), expect);
         };
         check(b"\0t42.c\0main\0", Some(b"\0t345.c\0main\0"));
         check(b"\0t42.c\0xt345.c\0", None);
         check(b"\0t42.c\0.c\0", None);
         check(b"\0xt42.c\0", None);
-        let (names, _) = Names::split(&[b"t42"], &[b"t345"]).expect("as many");
+        let (names, _) = Names::split(&[b"t42"], &[b"t345"]).expect("valid lists");
         let table = Table::read(b"\0t42.c\0_main\0", &names).expect("can be read");
         assert_eq!([0, 1, 2, 6, 7].map(|at| table.moved(at)), [Some(0), Some(1), None, None, Some(8)]);
     }

@@ -1,17 +1,18 @@
-//! The order in which gcc writes strings that it keeps in a hash table: that of the table's slots.
+//! The order in which gcc writes the strings of a hash table, which is the order of the slots.
 //!
-//! gcc: `hash-table.h` (double hashing in a table of prime size) and `htab_hash_string` of libiberty. The table of
-//! `.debug_line_str` begins with room for ten, and never has more than the name and the directory of the unit.
+//! gcc uses `hash-table.h` (double hashing, with a prime number of slots) and `htab_hash_string` of
+//! libiberty. The table of `.debug_line_str` is created for ten strings, and never contains more
+//! than the name and the directory of the unit.
 //!
 //! Unaware of: where the strings come from.
 
-/// The size of a table that was made for ten, until a tenth comes.
+/// The number of slots of a table that was created for ten strings. It grows with the tenth.
 const SLOTS: usize = 13;
-/// So many it holds without growing.
+/// The number of strings that the table holds without growing.
 const STRINGS_MAX: usize = 9;
 
-/// The positions in `strings`, which are all different and in the order in which they were inserted, as they stand in
-/// the table's slots.
+/// Returns the indices of `strings` in the order of the slots. The strings must all differ and be
+/// in the order of insertion. Returns `None` for more than nine.
 pub(super) fn of_slots(strings: &[&[u8]]) -> Option<Vec<usize>> {
     if strings.len() > STRINGS_MAX {
         return None;
@@ -20,7 +21,7 @@ pub(super) fn of_slots(strings: &[&[u8]]) -> Option<Vec<usize>> {
     for (index, string) in strings.iter().enumerate() {
         let hash = usize::try_from(hash(string)).ok()?;
         let step = 1 + hash % (SLOTS - 2);
-        // A prime number of slots, so every step comes past all of them.
+        // The number of slots is prime, so each step width visits all slots.
         let mut at = hash % SLOTS;
         while slots.get(at)?.is_some() {
             at = (at + step) % SLOTS;
@@ -38,7 +39,7 @@ fn hash(string: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// As gcc 12.2 wrote them.
+    /// The order that gcc 12.2 wrote.
     #[test]
     fn as_gcc_has_them() {
         let check = |strings: &[&str], expect: &[&str]| {

@@ -1,4 +1,4 @@
-//! Who wrote the debug information, which decides the order of its strings.
+//! Which compiler wrote the debug information. This decides the order of the strings.
 //!
 //! Unaware of: how a string changes.
 
@@ -9,12 +9,13 @@ use super::strings::Strings;
 use super::{Parts, order};
 use crate::object::Order;
 
-/// The writers that are told from each other.
+/// The compilers that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// gcc's strings are in the order of a hash table, but those that the assembler writes for it.
+    /// gcc. Its strings are in the order of a hash table, except those that the assembler writes
+    /// for it.
     Gcc,
-    /// The order is that of first use.
+    /// Any other compiler. The strings are in the order of first use.
     Other,
 }
 
@@ -25,12 +26,13 @@ impl Origin {
         if is_gcc && !is_clang { Origin::Gcc } else { Origin::Other }
     }
 
-    /// Puts the strings in the order in which they are written there. `None` where that is asked for and not known.
+    /// Sorts the strings as the compiler would write them in the new place. Returns `None` if the
+    /// exact order is wanted but not known.
     pub(super) fn reorder(self, elf: &Elf<'_>, parts: &mut Parts<'_>, wanted: Order) -> Option<()> {
         if self == Origin::Other {
             return Some(());
         }
-        // Its slots depend on strings that are not written, too.
+        // The slots in `.debug_str` also depend on strings that are not written.
         if parts.names.is_changed() && wanted == Order::Same {
             return None;
         }
@@ -46,8 +48,9 @@ impl Origin {
     }
 }
 
-/// The order of `.debug_line_str`: what `.debug_info` refers to, from gcc's hash table; then what the line table refers
-/// to, one for each reference, as the assembler writes it. `None` if it is not so here.
+/// Returns the new order of `.debug_line_str`. First come the strings that `.debug_info` refers to,
+/// in the order of gcc's hash table. Then the assembler writes one string for each reference of the
+/// line table. Returns `None` if this file is not laid out so.
 fn gcc_line_names(elf: &Elf<'_>, parts: &Parts<'_>) -> Option<Vec<usize>> {
     let mut inserted = referred(elf, parts, parts.info?)?;
     inserted.dedup();
@@ -69,7 +72,8 @@ fn gcc_line_names(elf: &Elf<'_>, parts: &Parts<'_>) -> Option<Vec<usize>> {
     Some(there.into_iter().chain(inserted.len()..strings.len()).collect())
 }
 
-/// Which strings of `.debug_line_str` a section refers to, in its own order.
+/// Returns the strings of `.debug_line_str` to which a section refers, in the order of the
+/// references.
 fn referred(elf: &Elf<'_>, parts: &Parts<'_>, section: usize) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     for relas in elf.sections_about(section) {

@@ -1,6 +1,6 @@
-//! What refers to bytes that move: relocations and symbols.
+//! Updates what refers to bytes that move: relocations and symbols.
 //!
-//! Unaware of: why they move.
+//! Unaware of: why the bytes move.
 
 use object::elf;
 use object::pod::bytes_of;
@@ -9,7 +9,7 @@ use object::read::elf::SectionHeader as _;
 use super::Parts;
 use super::elf::{ENDIAN, Elf, Rela, Section, Symbol};
 
-/// Writes the sections of relocations and symbols anew where something that they refer to moves.
+/// Rewrites the sections of relocations and symbols that refer to something that moves.
 pub(super) fn update(elf: &Elf<'_>, parts: &Parts<'_>, data: &mut [Option<Vec<u8>>]) -> Option<()> {
     for (index, section) in elf.sections.iter().enumerate() {
         let changed = match section.header.sh_type(ENDIAN) {

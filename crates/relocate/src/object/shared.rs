@@ -1,24 +1,28 @@
-//! How clang divides names into a directory and a rest: at what a name shares with the working directory, unless they
-//! share nothing but `/`.
+//! Paths in clang's debug information. clang splits a path after the part that it shares with the
+//! working directory, unless they share only `/`.
 //!
-//! So where two names stand to each other decides what is written, not each by itself. Here it is made sure that it is
-//! divided in the same way there.
+//! So the output depends on how two paths relate, not on each path alone. This module checks that
+//! clang would split all paths at corresponding points in the new place.
 //!
-//! Unaware of: which of the names is the working directory.
+//! Unaware of: which of the paths is the working directory.
 
 use crate::roots::{Map, Pair};
 
-/// The first component of a name, and the root that it is below.
+/// The first component of a path, and the root that contains the path.
 type Owner<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Whether names of different roots share as little there as here: nothing. Names below one root share that in both
+/// Returns true if clang splits all paths alike in both places. For this, paths in different roots
+/// must share nothing, in the old and in the new place. Paths in one root share that root in both
 /// places.
 ///
-/// A directory above a root is what is left of a name that shares it with the working directory. It stays where it is
-/// above the root there as well, and no rest of a name goes on as the root does.
+/// If the debug information contains a directory above a root, that directory is the part that a
+/// split path shares with the working directory. It must be above the root in the new place as
+/// well, and no remaining part of a path may begin as the root continues. For example, with `/w`
+/// above the root `/w/a`, no remaining part may begin with `a/`.
 pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, map: &Map<'_>) -> bool {
     let rests = || names.clone().filter(|name| !name.starts_with(b"/"));
-    // For each first component, here and there, the root whose names begin with it; `None` is a name below no root.
+    // For each first component, in the old and the new place, the root whose paths begin with it.
+    // `None` stands for a path in no root.
     let mut owners: [Vec<Owner<'_>>; 2] = [Vec::new(), Vec::new()];
     for path in names.clone().filter(|name| name.starts_with(b"/")) {
         let root = map.root_of(path).map(|pair| outermost(pair, map));
@@ -41,8 +45,8 @@ pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, ma
     true
 }
 
-/// Whether a directory is above a root in both places, and no name begins as the root goes on below it; or has nothing
-/// to do with it.
+/// Returns true if the directory is above the root in both places, and no name begins as the root
+/// continues below it. Also returns true if the directory has nothing to do with the root.
 fn stays_above<'a>(path: &[u8], pair: Pair<'_>, mut rests: impl Iterator<Item = &'a [u8]>) -> bool {
     match (below(path, pair.from), below(path, pair.to)) {
         (Some(here), Some(there)) => !rests.any(|rest| [first(here), first(there)].contains(&first(rest))),
@@ -51,13 +55,13 @@ fn stays_above<'a>(path: &[u8], pair: Pair<'_>, mut rests: impl Iterator<Item = 
     }
 }
 
-/// A root that goes wherever a root above it goes is no root of its own.
+/// Returns the outermost root that moves together with this root, or the root itself.
 fn outermost<'a>(pair: Pair<'a>, map: &Map<'a>) -> Pair<'a> {
     let goes_along = |above: &&Pair<'_>| {
         let rest = pair.from.strip_prefix(above.from);
         rest.is_some_and(|rest| rest.starts_with(b"/") && pair.to.strip_prefix(above.to) == Some(rest))
     };
-    // The shortest is the last.
+    // The longest comes first, so the last match is the outermost.
     map.pairs().iter().rfind(goes_along).copied().unwrap_or(pair)
 }
 
@@ -65,7 +69,7 @@ fn first(path: &[u8]) -> &[u8] {
     path.split(|&c| c == b'/').find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// What of the root is below this directory.
+/// Returns the part of the root below this directory.
 fn below<'a>(path: &[u8], root: &'a [u8]) -> Option<&'a [u8]> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     root.strip_prefix(path).filter(|rest| rest.starts_with(b"/"))

@@ -1,6 +1,6 @@
-//! A section of strings, one after the other, each with a zero behind it.
+//! A section of strings that end in a zero byte.
 //!
-//! Unaware of: who refers to a string.
+//! Unaware of: what refers to a string.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use memchr::memmem;
 use crate::roots::Map;
 use crate::text::replace;
 
-/// The strings of a section, as they are and as they will be.
+/// The strings of a section with their old and new text.
 #[derive(Debug, Default)]
 pub(super) struct Strings<'a> {
     all: Vec<Entry<'a>>,
-    /// The entries in the order in which they will stand.
+    /// The new order of the entries.
     order: Vec<usize>,
     is_changed: bool,
 }
@@ -27,7 +27,8 @@ struct Entry<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// `None` where the last has no end, and where it is in doubt whether a root stands in one.
+    /// Splits a section into strings and replaces their roots. Returns `None` if the last string
+    /// has no end, or if it is in doubt whether a string contains a root.
     pub(super) fn read(section: &'a [u8], map: &Map<'_>) -> Option<Strings<'a>> {
         let mut strings = Strings::default();
         let is_held = map.pairs().iter().any(|pair| memmem::find(section, pair.from).is_some());
@@ -49,7 +50,7 @@ impl<'a> Strings<'a> {
         Some(strings)
     }
 
-    /// Whether any is another there.
+    /// Returns true if any string changes.
     pub(super) fn is_changed(&self) -> bool {
         self.is_changed
     }
@@ -58,28 +59,28 @@ impl<'a> Strings<'a> {
         self.all.len()
     }
 
-    /// All as they are, in order.
+    /// Returns the old texts, in the old order.
     pub(super) fn here(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.all.iter().map(|entry| entry.here)
     }
 
-    /// All as they will be, in the order of those here.
+    /// Returns the new texts, in the old order.
     pub(super) fn there(&self) -> impl Iterator<Item = &[u8]> {
         self.all.iter().map(|entry| entry.there.as_ref())
     }
 
-    /// Those that differ, as they will be.
+    /// Returns the new texts of the strings that change.
     pub(super) fn changed(&self) -> impl Iterator<Item = &[u8]> {
         self.all.iter().filter(|entry| entry.here != entry.there.as_ref()).map(|entry| entry.there.as_ref())
     }
 
-    /// Which string begins at this offset.
+    /// Returns the index of the string that begins at this old offset.
     pub(super) fn at(&self, offset: u64) -> Option<usize> {
         let offset = usize::try_from(offset).ok()?;
         self.all.binary_search_by_key(&offset, |entry| entry.offset).ok()
     }
 
-    /// Has them stand in this order, which names each of them once.
+    /// Sets the new order, which must contain each index once.
     pub(super) fn put(&mut self, order: Vec<usize>) {
         let mut offset = 0;
         for &index in &order {
@@ -91,7 +92,7 @@ impl<'a> Strings<'a> {
         self.order = order;
     }
 
-    /// Where the string that begins at this offset will begin.
+    /// Returns the new offset of the string that begins at this old offset.
     pub(super) fn moved(&self, offset: u64) -> Option<u64> {
         if !self.is_changed {
             return Some(offset);
@@ -99,7 +100,7 @@ impl<'a> Strings<'a> {
         u64::try_from(self.all.get(self.at(offset)?)?.offset_there).ok()
     }
 
-    /// The section as it will be.
+    /// Returns the new content of the section.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let entries = self.order.iter().filter_map(|&index| self.all.get(index));
         entries.flat_map(|entry| entry.there.iter().copied().chain(std::iter::once(0))).collect()

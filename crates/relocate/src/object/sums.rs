@@ -1,4 +1,4 @@
-//! Sums of the bytes of sources, which clang's debug information holds from DWARF 5 on.
+//! Checksums (MD5) of sources, which clang's debug information contains from DWARF 5 on.
 //!
 //! Unaware of: which sources these are.
 
@@ -7,18 +7,19 @@ use memchr::memmem;
 
 use super::elf::Elf;
 
-/// How long the length of a table is, which stands before it.
+/// The size of the length field that precedes a line table, in bytes.
 const LENGTH_SIZE: usize = 4;
 
-/// Whether debug information in an object or a program holds sums of the bytes of sources. It is taken to do so where
-/// it cannot be read.
+/// Returns true if the debug information of an object or a program contains checksums of sources,
+/// or if it cannot be parsed.
 pub fn sums_sources(bytes: &[u8]) -> bool {
     let Some(elf) = Elf::parse(bytes) else { return memmem::find(bytes, b".debug_line_str").is_some() };
     let lines = elf.sections.iter().filter(|section| section.name == b".debug_line");
     lines.into_iter().any(|section| have_sums(section.data).unwrap_or(true))
 }
 
-/// `None` for what no compiler writes.
+/// Returns true if a line table contains checksums, and `None` if the section is not what a
+/// compiler writes.
 fn have_sums(tables: &[u8]) -> Option<bool> {
     let whole = DebugLine::new(tables, LittleEndian);
     let mut at = 0;

@@ -1,7 +1,7 @@
-//! The units of debug information of a linked file: who wrote each, and where it refers to strings that are names of
-//! files.
+//! The units of debug information in a linked file: which compiler wrote each, and where each
+//! refers to strings that are paths.
 //!
-//! Unaware of: what becomes of the strings.
+//! Unaware of: how the strings change.
 
 use gimli::{
     AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfo, DebugLine, DebugLineOffset, DwForm, EndianSlice, Format,
@@ -13,28 +13,29 @@ use super::elf::Elf;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Where a reference stands in its section, and which offset it holds.
+/// The offset of a reference in its section, and the offset that it contains.
 pub(super) type Reference = (usize, usize);
 
-/// The length, the version and what fills up, before the offsets of a unit's strings.
+/// The size of the fields before the string offsets of a unit, in bytes: length, version and
+/// padding.
 const OFFSETS_HEADER: usize = 8;
 const OFFSET_SIZE: usize = 4;
 
 /// One unit.
 pub(super) struct Unit {
     pub(super) is_gcc: bool,
-    /// To `.debug_line_str`, from `.debug_info`.
+    /// References to `.debug_line_str` in `.debug_info`.
     pub(super) from_info: Vec<Reference>,
-    /// To `.debug_line_str`, from `.debug_line`.
+    /// References to `.debug_line_str` in `.debug_line`.
     pub(super) from_lines: Vec<Reference>,
 }
 
 /// All units of a file.
 pub(super) struct Units {
     pub(super) all: Vec<Unit>,
-    /// To `.debug_str`, from `.debug_str_offsets`.
+    /// References to `.debug_str` in `.debug_str_offsets`.
     pub(super) names: Vec<Reference>,
-    /// Something refers to `.debug_str` in another way.
+    /// True if something else refers to `.debug_str`.
     pub(super) names_are_used: bool,
 }
 
@@ -48,8 +49,8 @@ struct Sections<'a> {
 }
 
 impl Units {
-    /// `None` where there is a unit of another version than 5, of another kind than a whole one, or of another writer
-    /// than gcc and clang; and where a table of lines is not that of one unit.
+    /// Reads the units. Returns `None` if a unit is split, is not DWARF 5, or was not written by
+    /// gcc or clang. Also returns `None` if the line tables do not match the units one to one.
     pub(super) fn read(elf: &Elf<'_>) -> Option<Units> {
         let data = |name: &[u8]| Some(elf.data(elf.the_section(name)?));
         let sections = Sections {
@@ -66,7 +67,7 @@ impl Units {
         while let Some(header) = headers.next().ok()? {
             let found = sections.unit(&header)?;
             units.names_are_used |= found.uses_names;
-            // Tables of lines stand one after the other as the units do.
+            // The line tables follow each other in the order of the units.
             if found.lines_at != lines_end {
                 return None;
             }
@@ -81,7 +82,7 @@ impl Units {
 
 const USES_NAMES: [&[u8]; 3] = [b".debug_macro", b".debug_names", b".debug_pubnames"];
 
-/// What the first entry of a unit says.
+/// The content of the first entry of a unit.
 struct Found {
     is_gcc: bool,
     references: Vec<Reference>,
@@ -133,7 +134,8 @@ impl<'a> Sections<'a> {
         Some(Found { is_gcc, references, lines_at: lines_at?, uses_names: forms.names })
     }
 
-    /// Which forms the entries of a unit have: looked for in its abbreviations, which all of them use.
+    /// Returns the forms that the entries of a unit use. It reads the unit's abbreviations, which
+    /// all entries use.
     fn forms(&self, offset: DebugAbbrevOffset, first: u64) -> Option<Forms> {
         let mut forms = Forms::default();
         let mut text = EndianSlice::new(self.abbreviations.get(offset.0..)?, LittleEndian);
@@ -161,7 +163,7 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// What a table of lines refers to, in its order, and where it ends.
+    /// Returns the references of a line table in its order, and the offset where the table ends.
     fn table_of_lines(&self, start: usize) -> Option<(Vec<Reference>, usize)> {
         let whole = DebugLine::new(self.lines, LittleEndian);
         let program = whole.program(DebugLineOffset(start), 8, None, None).ok()?;
@@ -174,7 +176,7 @@ impl<'a> Sections<'a> {
         let names_at = text.offset_from(base).checked_add(text.len())?;
         text = EndianSlice::new(self.lines.get(names_at..)?, LittleEndian);
         let mut references = Vec::new();
-        // Directories, then files.
+        // The table of directories, then the table of files.
         for _ in 0..2 {
             let count = text.read_u8().ok()?;
             let format = (0..count).map(|_| {
@@ -204,7 +206,7 @@ impl<'a> Sections<'a> {
         Some((references, start.checked_add(header.unit_length())?.checked_add(OFFSET_SIZE)?))
     }
 
-    /// All that `.debug_str_offsets` refers to.
+    /// Returns all references in `.debug_str_offsets`.
     fn name_offsets(&self) -> Option<Vec<Reference>> {
         let (mut found, mut start) = (Vec::new(), 0);
         while start < self.offsets.len() {
@@ -221,12 +223,12 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// How strings are referred to in a unit.
+/// How the entries of a unit refer to strings.
 #[derive(Default)]
 struct Forms {
-    /// By an offset in `.debug_str`.
+    /// By an offset into `.debug_str`.
     names: bool,
-    /// By one in `.debug_line_str`, by another entry than the first.
+    /// By an offset into `.debug_line_str`, from an entry other than the first.
     line_names_below: bool,
 }
 
@@ -235,7 +237,7 @@ fn offset_at(section: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
 }
 
-/// The string that begins at this offset.
+/// Returns the string that begins at this offset.
 pub(super) fn string_at(section: &[u8], offset: usize) -> Option<&[u8]> {
     let rest = section.get(offset..)?;
     rest.get(..memchr::memchr(0, rest)?)

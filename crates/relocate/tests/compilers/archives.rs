@@ -1,4 +1,4 @@
-//! Archives of real compilers' objects, made in two places.
+//! Archives of objects by real compilers, made in two places.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,13 @@ use larder_relocate::{Places, Rule, can_be_relocated, relocate};
 
 use crate::support::{Place, is_there};
 
-/// Members: with names of an even and an odd number of characters, and one that has to stand in the table of names.
+/// The members: names with an even and an odd number of characters, and one that must go into the
+/// table of long names.
 const MEMBERS: [(&str, &str); 3] =
     [("small.c", "a.o"), ("data.c", "of_data.o"), ("list.c", "a_name_that_is_longer_than_a_header_holds.o")];
 
-/// An archive of objects compiled with `flags`, and of a text. `None` where the archiver does not want to.
+/// Makes an archive of objects compiled with `flags`, and of a text. Returns `None` if the archiver
+/// fails.
 fn archive(place: &Place, ar: &str, how: &str, flags: &[&str], text: Option<&str>) -> Option<Vec<u8>> {
     place.fill();
     let build = place.base.join("build");
@@ -56,7 +58,7 @@ fn archives_of_objects() {
     for ar in ["ar", "llvm-ar", "llvm-ar-14"] {
         check(ar, "crD", &["-g"], None, true);
         check(ar, "crD", &["-g", "-O2"], Some("a text\n"), true);
-        // Without a table of symbols.
+        // An archive without a table of symbols.
         check(ar, "crSD", &["-g"], None, true);
         check(ar, "crD", &[], None, true);
         check(ar, "crD", &["-g"], Some("made in PLACE\n"), false);

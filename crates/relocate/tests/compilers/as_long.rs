@@ -1,5 +1,6 @@
-//! Objects, programs and libraries that hold their place's path for their own use, made in two places of equally long
-//! names: what is relocated from the one is, byte for byte, what is made in the other.
+//! Objects, programs and libraries that contain the path of their place for their own use. They are
+//! made in two places whose paths have the same length. Relocating from the first place must give
+//! the bytes made in the second.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,7 +9,7 @@ use larder_relocate::{Places, Rule, relocate};
 use crate::programs::link;
 use crate::support::{Place, is_there};
 
-/// Names of two places.
+/// The directories of two places.
 const PLACES: [(&str, &str); 4] = [("11", "12"), ("sandbox/7/run", "sandbox/8/run"), ("one", "two"), ("a/b", "c/d")];
 
 const FLAGS: [&[&str]; 6] =
@@ -39,7 +40,7 @@ fn check(compiler: &str) {
                 assert_ne!(here, there, "{name}");
                 assert!(
                     relocate(Rule::Object, &here, &places).is_none(),
-                    "{name} needs no more than its debug information"
+                    "{name}: Rule::Object is enough, so this tests nothing"
                 );
                 let made = relocate(Rule::AsLong, &here, &places);
                 assert!(made.expect(&name) == there, "{name} differs");

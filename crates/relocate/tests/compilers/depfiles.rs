@@ -1,4 +1,5 @@
-//! Depfiles of real compilers, made in two places, with names of random length and awkward letters.
+//! Depfiles of real compilers, made in two places, with file names of random length and unusual
+//! characters.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +10,8 @@ use larder_relocate::{Places, Rule, Writer, relocate};
 
 use crate::support::is_there;
 
-/// Pairs of names of places: shorter, longer, equal, nested in names, and what is quoted.
+/// Pairs of directories: shorter, longer, equally long, nested in each other, and with characters
+/// that are quoted.
 const PLACES: [(&str, &str); 7] = [
     ("a", "bb"),
     ("a-place-with-quite-a-long-name/and/some/depth", "b"),
@@ -20,7 +22,7 @@ const PLACES: [(&str, &str); 7] = [
     ("c", "an-absurdly-long-name-that-is-longer-than-a-line-of-a-depfile-may-be-so-that-it-stands-alone"),
 ];
 
-/// Numbers from a seed, so that a failure can be repeated.
+/// Random numbers from a seed, so that a failure can be repeated.
 struct Numbers(u64);
 
 impl Numbers {
@@ -38,7 +40,7 @@ impl Numbers {
     }
 }
 
-/// The headers of a round, and the options beside those that every compile has.
+/// The headers of a round, and the options that not every compile has.
 struct Round {
     headers: Vec<String>,
     options: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! Real compilers in two places.
+//! Tests with real compilers in two places.
 
 mod archives;
 mod as_long;

@@ -1,4 +1,5 @@
-//! What real compilers print in two places: messages, with and without colours, preprocessed sources, lists of headers.
+//! Output of real compilers in two places: messages with and without colours, preprocessed sources,
+//! lists of headers.
 
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -7,7 +8,7 @@ use larder_relocate::{Places, Rule, relocate};
 
 use crate::support::{Place, is_there};
 
-/// A source that there is a lot to say about.
+/// A source that causes many messages.
 const BAD: &str = "#include <stdio.h>\n#include \"bad.h\"\n#include \"inner.h\"\n#warning \"as it is\"\n\
     int bad(int a, char *s) { int unused; a = s; printf(\"%s\", a); return undeclared + FIELD(a); }\n\
     _Static_assert(sizeof(int) == 3, \"no\");\n";
@@ -19,7 +20,7 @@ fn fill(place: &Place) {
     std::fs::write(place.sources.join("bad.h"), BAD_HEADER).expect("a header");
 }
 
-/// Standard output and error.
+/// Returns standard output and standard error.
 fn printed(place: &Place, compiler: &str, flags: &[&str], source: &str) -> [Vec<u8>; 2] {
     let output = Command::new(compiler)
         .args(flags)

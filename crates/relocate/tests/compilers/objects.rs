@@ -1,9 +1,8 @@
-//! Objects of real compilers, made in two places: what is relocated from the one is, byte for byte, what is made in the
-//! other.
+//! Objects of real compilers, made in two places. Relocating from the first place must give the
+//! bytes made in the second.
 //!
-//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts. `OTHER_COMPILERS` may name more
-//! of them:
-//! `gcc-11,g++-11 clang-19,clang++-19`.
+//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts. The variable
+//! `OTHER_COMPILERS` adds compilers, for example `gcc-11,g++-11 clang-19,clang++-19`.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +14,7 @@ use larder_relocate::{Places, Rule, can_be_relocated, relocate};
 
 use crate::support::{Place, is_there};
 
-/// Names of two places. The last begin alike.
+/// The directories of two places. The last two begin alike.
 const PLACES: [(&str, &str); 5] = [
     ("a", "a-longer-name/and/deeper"),
     ("some/where/deep/below", "b"),
@@ -34,7 +33,7 @@ const DEBUG: [&[&str]; 7] = [
     &["-g", "-O2", "-fno-ident", "-fPIC"],
 ];
 
-/// What takes long is tried less.
+/// More flags, which are tried with fewer sources because they take long.
 const MORE_DEBUG: [&[&str]; 6] = [
     &["-ggdb3"],
     &["-gdwarf-4", "-ggdb3"],
@@ -47,7 +46,7 @@ const MORE_DEBUG: [&[&str]; 6] = [
 #[derive(Default)]
 struct Counts {
     equal: usize,
-    /// In any order only, and otherwise equal.
+    /// Only in another order, and otherwise equal.
     reordered: usize,
     refused: usize,
 }
@@ -91,7 +90,7 @@ fn cases<'a>(c: &'a str, cxx: &'a str) -> Vec<Case<'a>> {
     cases
 }
 
-/// Compares one case, and says under which heading it counts.
+/// Compares one case, and counts the result.
 fn judge(case: &Case<'_>, number: usize, base: &Path, counts: &Mutex<BTreeMap<String, Counts>>) {
     let (from, to) = PLACES[number % PLACES.len()];
     let place = |name: &str| Place::whole(&base.join(number.to_string()).join(name));
@@ -114,7 +113,7 @@ fn judge(case: &Case<'_>, number: usize, base: &Path, counts: &Mutex<BTreeMap<St
     match relocate(Rule::Object, &here, &places) {
         Some(made) => {
             assert!(made == there, "{name}, number {number}, differs");
-            assert!(can_be_relocated(Rule::Object, &here, places.from), "{name}, number {number}: not foreseen");
+            assert!(can_be_relocated(Rule::Object, &here, places.from), "{name}, {number}: can_be_relocated is false");
             counts.equal += 1;
         }
         None => match relocate(Rule::ObjectInAnyOrder, &here, &places) {
@@ -131,7 +130,8 @@ fn judge(case: &Case<'_>, number: usize, base: &Path, counts: &Mutex<BTreeMap<St
     }
 }
 
-/// What readelf says of an object's debug information, without the positions of strings. `None` without readelf.
+/// Returns what readelf prints about an object's debug information, without the offsets of strings.
+/// Returns `None` without readelf.
 fn shown(object: &[u8], dir: &Path) -> Option<String> {
     let file = dir.join("shown.o");
     std::fs::write(&file, object).expect("a file");

@@ -1,5 +1,5 @@
-//! Programs and shared libraries of real compilers and GNU ld, made in two places: what is relocated from the one is,
-//! byte for byte, what is made in the other.
+//! Programs and shared libraries linked by real compilers and GNU ld in two places. Relocating from
+//! the first place must give the bytes made in the second.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use larder_relocate::{Places, Rule, can_be_relocated, relocate};
 
 use crate::support::{Place, is_there};
 
-/// Names of two places.
+/// The directories of two places.
 const PLACES: [(&str, &str); 6] = [
     ("a", "a-longer-name/and/deeper"),
     ("some/where/deep/below", "b"),
@@ -35,7 +35,7 @@ const FLAGS: [&[&str]; 8] = [
 const MAIN: &str = "#include <stdio.h>\n#include \"inner.h\"\nextern int small(int);\n__attribute__((weak)) int small(int a) { return a; }\n\
                     int main(int count, char **words) { puts(words[0]); return inner(count) + small(2); }\n";
 
-/// Links in `build`. `None` where the compiler does not want to.
+/// Links in `build`. Returns `None` if the command fails.
 pub(crate) fn link(
     place: &Place,
     compiler: &str,
@@ -60,7 +60,7 @@ pub(crate) fn link(
     Some(fs::read(place.base.join("build/x")).expect("a program"))
 }
 
-/// How many were equal and how many refused.
+/// For each compiler: how many results were equal, and how many were refused.
 type Counts = BTreeMap<String, [usize; 2]>;
 
 fn judge(base: &Path, compiler: &str, flags: &[&str], sources: &[&str], number: usize, counts: &mut Counts) {
@@ -78,7 +78,7 @@ fn judge(base: &Path, compiler: &str, flags: &[&str], sources: &[&str], number: 
         match relocate(Rule::Object, &here, &places) {
             Some(made) => {
                 assert!(made == there, "{name} differs");
-                assert!(can_be_relocated(Rule::Object, &here, places.from), "{name}: not foreseen");
+                assert!(can_be_relocated(Rule::Object, &here, places.from), "{name}: can_be_relocated is false");
                 counts[0] += 1;
             }
             None => {
@@ -121,7 +121,8 @@ fn programs_of_clang() {
     check("clang", "clang++");
 }
 
-/// What is not looked into is refused: other linkers, other versions, what is compressed, `__FILE__`, a search path.
+/// Files that are not understood are refused: other linkers, other versions of DWARF, compression,
+/// `__FILE__`, a run path.
 #[test]
 fn refused() {
     let dir = tempfile::tempdir().expect("a directory");

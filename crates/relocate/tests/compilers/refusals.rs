@@ -1,4 +1,4 @@
-//! What is refused, and what stands in its way; and places of several roots.
+//! Files that are refused, and why; and places with several roots.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,8 @@ fn roots(paths: &[&Path]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
 }
 
-/// Compiles in both places and relocates; what is not refused is what is made there.
+/// Compiles in both places and relocates. A result that is not refused must be equal to what the
+/// other place made.
 fn check(from: &[&Path], to: &[&Path], here: &[u8], there: &[u8], expect: bool, what: &str) {
     let (from, to) = (roots(from), roots(to));
     let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
@@ -66,7 +67,7 @@ fn places_of_two_roots() {
         if !is_there(compiler) {
             continue;
         }
-        // The sources lie below the build here, and elsewhere there.
+        // The sources are below the build in the old place, and outside it in the new one.
         let from = Place { base: base.join("w"), sources: base.join("w/deep/src") };
         let to = Place { base: base.join("other/w"), sources: base.join("s") };
         from.fill();
@@ -74,12 +75,12 @@ fn places_of_two_roots() {
         for flags in [&["-g"][..], &["-g", "-O2"], &["-O2"]] {
             let make = |place: &Place| place.compile(compiler, flags, "list.c", true).expect("a sound source");
             let (here, there) = (make(&from), make(&to));
-            // clang divides names at what they share, which is more here.
+            // clang splits paths after the part that they share, which is longer in the old place.
             let expect = compiler == "gcc" || !flags.contains(&"-g");
             let what = format!("{compiler} {flags:?}");
             check(&[&from.base, &from.sources], &[&to.base, &to.sources], &here, &there, expect, &what);
         }
-        // Both go along.
+        // Both roots move together.
         let to = Place { base: base.join("x/y/z"), sources: base.join("x/y/z/deep/src") };
         to.fill();
         let make = |place: &Place| place.compile(compiler, &["-g"], "list.c", true).expect("a sound source");
@@ -101,11 +102,11 @@ fn clang_shares_names_with_the_system() {
     let root = place.base.as_os_str().as_bytes();
     let to = |to: &str| relocate(Rule::Object, &object, &Places { from: &[root], to: &[to.as_bytes()] });
     assert!(to("/elsewhere").is_some());
-    // There it would have `/usr` and `include/stdio.h`.
+    // In that place clang would write `/usr` and `include/stdio.h`.
     assert!(to("/usr/src").is_none());
 }
 
-/// Beside each other, with a header beside both, and built from the directory above.
+/// Two places side by side, with a header next to both, and built from the directory above them.
 #[test]
 fn places_below_one_directory() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -125,7 +126,7 @@ fn places_below_one_directory() {
         };
         let here = make(&from);
         check(&[&from.base], &[&beside.base], &here, &make(&beside), true, compiler);
-        // There it shares one directory more.
+        // In that place the paths share one more directory.
         check(&[&from.base], &[&to.base], &here, &make(&to), true, compiler);
         let above = |place: &Place| {
             let source = place.source("small.c", true);
@@ -139,7 +140,7 @@ fn places_below_one_directory() {
     }
 }
 
-/// What the assembler writes of itself has no hash table.
+/// The assembler does not use a hash table for its own debug information.
 #[test]
 fn sources_of_the_assembler() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -155,7 +156,7 @@ fn sources_of_the_assembler() {
             for (source, is_absolute) in [("x.s", true), ("x.s", false), ("y.S", true), ("y.S", false)] {
                 let make = |place: &Place| place.compile(compiler, flags, source, is_absolute).expect("a sound source");
                 let what = format!("{compiler} {flags:?} {source} {is_absolute}");
-                // clang has the names in `.debug_info` itself.
+                // clang writes these paths into `.debug_info` itself.
                 check(&[&from.base], &[&to.base], &make(&from), &make(&to), compiler == "gcc", &what);
             }
         }

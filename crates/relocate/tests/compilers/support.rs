@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a build is: its directory, and where its sources are.
+/// A place of a build: its directory, and the directory of its sources.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) base: PathBuf,
@@ -12,12 +12,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Sources below the directory of the build.
+    /// A place with its sources below the directory of the build.
     pub(crate) fn whole(base: &Path) -> Place {
         Place { base: base.into(), sources: base.join("src") }
     }
 
-    /// Makes its directories and sources.
+    /// Creates the directories and sources.
     pub(crate) fn fill(&self) {
         for dir in [&self.base.join("build"), &self.base.join("inc"), &self.sources] {
             fs::create_dir_all(dir).expect("a directory");
@@ -29,12 +29,12 @@ impl Place {
         }
     }
 
-    /// How a command in `build` names a source.
+    /// Returns the path by which a command in `build` names a source.
     pub(crate) fn source(&self, name: &str, is_absolute: bool) -> PathBuf {
         if is_absolute { self.sources.join(name) } else { Path::new("../src").join(name) }
     }
 
-    /// Compiles a source in `build`. `None` where the compiler does not want to.
+    /// Compiles a source in `build`. Returns `None` if the command fails.
     pub(crate) fn compile(&self, compiler: &str, flags: &[&str], source: &str, is_absolute: bool) -> Option<Vec<u8>> {
         let output = Command::new(compiler)
             .args(flags)
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Whether there is such a program; says so when there is none.
+/// Returns true if the program exists, and prints a line if it does not.
 pub(crate) fn is_there(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
@@ -62,7 +62,7 @@ pub(crate) fn is_there(program: &str) -> bool {
     is_there
 }
 
-/// Sources that the compilers have something to say about.
+/// Sources that produce varied debug information.
 pub(crate) const SOURCES: [(&str, &str); 8] = [
     ("one.h", "#define ONE(a) ((a) + 1)\nstruct one { int a; struct one *next; };\n"),
     ("small.c", "int small(int a) { return a + 1; }\n"),

@@ -1,57 +1,68 @@
-//! Whether the tools have company: programs that are no tools, and want processors all the time. Pure.
+//! Whether other programs compete for the processors all the time, so that more tools should run.
+//! Pure.
 //!
-//! As many tools as processors is as much as a machine does when it is theirs. Beside one program that always wants a
-//! processor, one tool has half of it, where `make -j16` would leave that program a seventeenth. So while there is such
-//! company more tools run, until it is gone. A service, a download, or a picture drawn sixty times a second is none:
-//! for a good part of the time nobody but the tools wants to run.
+//! Normally one tool per processor is all that a machine can do. But beside one program that always
+//! wants a processor, a single tool gets half of it, while with `make -j16` that program would get
+//! a seventeenth. So as long as there is such a program (called company), more tools run. A
+//! service, a download, or an animation at 60 frames per second is none, because it sleeps for a
+//! good part of the time.
 //!
-//! Who waits first in the queue counts now and then who wants to run, and notes it in a word that all share. Where it was
-//! somebody all the time, the program that seems to be it is watched until the next verdict: it is company if it ran
-//! or waited to run nearly all of that time.
+//! The first in the queue does this:
+//! 1. Every 40 ms it counts the threads that want to run, and notes the result in a word that all
+//!    wrappers share.
+//! 2. If other threads wanted to run in nearly all of 12 counts, the busiest thread that is not a
+//!    tool is watched until the next verdict.
+//! 3. If that thread ran or waited to run nearly all of that time, it is company.
 //!
 //! ```text
-//! bits 0…39 when it was last counted, in ms since the system was started · 40…47 how often since the last verdict ·
-//! 48…55 how often of those somebody else wanted to run
+//! bits  0…39  when it was last counted, in ms since boot
+//! bits 40…47  the number of counts since the last verdict
+//! bits 48…55  how many of those counts found other threads that wanted to run
 //! ```
+//!
+//! Unaware of: how threads are counted.
 
-/// Of the time, in hundredths, that a program ran or waited to run which wants a processor all the time. What is paced
-/// sleeps for more than the rest.
+/// A program wants a processor all the time if it ran or waited to run for this share of the time,
+/// in per cent. A program with a fixed pace sleeps longer.
 const WANTED: u64 = 90;
-/// How long that is watched, at least and at most, in ms.
+/// The shortest and the longest time of watching, in ms.
 const WATCHED_MS: std::ops::RangeInclusive<u64> = 250..=5000;
 
-/// Whether a program that ran or waited to run for so long wants a processor all the time.
+/// Returns true if a program that ran or waited to run for `wanted_ns` wants a processor all the
+/// time.
 pub(super) fn never_rests(wanted_ns: u64, passed_ms: u64) -> bool {
     WATCHED_MS.contains(&passed_ms) && wanted_ns / 10_000 >= passed_ms * WANTED
 }
 
-/// How many tools run then, where there are tokens for so many: sixteen times as many, as `make -j16` would on one
-/// processor, and on a large machine not that many more.
+/// Returns how many tools run beside company: sixteen times as many, like `make -j16` on one
+/// processor, but at most 64 more.
 pub(super) fn more(jobs: u32) -> u32 {
     const TIMES: u32 = 16;
     const MORE_MAX: u32 = 64;
     jobs.saturating_mul(TIMES).min(jobs.saturating_add(MORE_MAX))
 }
 
-/// For so long after that was seen.
+/// How long company counts as present after it was seen, in ms.
 pub(super) const HOLDS_MS: u64 = 5000;
 
+/// The time between two counts, in ms.
 const COUNT_EVERY_MS: u64 = 40;
-/// What was counted before a pause says nothing of now.
+/// After a pause of this length, older counts are dropped, in ms.
 const PAUSE_MS: u64 = 1000;
-/// A verdict, after half a second.
+/// The number of counts for a verdict, which takes half a second.
 const COUNTS: u64 = 12;
-/// It was somebody all the time, but for one moment.
+/// How many counts must find other threads: all but one.
 const ALWAYS: u64 = COUNTS - 1;
 
 const MS_BITS: u64 = (1 << 40) - 1;
 
-/// Whether it is time to count again.
+/// Returns true if it is time to count again.
 pub(super) fn is_due(word: u64, now_ms: u64) -> bool {
     now_ms.wrapping_sub(word & MS_BITS) >= COUNT_EVERY_MS
 }
 
-/// It was counted, and somebody else wanted to run or not: the word from then on, and a verdict where there is one.
+/// Adds a count. `somebody` is true if other threads wanted to run. Returns the new word, and after
+/// enough counts a verdict.
 pub(super) fn counted(word: u64, now_ms: u64, somebody: bool) -> (u64, Option<bool>) {
     let is_stale = now_ms.wrapping_sub(word & MS_BITS) > PAUSE_MS;
     let (counts, others) = if is_stale { (0, 0) } else { (word >> 40 & 0xff, word >> 48 & 0xff) };
@@ -61,9 +72,9 @@ pub(super) fn counted(word: u64, now_ms: u64, somebody: bool) -> (u64, Option<bo
     (now_ms & MS_BITS | counts << 40 | others << 48, verdict)
 }
 
-/// Whether that was seen lately.
+/// Returns true if company was seen lately.
 pub(super) fn is_there(until_ms: u64, now_ms: u64) -> bool {
-    // Later than that is of an earlier run of the system.
+    // A later time is from before the last boot.
     now_ms < until_ms && until_ms <= now_ms + HOLDS_MS
 }
 
@@ -71,7 +82,7 @@ pub(super) fn is_there(until_ms: u64, now_ms: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// What comes of these moments, one every so often.
+    /// Returns the verdicts after these counts, which are `COUNT_EVERY_MS` apart.
     fn verdicts(moments: impl Iterator<Item = bool>) -> Vec<bool> {
         let (mut word, mut found, mut now) = (0, Vec::new(), 10_000);
         for somebody in moments {
@@ -88,7 +99,7 @@ mod tests {
     #[test]
     fn company_is_who_wants_to_run_all_the_time() {
         assert_eq!(verdicts((0..24).map(|_| true)), [true, true]);
-        assert_eq!(verdicts((0..24).map(|at| at != 5)), [true, true], "but for a moment");
+        assert_eq!(verdicts((0..24).map(|at| at != 5)), [true, true], "all but one count");
         assert_eq!(verdicts((0..24).map(|at| at % 3 != 0)), [false, false], "two thirds of the time");
         assert_eq!(verdicts((0..24).map(|at| at >= 12)), [false, true]);
         assert_eq!(verdicts((0..11).map(|_| true)), []);

@@ -1,16 +1,18 @@
-//! The lines in which tools wait, one for each build (two builds share one by chance), and which of them is next.
+//! The lines in which tools wait, one per build, and which ticket is next. Two builds may share a
+//! line by chance.
 //!
-//! Within a line who came first is first. Of the lines the one is next whose tools had tokens for the least time while
-//! it waited: so two builds share the processors in halves, however many tools each has waiting and however long these
-//! take. A build that comes anew begins where the others are, and is held back by no more than `AHEAD_MAX_MS` for what
-//! it used when it was alone.
+//! Within a line, tickets are served in order. Among the lines, the next one is the line whose
+//! tools held tokens for the least time while it waited. So two builds get half of the processors
+//! each, however many tools each has waiting and however long these take. A build that joins starts
+//! with the time of the others. For the time that it used while it was alone, it is held back by at
+//! most `AHEAD_MAX_MS`.
 //!
-//! Unaware of: files, locks, how long anybody waits.
+//! Unaware of: files, locks, how long a tool waits.
 //!
 //! ```text
-//! words, each array with one for each line: tickets given · first ticket not yet served · what its tools used, in ms ·
-//! how often in a row its first was passed over
-//! a token's word: bits 48… its line, from 1; 0 is none · bits 0…47 since when, in ms since the system was started
+//! words, in arrays with one element per line: tickets drawn · the first ticket not served yet ·
+//! time that its tools held tokens, in ms · how often in a row its first ticket was passed over
+//! a token's word: bits 48… its line + 1, 0 for none · bits 0…47 since when, in ms since boot
 //! ```
 
 use std::sync::atomic::AtomicU64;
@@ -24,15 +26,18 @@ const SERVED: usize = LINES;
 const USED: usize = 2 * LINES;
 const PASSED: usize = 3 * LINES;
 
-/// A line that comes back is held back by no more than this for what it used before the others came.
+/// A line that joins again is held back by at most this for the time that it used before the others
+/// came.
 const AHEAD_MAX_MS: u64 = 5000;
-/// What a tool that has just begun counts for: else all tokens that are free at once would be one line's.
+/// The time that counts for a tool that has just started. Without it, one line could take all
+/// tokens that are free at the same time.
 const BEGUN_MS: u64 = 100;
-/// Twice as many are passed over each time, up to two to the power of this: more never wait in a line.
+/// The number of tickets passed over doubles each time, up to two to the power of this. A line
+/// never has more waiting.
 const PASSED_MAX: u64 = 10;
 const SINCE_BITS: u32 = 48;
 
-/// A place in a line.
+/// A position in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     line: usize,
@@ -42,33 +47,33 @@ pub(super) struct Ticket {
 /// The words of all lines.
 pub(super) struct Lines<'a>(pub(super) &'a [AtomicU64]);
 
-/// What those tools used so far that have a token now, by line.
+/// The time that the currently running tools have held their tokens, by line.
 pub(super) struct Running {
     used_ms: [u64; LINES],
-    /// A bit for each line that has one.
+    /// A bit for each line that holds a token.
     holds: u64,
 }
 
-/// The line of a build.
+/// Returns the line of a build.
 pub(super) fn line_of(build: u64) -> usize {
-    // Fibonacci hashing: numbers that follow each other are far apart.
+    // Fibonacci hashing: consecutive numbers end up far apart.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     (build.wrapping_mul(FACTOR) >> (64 - LINES.ilog2())) as usize
 }
 
-/// A token's word while a tool of this line has it.
+/// Returns a token's word while a tool of this line holds the token.
 pub(super) fn begun(line: usize, now_ms: u64) -> u64 {
     (line as u64 + 1) << SINCE_BITS | now_ms & ((1 << SINCE_BITS) - 1)
 }
 
-/// The line of a token's word, and for how long it has had it, in ms.
+/// Returns the line in a token's word, and how long it has held the token, in ms.
 pub(super) fn ran(word: u64, now_ms: u64) -> Option<(usize, u64)> {
     let line = usize::try_from(word >> SINCE_BITS).ok()?.checked_sub(1).filter(|line| *line < LINES)?;
     Some((line, now_ms.saturating_sub(word & ((1 << SINCE_BITS) - 1))))
 }
 
 impl Running {
-    /// Of the words of those tokens that are held.
+    /// Sums up the words of the tokens that are held.
     pub(super) fn of(words: impl Iterator<Item = u64>, now_ms: u64) -> Running {
         let mut running = Running { used_ms: [0; LINES], holds: 0 };
         for (line, ms) in words.filter_map(|word| ran(word, now_ms)) {
@@ -84,13 +89,13 @@ impl Lines<'_> {
         &self.0[array + line]
     }
 
-    /// How many wait in a line, about; what was damaged counts as none.
+    /// Returns about how many wait in a line. A damaged line counts as empty.
     fn waits_in(&self, line: usize) -> u64 {
         let (served, given) = (self.word(SERVED, line).load(SeqCst), self.word(TICKETS, line).load(SeqCst));
         u64::try_from(given.wrapping_sub(served) as i64).unwrap_or(0)
     }
 
-    /// A bit for each line in which somebody waits.
+    /// Returns a mask with a bit for each line in which a tool waits.
     fn waiting(&self) -> u64 {
         (0..LINES).filter(|line| self.waits_in(*line) > 0).fold(0, |all, line| all | 1 << line)
     }
@@ -99,13 +104,14 @@ impl Lines<'_> {
         self.waiting() == 0
     }
 
-    /// About how many wait.
+    /// Returns about how many wait in all lines.
     pub(super) fn count(&self) -> u64 {
         (0..LINES).map(|line| self.waits_in(line)).fold(0, u64::saturating_add)
     }
 
-    /// Stand in a line. Who begins one begins where the others are: it neither makes up for when it wanted nothing, nor
-    /// pays for more than a little of what it used when these were not there.
+    /// Draws a ticket in a line. If the line was empty, its time is set to that of the other lines.
+    /// So it does not make up for the time when it wanted nothing, and hardly pays for what it used
+    /// while the others were not there.
     pub(super) fn draw(&self, line: usize, running: impl FnOnce() -> Running) -> Ticket {
         if self.waits_in(line) == 0 {
             let (running, others) = (running(), self.waiting() & !(1 << line));
@@ -115,14 +121,15 @@ impl Lines<'_> {
             let used = used.clamp(from, from.saturating_add(AHEAD_MAX_MS)).saturating_sub(running.used_ms[line]);
             self.word(USED, line).store(used, Relaxed);
             self.word(PASSED, line).store(0, Relaxed);
-            // Of a damaged file.
+            // Repairs the word of a damaged file.
             let served = self.word(SERVED, line).load(SeqCst);
             advance(self.word(TICKETS, line), served);
         }
         Ticket { line, number: self.word(TICKETS, line).fetch_add(1, SeqCst) }
     }
 
-    /// How many of its own line are before this one; 0 and less when it is the first.
+    /// Returns how many in its own line are before this ticket. 0 or less means that it is the
+    /// first.
     pub(super) fn ahead_in_line(&self, ticket: Ticket) -> i64 {
         ticket.number.wrapping_sub(self.word(SERVED, ticket.line).load(SeqCst)) as i64
     }
@@ -131,7 +138,7 @@ impl Lines<'_> {
         self.word(USED, line).load(Relaxed).saturating_add(running.used_ms[line])
     }
 
-    /// Those of them that are served before this one.
+    /// Returns a mask of the `waiting` lines that are served before this one.
     fn before(&self, line: usize, waiting: u64, running: impl FnOnce() -> Running) -> u64 {
         let others = waiting & !(1 << line);
         if others == 0 {
@@ -142,7 +149,8 @@ impl Lines<'_> {
         each(others).filter(|other| (self.used(*other, &running), *other) < own).fold(0, |all, line| all | 1 << line)
     }
 
-    /// How many are before this one; 0 and less when it is its turn, also where it was passed over.
+    /// Returns how many are before this ticket. It is 0 if it is this ticket's turn, and negative
+    /// if it was passed over.
     pub(super) fn ahead(&self, ticket: Ticket, running: impl FnOnce() -> Running) -> i64 {
         let ahead = self.ahead_in_line(ticket);
         if ahead < 0 {
@@ -151,8 +159,9 @@ impl Lines<'_> {
         ahead.saturating_add(self.before(ticket.line, self.waiting(), running).count_ones().into())
     }
 
-    /// It needs no turn any more. Where it had a token before others whose turn it was, those were killed or stopped,
-    /// and are passed over: they must look for themselves. Perhaps all of their build was, so more of it every time.
+    /// Removes a ticket from its line. If it was served before others whose turn it was, those were
+    /// killed or stopped, and are passed over. They must check for tokens themselves. Perhaps their
+    /// whole build was killed, so each time more of that line is passed over.
     pub(super) fn served(&self, ticket: Ticket, passes_over: bool, running: impl FnOnce() -> Running) {
         let others = if passes_over { self.before(ticket.line, self.waiting(), running) } else { 0 };
         for line in each(others) {
@@ -165,7 +174,7 @@ impl Lines<'_> {
         self.word(PASSED, ticket.line).store(0, Relaxed);
     }
 
-    /// Whose turn it is, if anybody waits.
+    /// Returns the ticket whose turn it is, or `None` if no tool waits.
     pub(super) fn due(&self, running: impl FnOnce() -> Running) -> Option<Ticket> {
         let waiting = self.waiting();
         let line = match waiting.count_ones() {
@@ -179,7 +188,7 @@ impl Lines<'_> {
         Some(Ticket { line, number: self.word(SERVED, line).load(SeqCst) })
     }
 
-    /// A tool had a token that had this word.
+    /// Charges a line for the time that its tool held a token. `word` is the token's word.
     pub(super) fn charge(&self, word: u64, now_ms: u64) {
         if let Some((line, ms)) = ran(word, now_ms) {
             self.word(USED, line).fetch_add(ms, Relaxed);
@@ -192,14 +201,14 @@ impl Ticket {
         self.line
     }
 
-    /// Tickets of this number, by which few are told apart.
+    /// Returns which of `count` words this ticket waits on. Few tickets share a word.
     pub(super) fn one_of(self, count: usize) -> usize {
         const STRIDE: u64 = 7;
         (self.number.wrapping_add(self.line as u64 * STRIDE) % count as u64) as usize
     }
 }
 
-/// Never backwards, as numbers go that begin again after the last.
+/// Sets the word to `to` unless it is already further. Numbers wrap around.
 fn advance(word: &AtomicU64, to: u64) {
     let _ = word.fetch_update(SeqCst, SeqCst, |now| (to.wrapping_sub(now) as i64 > 0).then_some(to));
 }
@@ -220,8 +229,8 @@ mod tests {
         Running::of([].into_iter(), 0)
     }
 
-    /// Builds of these lines, always with somebody waiting, whose tools take so long, on so many tokens: for how long
-    /// the tools of each had one.
+    /// Simulates builds with (line, jobs, duration of a tool in ms) on this many tokens, where each
+    /// build always has a tool waiting. Returns how long the tools of each build held a token.
     fn shared(builds: &[(usize, usize, u64)], tokens: usize, until_ms: u64) -> Vec<u64> {
         let words = words();
         let lines = Lines(&words);
@@ -257,7 +266,7 @@ mod tests {
 
     #[test]
     fn builds_have_equal_shares() {
-        // Line, jobs, how long a tool takes.
+        // Each build is (line, jobs, duration of a tool in ms).
         for (builds, tokens) in [
             (vec![(3, 16, 50), (9, 2, 50)], 1),
             (vec![(3, 16, 50), (9, 2, 50)], 2),
@@ -300,7 +309,7 @@ mod tests {
             ahead > 0
         });
         assert_eq!((passes.count(), lines.count()), (5, 0), "1, 2, 4, 8 and the last");
-        // Who comes when he is called is passed over alone the next time.
+        // A line that comes when it is called starts again with one ticket passed over.
         let late = [2, 2, 2].map(|line| lines.draw(line, none));
         lines.served(late[0], false, none);
         lines.served(lines.draw(7, none), true, none);
@@ -316,7 +325,7 @@ mod tests {
         let back = lines.draw(2, none);
         assert_eq!(lines.ahead(other, none), 0);
         assert_eq!(lines.word(USED, 2).load(Relaxed), AHEAD_MAX_MS);
-        // And who comes new does not make up for when it was not there.
+        // A line that joins does not make up for the time when it was not there.
         lines.served(other, false, none);
         lines.served(back, false, none);
         let held = || Running::of([begun(2, 0)].into_iter(), 60_000);
@@ -328,7 +337,7 @@ mod tests {
     fn who_wanted_little_for_long_does_not_make_up_for_it() {
         let words = words();
         let lines = Lines(&words);
-        // One tool of line 7 ran all the time, and many of line 2, of which one waits.
+        // One tool of line 7 ran all the time. Line 2 ran many tools, and one of them waits.
         let held = || Running::of([begun(7, 0), begun(2, 59_000)].into_iter(), 60_000);
         lines.draw(2, held);
         lines.word(USED, 2).store(600_000, Relaxed);
@@ -347,7 +356,7 @@ mod tests {
         lines.charge(begun(63, 9), 7);
         lines.served(ticket, true, running);
         lines.count();
-        // A line that is damaged is one after somebody stood in it.
+        // A damaged line works again after a ticket was drawn in it.
         for line in 0..LINES {
             lines.word(SERVED, line).store(lines.word(TICKETS, line).load(SeqCst).wrapping_add(7), SeqCst);
         }

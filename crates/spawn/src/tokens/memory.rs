@@ -1,46 +1,53 @@
-//! Whether there is memory for one more tool. Pure: numbers come in, a word goes out.
+//! Whether there is memory for one more tool. Pure.
 //!
-//! What tools that run will still take is not to be seen anywhere: one that just started has hardly anything. So first
-//! all of them are counted with all that they are expected to need, on top of what is used; only where that does not
-//! fit is it worth looking at what they have got already.
+//! The memory that running tools will still take is not visible anywhere: a tool that has just
+//! started has hardly any. So first all of them are counted with all that they are expected to
+//! need, in addition to the memory in use. Only if that does not fit, the caller looks at what they
+//! already have.
+//!
+//! Unaware of: where the numbers come from.
 
 use larder_sys::FreeMemory;
 
-/// What a tool is expected to need.
+/// The resources that a tool is expected to need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The most memory of one of its processes, in KiB; 0 where nothing is known.
+    /// The peak memory of its largest process, in KiB; 0 if it is not known.
     pub memory_kb: u64,
 }
 
-/// Left for everybody else, in KiB: what a desktop or the page cache of a build misses first.
+/// Memory left for everything else, in KiB. A desktop, or the page cache of a build, would
+/// otherwise suffer first.
 const SPARED_KB: u64 = 256 << 10;
-/// Of a tool of which nothing is known: what a compiler takes for a file of a few hundred lines.
+/// The need assumed for an unknown tool, in KiB: what a compiler takes for a file of a few hundred
+/// lines.
 const UNKNOWN_KB: u64 = 128 << 10;
-/// Programs waited for memory in that share of the last ten seconds, in hundredths of a per cent: a tenth. What a
-/// machine does that begins to swap or to read its programs again; below it the kernel merely tidies up.
+/// The limit for the share of the last ten seconds in which programs waited for memory, in
+/// hundredths of a per cent (10 %). Above it, a machine begins to swap or to read its programs
+/// again; below it, the kernel only reclaims memory.
 const PRESSURE_MAX: u32 = 1000;
 
 impl Needs {
-    /// What is counted for it.
+    /// Returns the memory that is counted for the tool, in KiB.
     pub(super) fn counted_kb(self) -> u64 {
         if self.memory_kb == 0 { UNKNOWN_KB } else { self.memory_kb }
     }
 }
 
-/// What the tools that run are expected to need, and what they have, in KiB.
+/// The memory that the running tools are expected to need, and what they already have, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Running {
     pub(super) expected_kb: u64,
     pub(super) has_kb: u64,
 }
 
-/// So much free memory that nothing else need be known.
+/// Returns the amount of free memory with which the tool fits for certain, in KiB.
 pub(super) fn enough_kb(needs: Needs, running: Running) -> u64 {
     needs.counted_kb().saturating_add(running.expected_kb).saturating_add(SPARED_KB)
 }
 
-/// Whether there is room beside `running`, of which `has_kb` is already in what is used.
+/// Returns true if there is room for one more tool. `running.has_kb` is already part of the memory
+/// in use.
 pub(super) fn has_room(needs: Needs, running: Running, free: FreeMemory) -> bool {
     let still_to_come = running.expected_kb.saturating_sub(running.has_kb);
     let wanted = needs.counted_kb().saturating_add(still_to_come).saturating_add(SPARED_KB);
@@ -64,7 +71,7 @@ mod tests {
         check(1000, 0, 0, 1200, 0, false);
         check(1000, 2000, 0, 3000, 0, false);
         check(1000, 2000, 1900, 3000, 0, true);
-        // More than was expected is no room for others.
+        // Memory beyond what was expected is no room for others.
         check(1000, 2000, 5000, 1200, 0, false);
         check(1000, 0, 0, 90_000, 1001, false);
         check(0, 0, 0, 384, 0, true);

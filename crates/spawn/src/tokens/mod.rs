@@ -1,22 +1,24 @@
-//! Tokens: at most as many tools at once as there are processors, over all builds of a user on a machine, and none that
-//! the memory is not there for.
+//! Tokens are job slots. All builds of a user on a machine together run at most as many tools as
+//! there are processors. A tool also waits until there is enough memory for it.
 //!
 //! | file | is | unaware of |
 //! |---|---|---|
-//! | `place.rs` | the one file that all wrappers of a user find | what is in it |
-//! | `pool.rs` | which bytes of it are locked, and the words in it that all see | who waits how long |
-//! | `lines.rs` | the lines of those who wait, one for each build, and which is next | files, locks |
-//! | `queue.rs` | what one does who waits, and for how long | bytes, files |
-//! | `memory.rs` | whether there is memory for one more; pure | who is asked for numbers |
-//! | `company.rs` | whether others want the processors all the time, so that more tools may run; pure | who counts them |
+//! | `place.rs` | finds the one file that all wrappers of a user share | what is in it |
+//! | `pool.rs` | the locked bytes, and the words that all wrappers share | how long a tool waits |
+//! | `lines.rs` | the waiting lines, one per build, and which ticket is next | files, locks |
+//! | `queue.rs` | how a tool waits, and for how long | bytes, files |
+//! | `memory.rs` | whether there is memory for one more tool; pure | where the numbers come from |
+//! | `company.rs` | whether other programs compete for processors; pure | how threads are counted |
 //!
-//! A token is the lock of one byte: the kernel takes it back however its holder ends, and says who holds it. The words
-//! only say who waits and what for: whatever becomes of them costs order and time, never a token.
+//! A token is a lock on one byte. The kernel releases it however its holder ends, and says which
+//! process holds it. The words only say which tools wait and what for. If they are damaged, that
+//! costs order and time, never a token.
 //!
-//! Nobody waits for ever. Who waits below a holder uses that one's token, who waits for somebody that is stopped passes
-//! over him, and where nothing has moved for a while one runs without. `docs/scheduling.md` has the cases.
+//! Waiting is bounded. A descendant of a holder borrows the holder's token. The first in the queue
+//! borrows the tokens of stopped holders. After 30 s without any change, one tool runs without a
+//! token. `docs/scheduling.md` lists the cases.
 //!
-//! Unaware of: what a tool is, which tools take a token.
+//! Unaware of: what a tool is, and which tools take a token.
 
 mod company;
 mod lines;
@@ -39,30 +41,33 @@ pub use pool::{JOBS_MAX, Status};
 use crate::fare::{self, Start};
 use pool::Held;
 
-/// Which tokens there are.
+/// The tokens of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// The file; `None` is the user's own of this machine.
+    /// The file; `None` stands for the user's own file on this machine.
     pub file: Option<PathBuf>,
-    /// How many; 0 is as many as processors, and more beside programs that want these all the time.
+    /// The number of tokens. 0 stands for the number of processors, and more while other programs
+    /// want these all the time.
     pub jobs: u32,
 }
 
-/// Who asks for one.
+/// A request for a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// What the tool is expected to need.
+    /// The resources that the tool is expected to need.
     pub needs: Needs,
-    /// It may be below a tool that has a token: then that one's is looked for first. Where this is not known it is
-    /// looked for once there is no other.
+    /// The tool may run below another tool that holds a token, so that token is tried first. If
+    /// this is false, it is tried when there is no free token.
     pub is_inside: bool,
-    /// Whoever writes what it reads may wait for a token himself: it takes one that is free or none.
+    /// False if the process that writes the tool's input may itself wait for a token. Then the tool
+    /// takes a free token or none.
     pub may_wait: bool,
-    /// The process becomes the tool, and keeps it for that one.
+    /// True if this process becomes the tool, which then holds the token.
     pub is_handed_on: bool,
 }
 
-/// Leave to run one tool, until it is dropped.
+/// Permission to run one tool, until this is dropped. It may be empty: then the tool runs without a
+/// token.
 #[derive(Default)]
 pub struct Token {
     held: Option<Held>,
@@ -72,43 +77,44 @@ pub struct Token {
     start: Option<Start>,
 }
 
-/// What came of asking.
+/// The answer to a request.
 pub enum Taken {
     /// Run the tool.
     Token(Token),
-    /// What the tool was for is no longer wanted.
+    /// The result of the tool is no longer wanted.
     NotWanted,
 }
 
 impl Token {
-    /// How long it was waited for.
+    /// Returns how long the request waited.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Whether that was for memory, at least for a while.
+    /// Returns true if it waited for memory at any time.
     pub fn waited_for_memory(&self) -> bool {
         self.for_memory
     }
 
-    /// Whether the tool runs without one, since nothing had moved for long.
+    /// Returns true if the tool runs without a token because nothing had changed for too long.
     pub fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// The file by whose descriptor it is held, where it is: a program that inherits that holds the token.
+    /// Returns the file with the lock, if a token is held. A program that inherits its descriptor
+    /// holds the token.
     pub fn file(&self) -> Option<&File> {
         self.held.as_ref().map(Held::file)
     }
 
-    /// How its tool is started that is to be of this class, as tools fare in it now. Where tokens are not used nothing
-    /// is known of that.
+    /// Returns how to start the tool if it should be in this class. If tools in the class starve,
+    /// it is started without it. Nothing is known about that if tokens are not used.
     pub fn manner(&mut self, class: Class, cgroup: Option<&Path>) -> Manner {
         if let (Some(held), true) = (&self.held, class != Class::Inherit) {
             let fare = held.pool().fare();
             let word = fare.load(Relaxed);
             let (start, next) = fare::next(word, now_ms());
-            // Of several who would try, one does.
+            // If several wrappers want to try, one does.
             let changed = next == word || fare.compare_exchange(word, next, Relaxed, Relaxed).is_ok();
             let mut start = if changed { start } else { Start::AsInherited };
             if matches!(start, Start::Try | Start::Unknown) {
@@ -130,14 +136,14 @@ impl Token {
         Manner::of(class, cgroup)
     }
 
-    /// Its tool used this and took so long.
+    /// Reports the resources that the tool used, and how long it ran.
     pub fn fared(&self, used: Use, took: Duration) {
         if let (Some(held), Some(start), Some(starved)) = (&self.held, self.start, fare::seen(used, took)) {
             note(held.pool().fare(), start, starved);
         }
     }
 
-    /// Whether its tool is not started in its class, since others starved in it.
+    /// Returns true if the tool is started without its class because other tools starved in it.
     pub fn is_stepped_down(&self) -> bool {
         self.start == Some(Start::AsInherited)
     }
@@ -148,8 +154,8 @@ fn note(fare: &AtomicU64, start: Start, starved: bool) {
 }
 
 impl Tokens {
-    /// Ask for one, and wait for it. `wanted` is asked now and then whether the tool is still to run. Where there is no
-    /// file that can be locked a tool runs at once.
+    /// Asks for a token, and waits for it. `wanted` is called now and then; if it returns false,
+    /// waiting ends. If there is no file that can be locked, the tool runs at once.
     pub fn take(&self, asker: Asker, wanted: &mut dyn FnMut() -> bool) -> Taken {
         let open = || {
             let (file, size_bytes) = place::open(self.file.as_deref())?;
@@ -162,7 +168,8 @@ impl Tokens {
         }
     }
 
-    /// What the tokens are doing now; an error where there is no file that can be locked.
+    /// Returns the current state of the tokens. Returns an error if there is no file that can be
+    /// locked.
     pub fn status(&self) -> std::io::Result<Status> {
         Ok(pool::Pool::new(place::open(self.file.as_deref())?, self.jobs)?.status())
     }

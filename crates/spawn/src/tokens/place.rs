@@ -1,8 +1,10 @@
-//! The file whose bytes are locked: found by the user's number alone, so that a build whose environment was emptied
-//! finds the same.
+//! Finds the file whose bytes are locked. Its path depends only on the user's id, so a build whose
+//! environment was emptied finds the same file.
 //!
-//! Shared memory comes first: it is of one run of the system, and a sandbox with everything else read-only can write
-//! there.
+//! Shared memory is tried first: it does not survive a reboot, and a sandbox in which all else is
+//! read-only can write there.
+//!
+//! Unaware of: what is in the file.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{Kind, Look, Opening};
 
-/// Open the file that was named, or the user's own in the first place where there can be one. With it comes its size in
-/// bytes.
+/// Opens the file `named`, or else the user's own file at the first path that works. Also returns
+/// its size in bytes.
 pub(super) fn open(named: Option<&Path>) -> io::Result<(File, u64)> {
     if let Some(path) = named {
         return open_at(path);
@@ -35,8 +37,8 @@ fn places(user: u32) -> [PathBuf; 3] {
     ]
 }
 
-/// Opens the file, unless another user could lock it for good, which would hold back every token: one who can open it for
-/// reading can lock it too.
+/// Opens the file. It is refused if another user could lock it permanently, which would block all
+/// tokens. Even a user who can only open it for reading could lock it.
 fn open_at(path: &Path) -> io::Result<(File, u64)> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::MakePlain)?;
     let Look { kind, owner, mode, size_bytes, .. } = larder_sys::file_look(&file)?;
@@ -60,7 +62,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         for mode in [0o666, 0o644, 0o640, 0o604, 0o602, 0o620] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("sets");
-            assert!(open(Some(&path)).is_err(), "{mode:o}: others could lock it");
+            assert!(open(Some(&path)).is_err(), "{mode:o}: other users could lock it");
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("sets");
         assert!(open(Some(&path)).is_ok());

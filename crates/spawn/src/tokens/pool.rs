@@ -1,14 +1,25 @@
-//! The bytes that are locked and the words that all see, in one file.
+//! The file of the tokens: bytes that are locked, and words that all wrappers share.
 //!
 //! ```text
-//! bytes that are locked: layer * 1,024 + token       layer 0 is the token; layer 1 is lent by its holder, layer 2 by that one …
-//! words of 64 bits, native order: 2 tokens taken and given back ·
-//! 3 how tools fare in a class · 4 until when they have company, in ms since the system was started · 5 what was counted of
-//! that · 6 which thread is watched for it · 7 how long that had run or waited to run, in ns · 8 since when, as word 4 ·
-//! 9 until when the first in the queue waits for memory, as word 4 ·
-//! 64…127 changed when such a ticket is called · 128…1151 what the tool of a token is expected to need, in KiB ·
-//! 1152…1407 the lines, as `lines.rs` has them · 1408…2431 whose a token is and since when, likewise
+//! locked bytes: byte = layer * 1,024 + token. Layer 0 is the token itself. The holder of layer n
+//! can lend the token to the process that locks layer n + 1.
+//!
+//! words of 64 bits in native byte order; times are in ms since boot:
+//! 2          how many times a token was taken or given back
+//! 3          whether tools in a class are starved (fare.rs)
+//! 4          until when other programs compete for the processors (company.rs)
+//! 5          the counts from which that is derived
+//! 6          the thread that is watched for it
+//! 7          how long that thread had run or waited to run, in ns
+//! 8          when word 7 was measured
+//! 9          until when the first in the queue waits for memory
+//! 64…127     changed when a ticket is called; its waiter sleeps on this word (futex)
+//! 128…1151   the memory that the tool of each token is expected to need, in KiB
+//! 1152…1407  the lines (lines.rs)
+//! 1408…2431  for each token: the line of its holder, and since when (lines.rs)
 //! ```
+//!
+//! Unaware of: how long a tool waits.
 
 use std::fs::File;
 use std::io;
@@ -23,9 +34,10 @@ use super::lines::{self, Lines, Ticket};
 use super::memory::{self, Needs, Running};
 use crate::fare;
 
-/// More tools at once than this no machine runs.
+/// The maximum number of tools at once. No machine runs more.
 pub const JOBS_MAX: u32 = 1024;
-/// A token is lent no further down than this: whoever is deeper runs without one.
+/// The number of layers, so a token can be lent on 15 times. A process further down needs a free
+/// token.
 const LAYERS_MAX: u32 = 16;
 
 const MOVES: usize = 2;
@@ -44,7 +56,8 @@ const HELD: usize = LINES + lines::WORDS;
 const WORDS: usize = HELD + JOBS_MAX as usize;
 const BYTES: u64 = WORDS as u64 * 8;
 
-/// What is said of the first in the queue holds for so long: it looks a hundred times a second, where it can.
+/// How long the note that the first in the queue waits for memory stays valid. The first renews it
+/// up to a hundred times a second.
 const WAITS_FOR_MEMORY_MS: u64 = 500;
 
 /// The tokens of a file.
@@ -52,45 +65,47 @@ pub(crate) struct Pool {
     file: File,
     words: Words,
     jobs: u32,
-    /// Nobody said how many, so that it may be more for a while.
+    /// No number was configured, so more tokens may be given out for a while.
     may_be_more: bool,
-    /// The token that this process has, which the kernel shows to others only.
+    /// The token of this process. The kernel shows the lock only to other processes.
     own: Option<u32>,
 }
 
-/// A byte that is ours until it is dropped.
+/// A byte that is locked until this is dropped.
 pub(super) struct Held {
     pool: Pool,
     token: u32,
     layer: u32,
 }
 
-/// What the tokens are doing, for people.
+/// The state of the tokens, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// How many there are now.
+    /// The current number of tokens.
     pub jobs: u32,
-    /// Who holds one, by process number; 0 where it cannot be seen from here.
+    /// The process ids of the holders; 0 for a holder in a pid namespace that is not visible from
+    /// here.
     pub holders: Vec<u32>,
-    /// About how many wait.
+    /// About how many tools wait.
     pub waiting: u64,
-    /// What the tools of holders are expected to need, in KiB.
+    /// The memory that the running tools are expected to need, in KiB.
     pub expected_kb: u64,
-    /// Whether tools are started as the build itself, since they starved in their class.
+    /// True if tools are started without their class because they starved in it.
     pub stepped_down: bool,
 }
 
 impl Pool {
-    /// Of a file of this size in bytes.
+    /// Maps a file of this size in bytes.
     pub(super) fn new((file, mut size_bytes): (File, u64), jobs: u32) -> io::Result<Pool> {
         let may_be_more = jobs == 0;
         let jobs = if may_be_more { larder_sys::processors() } else { jobs }.min(JOBS_MAX);
         if size_bytes < BYTES {
             if larder_sys::file_size_is_limited() {
-                // The kernel would end us for it.
+                // Growing the file would make the kernel kill this process (SIGXFSZ).
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            // Real blocks, so that a full disk is an error now. Nobody's words are changed by it.
+            // This allocates real blocks, so that a full disk is an error now. It does not change
+            // existing content.
             larder_sys::make_room(&file, BYTES)?;
             size_bytes = BYTES;
         }
@@ -98,8 +113,8 @@ impl Pool {
         Ok(Pool { file, words, jobs, may_be_more, own: None })
     }
 
-    /// Give up what this process had before it became this program: our own locks look free to us, and one tool would
-    /// have two tokens.
+    /// Unlocks what this process locked before it became this program. A process sees its own locks
+    /// as free, so one tool would get two tokens.
     pub(super) fn forget(&self) {
         let _ = larder_sys::unlock_bytes(&self.file, 0, u64::from(LAYERS_MAX) * u64::from(JOBS_MAX));
     }
@@ -108,20 +123,21 @@ impl Pool {
         &self.words.words()[at]
     }
 
-    /// How tools fare that run in a class.
+    /// Returns the state of `fare.rs`.
     pub(crate) fn fare(&self) -> &AtomicU64 {
         self.word(FARE)
     }
 
     // ------------------------------------------------------------ how many
 
-    /// How many tools may run now.
+    /// Returns how many tools may run now.
     fn jobs(&self) -> u32 {
         let more = || company::is_there(self.word(COMPANY_UNTIL).load(Relaxed), now_ms());
         if self.may_be_more && more() { company::more(self.jobs).min(JOBS_MAX) } else { self.jobs }
     }
 
-    /// Look whether others want the processors, where that is due. For whoever is first in the queue.
+    /// Checks whether other programs compete for the processors, if a check is due. Only called by
+    /// the first in the queue.
     pub(super) fn look_for_company(&self) {
         let (word, now) = (self.word(COMPANY).load(Relaxed), now_ms());
         if !self.may_be_more || !company::is_due(word, now) {
@@ -129,8 +145,8 @@ impl Pool {
         }
         let Some(running) = larder_sys::wanting_to_run() else { return };
         let holders = self.ever_in_turn().filter(|token| self.holder(*token, 0).is_some()).count();
-        // We run as well, to look. Where a processor is free nobody keeps the tools from it: a container sees all that
-        // runs on its host.
+        // We run as well while we count. If a processor is free, nothing keeps the tools from it.
+        // This matters in a container, which sees all that runs on its host.
         let somebody = running as usize > holders + 1 && running > larder_sys::allowed_processors();
         let (next, verdict) = company::counted(word, now, somebody);
         let is_ours = self.word(COMPANY).compare_exchange(word, next, Relaxed, Relaxed).is_ok();
@@ -139,7 +155,8 @@ impl Pool {
         }
     }
 
-    /// Whether the program that was watched since the last verdict wants a processor all the time; if not, watch another.
+    /// Checks whether the thread that was watched since the last verdict wants a processor all the
+    /// time. If not, another thread is watched.
     fn judge_company(&self, now: u64) {
         let [thread, before, since] = [WATCHED, WATCHED_NS, WATCHED_SINCE].map(|at| self.word(at).load(Relaxed));
         let thread = u32::try_from(thread).ok().filter(|thread| *thread != 0);
@@ -162,8 +179,9 @@ impl Pool {
         Lines(&self.words.words()[LINES..HELD])
     }
 
-    /// Who has tokens now, however many there are for us. The words of a killed holder, or of one that became its tool,
-    /// may still be there.
+    /// Returns what the running tools have used, by line, even if more tools run than `jobs`. The
+    /// lock is checked as well, because a word may be stale: a holder that was killed, or that
+    /// became its tool, did not clear it.
     fn running(&self) -> lines::Running {
         let word = |token: u32| self.word(HELD + token as usize).load(Relaxed);
         let is_held = |token: u32| self.own == Some(token) || self.holder(token, 0).is_some();
@@ -175,33 +193,35 @@ impl Pool {
         self.lines().nobody_waits()
     }
 
-    /// In the line of this build.
+    /// Draws a ticket in the line of this build.
     pub(super) fn draw_ticket(&self, build: u64) -> Ticket {
         self.lines().draw(lines::line_of(build), || self.running())
     }
 
-    /// How many are before this one; 0 and less when it is its turn, also where it was passed over.
+    /// Returns how many are before this ticket. It is 0 if it is this ticket's turn, and negative
+    /// if it was passed over.
     pub(super) fn ahead(&self, ticket: Ticket) -> i64 {
         self.lines().ahead(ticket, || self.running())
     }
 
-    /// The same in the line of its build.
+    /// Returns how many are before this ticket in the line of its build.
     pub(super) fn ahead_in_line(&self, ticket: Ticket) -> i64 {
         self.lines().ahead_in_line(ticket)
     }
 
-    /// Whose turn it is, if anybody waits.
+    /// Returns the ticket whose turn it is, or `None` if no tool waits.
     pub(super) fn due(&self) -> Option<Ticket> {
         self.lines().due(|| self.running())
     }
 
-    /// It needs no turn any more: the next one's it is. It may have been served before others who did not come.
+    /// Removes this ticket from its line, and wakes the next one. If `passes_over` is set, it was
+    /// served before others that did not come.
     pub(super) fn served(&self, ticket: Ticket, passes_over: bool) {
         self.lines().served(ticket, passes_over, || self.running());
         self.call();
     }
 
-    /// Wake who is first now, if anybody waits.
+    /// Wakes the first in the queue, if any.
     pub(super) fn call(&self) {
         if let Some(ticket) = self.due() {
             self.words.wake(call_of(ticket));
@@ -212,12 +232,12 @@ impl Pool {
         self.word(call_of(ticket)).load(SeqCst)
     }
 
-    /// Wait until this ticket is called, since `seen`, or for so long.
+    /// Waits until this ticket is called again after `seen`, or until the time is over.
     pub(super) fn wait_for_call(&self, ticket: Ticket, seen: u64, at_most: Duration) {
         self.words.wait(call_of(ticket), seen, at_most);
     }
 
-    /// Changes whenever somebody takes a token or gives one back.
+    /// Returns a number that changes when a token is taken or given back.
     pub(super) fn moves(&self) -> u64 {
         self.word(MOVES).load(SeqCst)
     }
@@ -226,13 +246,14 @@ impl Pool {
         self.word(MOVES).fetch_add(1, SeqCst);
     }
 
-    /// The first in the queue waits for memory, and nobody passes; it says so again before long.
+    /// Notes that the first in the queue waits for memory, so that no other passes it. The first
+    /// must renew the note.
     pub(super) fn note_waits_for_memory(&self, waits: bool) {
         let until = if waits { now_ms() + WAITS_FOR_MEMORY_MS } else { 0 };
         self.word(WAITS_FOR_MEMORY_UNTIL).store(until, Relaxed);
     }
 
-    /// Whether it said so lately.
+    /// Returns true if the first in the queue noted lately that it waits for memory.
     pub(super) fn first_waits_for_memory(&self) -> bool {
         let (until, now) = (self.word(WAITS_FOR_MEMORY_UNTIL).load(Relaxed), now_ms());
         now < until && until <= now + WAITS_FOR_MEMORY_MS
@@ -240,12 +261,13 @@ impl Pool {
 
     // ------------------------------------------------------------ the bytes
 
-    /// A token that nobody has.
+    /// Takes a free token. Returns the token and its layer.
     pub(super) fn try_take(&self) -> Option<(u32, u32)> {
         self.in_turn().find(|token| self.lock(*token, 0)).map(|token| (token, 0))
     }
 
-    /// A token all of whose holders lend it, as `lends` says of a process: one further down.
+    /// Borrows a token, at the first layer where all holders above lend it. `lends` decides by
+    /// process id.
     pub(super) fn try_borrow(&self, lends: &dyn Fn(u32) -> bool) -> Option<(u32, u32)> {
         self.ever_in_turn().find_map(|token| {
             let mut layer = 0;
@@ -262,7 +284,7 @@ impl Pool {
         })
     }
 
-    /// Whether a token could be borrowed now.
+    /// Returns true if a token could be borrowed now.
     pub(super) fn has_borrowable(&self, lends: &dyn Fn(u32) -> bool) -> bool {
         self.ever_in_turn().any(|token| {
             let mut layers = (0..LAYERS_MAX).map(|layer| self.holder(token, layer));
@@ -270,17 +292,17 @@ impl Pool {
         })
     }
 
-    /// Whether a token is held by such a process.
+    /// Returns true if a token is held by a process that satisfies `is_such`.
     pub(super) fn any_holder(&self, is_such: &dyn Fn(u32) -> bool) -> bool {
         self.ever_in_turn().any(|token| (0..LAYERS_MAX).map_while(|layer| self.holder(token, layer)).any(is_such))
     }
 
-    /// Those that may be taken now.
+    /// Returns the tokens that may be taken now.
     fn in_turn(&self) -> impl Iterator<Item = u32> + use<> {
         from_ours(self.jobs())
     }
 
-    /// Those that may be held: some were taken when there were more.
+    /// Returns the tokens that may be held. Some may have been taken when there were more.
     fn ever_in_turn(&self) -> impl Iterator<Item = u32> + use<> {
         from_ours(company::more(self.jobs).min(JOBS_MAX))
     }
@@ -289,12 +311,14 @@ impl Pool {
         larder_sys::try_lock_byte(&self.file, byte(token, layer)).unwrap_or(false)
     }
 
-    /// Which process has it; 0 where it is in a namespace that cannot be seen from here.
+    /// Returns the process that holds this byte; 0 if it is in a pid namespace that is not visible
+    /// from here.
     fn holder(&self, token: u32, layer: u32) -> Option<u32> {
         larder_sys::byte_locked_by(&self.file, byte(token, layer)).ok().flatten()
     }
 
-    /// Whether somebody could have one now. Who had it and could not say when he was done has paid until now.
+    /// Returns true if there is a free token. Also charges the time of a holder that ended without
+    /// giving its token back.
     pub(super) fn has_free(&self) -> bool {
         self.in_turn().any(|token| {
             let held = self.word(HELD + token as usize);
@@ -307,24 +331,24 @@ impl Pool {
         })
     }
 
-    /// Whether locks can be had at all: some file systems have none.
+    /// Returns true if the file system supports locks.
     pub(super) fn has_locks(&self) -> bool {
         larder_sys::byte_locked_by(&self.file, 0).is_ok()
     }
 
-    /// Whether a tool of some holder's does anything at this moment, as far as can be seen.
+    /// Returns true if a tool of any holder is doing something now, as far as that is visible.
     pub(super) fn any_busy(&self) -> bool {
         let holders: Vec<u32> = self.ever_in_turn().filter_map(|token| self.holder(token, 0)).collect();
         holders.contains(&0) || larder_sys::any_busy_below(&holders)
     }
 
-    /// Whether nobody has any.
+    /// Returns true if no token is held.
     pub(super) fn is_idle(&self) -> bool {
         let all = u64::from(LAYERS_MAX) * u64::from(JOBS_MAX);
         matches!(larder_sys::bytes_locked_by(&self.file, 0, all), Ok(None))
     }
 
-    /// It is ours from now on, for a tool that is expected to need this, and that waited in this line.
+    /// Completes taking a token for a tool with these needs. `waited` is its ticket, if it waited.
     pub(super) fn hold(mut self, (token, layer): (u32, u32), needs: Needs, waited: Option<Ticket>) -> Held {
         if layer == 0 {
             self.word(EXPECTED + token as usize).store(needs.counted_kb(), Relaxed);
@@ -335,7 +359,8 @@ impl Pool {
         Held { pool: self, token, layer }
     }
 
-    /// Whose a token is, for who shares with whom: nobody's where nobody waited. Who had it last pays for it.
+    /// Notes which line a token belongs to now. A token that was taken without waiting belongs to
+    /// none. The previous line is charged for its time.
     fn note_holder(&self, token: u32, waited: Option<Ticket>) {
         let now = now_ms();
         let word = waited.map_or(0, |ticket| lines::begun(ticket.line(), now));
@@ -344,7 +369,8 @@ impl Pool {
 
     // ------------------------------------------------------------ memory
 
-    /// Whether there is memory for it beside all who run. One can always run.
+    /// Returns true if there is enough memory for one more tool beside those that run. One tool can
+    /// always run.
     pub(super) fn has_room(&self, needs: Needs) -> bool {
         let all = self.expected(&|_| true);
         let all = Running { expected_kb: all, has_kb: 0 };
@@ -353,8 +379,9 @@ impl Pool {
         memory::has_room(needs, all, free) || self.is_idle() || self.has_room_after_all(needs, free)
     }
 
-    /// The same, looking at what those who run really have: words of a killed holder are still there, and who has run
-    /// for a while has got what it needs.
+    /// Checks again, with the memory that the running tools really use. This is more exact, because
+    /// words of killed holders are left out, and a tool that has run for a while already has what
+    /// it needs.
     fn has_room_after_all(&self, needs: Needs, free: FreeMemory) -> bool {
         let tokens = (0..JOBS_MAX).filter(|token| self.expects(*token) > 0);
         let held: Vec<(u32, u32)> = tokens.filter_map(|token| Some((token, self.holder(token, 0)?))).collect();
@@ -385,7 +412,8 @@ impl Pool {
     }
 }
 
-/// So many tokens. Who begins at different ones meets fewer others.
+/// Returns the numbers of this many tokens. Each process starts at a different number, so that they
+/// collide less.
 fn from_ours(jobs: u32) -> impl Iterator<Item = u32> {
     let first = larder_sys::process_id() % jobs;
     (0..jobs).map(move |at| (first + at) % jobs)

@@ -1,11 +1,17 @@
-//! Whose turn it is to have a token, and how long one waits for it.
+//! The queue for tokens: whose turn it is, and how long a tool waits.
 //!
-//! Who finds nobody waiting takes one that is free. All others draw a ticket in the line of their build, and whose turn
-//! it is looks whenever one is given back. Who died in the queue, or was stopped there, leaves a gap: whoever sees a
-//! free token twice that nobody before him took closes it.
+//! 1. If no tool waits and a token is free, the tool takes it at once.
+//! 2. Otherwise the tool draws a ticket in the line of its build, and sleeps.
+//! 3. A process that gives a token back wakes the next tool in turn, which takes the token.
+//! 4. A waiter that was killed or stopped does not come. If a later waiter sees a free token twice
+//!    that no waiter before it took, it takes the token and passes over them.
+//! 5. A holder that is killed gives its token back silently. So the first in the queue also checks
+//!    every 10 ms.
+//! 6. The first in the queue may borrow the tokens of holders that are stopped or frozen, because a
+//!    suspended build must not block another one.
+//! 7. If no token was taken or given back for 30 s, one tool runs without a token.
 //!
-//! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends
-//! himself the tokens of holders that are stopped or frozen: a build that somebody suspended must not hold up another.
+//! Unaware of: which bytes are locked, and the file.
 
 use std::time::{Duration, Instant};
 
@@ -13,35 +19,37 @@ use super::lines::Ticket;
 use super::pool::Pool;
 use super::{Asker, Taken, Token};
 
-/// Between two looks of the first in the queue, if nobody calls.
+/// The pause between two checks of the first in the queue if it is not called.
 const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(10);
-/// Of the others, for each place that they are behind him.
+/// The pause of the others, per position behind the first.
 const OTHERS_LOOK_EVERY: Duration = Duration::from_millis(20);
 const PLACES_COUNTED: u32 = 10;
-/// Seen so often, a free token is one that nobody before us will take.
+/// A free token that was seen this many times will not be taken by a waiter before us.
 const FREE_LOOKS: u32 = 2;
-/// Who asked for memory and was refused asks again after this: it means to look at every process.
+/// The pause before memory is checked again after a refusal. A check may read every process.
 const MEMORY_AGAIN: Duration = Duration::from_millis(200);
-/// Between two looks at who is stopped, which costs a file for each holder.
+/// The pause between two checks for stopped holders. Each check opens a file per holder.
 const STOPPED_LOOKS_EVERY: Duration = Duration::from_millis(200);
-/// Nothing was taken nor given back for so long: one more runs than there are tokens. Longer than nearly all compiles
-/// take; a whole program's link may take longer, and then has company. It is the way out of whatever nobody has thought
-/// of.
+/// If no token was taken or given back for this long, one tool runs without a token. This is longer
+/// than nearly all compiles take. The link of a large program may take longer, and then one more
+/// tool runs. It is the last resort for cases that were not foreseen.
 const STUCK: Duration = Duration::from_secs(30);
-/// Between two looks whether tools do anything, where memory is waited for.
+/// The pause between two checks whether tools do anything, while memory is waited for.
 const BUSY_LOOKS_EVERY: Duration = Duration::from_millis(500);
-/// Who was passed over looks for himself for so long.
+/// How long a waiter that was passed over checks for a token itself, before it draws a new ticket.
 const PASSED_OVER: Duration = Duration::from_millis(50);
-/// More for each of those before, who may have been killed: else all in the queue would begin at once.
+/// Added to `STUCK` for each waiter ahead. Without this, all waiters would give up at the same
+/// time.
 const STUCK_FOR_EACH: Duration = Duration::from_secs(2);
-/// Between two looks no more than this counts of that: whoever was stopped or frozen himself saw nothing meanwhile.
+/// The longest time between two checks that counts as unchanged. A waiter that was stopped or
+/// frozen itself saw nothing meanwhile.
 const UNSEEN_MAX: Duration = Duration::from_secs(1);
-/// What a holder in a namespace that cannot be seen into is called.
+/// The process id reported for a holder in a pid namespace that is not visible from here.
 const UNSEEN: u32 = 0;
-/// A process with more ancestors than this is none that a build starts.
+/// The limit for the number of ancestors. A build has no deeper process tree.
 const ANCESTORS_MAX: usize = 128;
 
-/// Ask, and wait.
+/// Asks for a token, and waits for it.
 pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -> Taken {
     let began = Instant::now();
     if !pool.has_locks() {
@@ -56,7 +64,8 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
         }
         is_below_a_holder = holds_above(&pool, &mut ancestors);
         if !is_below_a_holder && pool.any_holder(&|pid| pid == UNSEEN) {
-            // Somebody is around us, and it is none of those whom we see.
+            // By `is_inside` a process above us holds a token, but no visible ancestor does. So the
+            // holder is outside of our pid namespace.
             ancestors.get_or_insert_with(ancestors_of_ours).push(UNSEEN);
             if let Some(at) = lent(&pool, &mut ancestors) {
                 return held(pool, at, asker, began, Waited::default());
@@ -82,40 +91,41 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
     wait(pool, asker, is_below_a_holder.then_some(ancestors).flatten(), began, wanted)
 }
 
-/// Who stood in the queue, and what for.
+/// How a tool waited.
 #[derive(Default)]
 struct Waited {
     ticket: Option<Ticket>,
-    /// How many were before him when he had his turn all the same.
+    /// How many were before it when it took the token.
     place: i64,
     for_memory: bool,
 }
 
 fn held(pool: Pool, at: (u32, u32), asker: Asker, began: Instant, after: Waited) -> Taken {
     let held = pool.hold(at, asker.needs, after.ticket);
-    // Who is next depends on who has what.
+    // Whose turn is next depends on which tool holds what, so this comes after `hold`.
     after.ticket.into_iter().for_each(|ticket| held.pool().served(ticket, after.place > 0));
     let waited = began.elapsed();
     Taken::Token(Token { held: Some(held), waited, for_memory: after.for_memory, ..Token::default() })
 }
 
-/// What a waiter remembers between two looks.
+/// What a waiter remembers between two checks.
 struct Waiting {
-    /// Whoever is below a holder does not stand in the queue: its first may be waiting for that holder.
+    /// Set if a process above us holds a token. Such a waiter stays out of the queue, whose first
+    /// may be waiting for that holder.
     ancestors: Option<Vec<u32>>,
-    /// Whose turn it was when a free token was seen, and how often in a row.
+    /// The ticket whose turn it was when a free token was seen, and how many times in a row.
     free: Option<(Ticket, u32)>,
-    /// When memory was refused, and what had been taken and given back by then.
+    /// When memory was refused, and the value of `moves` then.
     refused: Option<(Instant, u64)>,
     for_memory: bool,
-    /// It was, at some time.
+    /// True if `for_memory` was true at any time.
     was_for_memory: bool,
     looked_at_stopped: Instant,
     moves: u64,
-    /// How long nothing was seen to move, and when that was last looked at.
+    /// How long no token was taken or given back. `looked` is the time of the last check.
     unmoved: Duration,
     looked: Instant,
-    /// When to look again whether tools do anything.
+    /// When to check again whether tools do anything.
     looks_at_busy: Instant,
 }
 
@@ -147,7 +157,7 @@ fn wait(
         let seen = ticket.map(|ticket| pool.calls(ticket));
         let place = ticket.map_or(0, |ticket| pool.ahead(ticket));
         if place < 0 && passed_over.get_or_insert_with(Instant::now).elapsed() >= PASSED_OVER {
-            // Others are called, and are faster: it stands in the queue again.
+            // Others are called and are faster, so it draws a new ticket.
             (ticket, passed_over) = (draw(), None);
             continue;
         }
@@ -159,7 +169,7 @@ fn wait(
         let got = waiting.look(&pool, asker, place, in_line);
         let gives_up = got.is_none() && waiting.is_stuck(&pool, place);
         if gives_up {
-            // The next one gives up after as long again: not all at once.
+            // The next waiter gives up after as long again, so that not all do it at once.
             pool.note_move();
         }
         if is_first && waiting.was_for_memory {
@@ -186,14 +196,16 @@ fn wait(
 }
 
 impl Waiting {
-    /// Once; `place` is how many are before us, `in_line` how many of our build.
+    /// Checks once for a token. `place` is how many are before us, and `in_line` how many of those
+    /// are in our build's line.
     fn look(&mut self, pool: &Pool, asker: Asker, place: i64, in_line: i64) -> Option<(u32, u32)> {
         if let Some(above) = &self.ancestors
             && let Some(at) = pool.try_borrow(&|pid| above.contains(&pid))
         {
             return Some(at);
         }
-        // It costs a file for each holder: the first does it, and the next one, should the first be stopped himself.
+        // This opens a file per holder. The first in a line does it, and the second one, in case
+        // the first is stopped itself.
         let looks_at_stopped = in_line <= 1 && self.looked_at_stopped.elapsed() >= STOPPED_LOOKS_EVERY;
         let is_free = pool.has_free() || looks_at_stopped && pool.has_borrowable(&is_stopped);
         if !is_free {
@@ -208,7 +220,7 @@ impl Waiting {
         if self.refused.is_some_and(|(at, moves)| at.elapsed() < MEMORY_AGAIN && moves == pool.moves()) {
             return None;
         }
-        // One may always run, and who is stopped does not.
+        // One tool may always run. A stopped holder does not count as running.
         self.for_memory = !pool.has_room(asker.needs) && pool.any_holder(&|pid| !is_stopped(pid));
         self.was_for_memory |= self.for_memory;
         self.refused = self.for_memory.then(|| (Instant::now(), pool.moves()));
@@ -218,7 +230,8 @@ impl Waiting {
         pool.try_take().or_else(|| if looks_at_stopped { pool.try_borrow(&is_stopped) } else { None })
     }
 
-    /// Whether he whose turn it is does not take a free token, though he was called.
+    /// Returns true if the waiter whose turn it is does not take a free token, although it was
+    /// called.
     fn is_left_to_us(&mut self, pool: &Pool) -> bool {
         let Some(due) = pool.due() else { return true };
         let looks = self.free.filter(|(ticket, _)| *ticket == due).map_or(1, |(_, looks)| looks + 1);
@@ -229,14 +242,15 @@ impl Waiting {
         looks >= FREE_LOOKS && !pool.first_waits_for_memory()
     }
 
-    /// Whether nothing has moved for too long; `place` is how many are before us, who would have seen it first.
+    /// Returns true if nothing has changed for too long. `place` is how many are before us; they
+    /// would have noticed earlier.
     fn is_stuck(&mut self, pool: &Pool, place: i64) -> bool {
         let (moves, now) = (pool.moves(), Instant::now());
         let since = now.saturating_duration_since(self.looked).min(UNSEEN_MAX);
         self.unmoved = if moves == self.moves { self.unmoved + since } else { Duration::ZERO };
         (self.moves, self.looked) = (moves, now);
-        // Memory comes when somebody ends, however long that takes: but not where no tool does anything any more, since
-        // it waits for this one, say.
+        // Memory becomes free when a tool ends, however long that takes. But if no tool does
+        // anything any more, it may be waiting for us.
         let is_looked_at = self.for_memory && self.unmoved >= STUCK / 2 && now >= self.looks_at_busy;
         if is_looked_at {
             self.looks_at_busy = now + BUSY_LOOKS_EVERY;
@@ -247,12 +261,13 @@ impl Waiting {
     }
 }
 
-/// Who cannot be seen is taken to run.
+/// Returns true if the process is stopped or frozen. A process that is not visible counts as
+/// running.
 fn is_stopped(pid: u32) -> bool {
     larder_sys::process_state(pid).is_some_and(|(stopped, _)| stopped || larder_sys::is_frozen(pid))
 }
 
-/// A token that a holder above us lends.
+/// Borrows a token from a holder above us.
 fn lent(pool: &Pool, ancestors: &mut Option<Vec<u32>>) -> Option<(u32, u32)> {
     let above = ancestors.get_or_insert_with(ancestors_of_ours);
     pool.try_borrow(&|pid| above.contains(&pid))
@@ -263,7 +278,7 @@ fn holds_above(pool: &Pool, ancestors: &mut Option<Vec<u32>>) -> bool {
     pool.any_holder(&|pid| above.contains(&pid))
 }
 
-/// The processes above us, as far as they can be seen.
+/// Returns the process ids of the visible ancestors of this process.
 fn ancestors_of_ours() -> Vec<u32> {
     let mut above = Vec::new();
     let mut pid = larder_sys::process_id();

@@ -116,7 +116,7 @@ fn a_key_that_is_none_means_no_remote() {
     far.record();
     let typo = |run: Run| run.env("LARDER_REMOTE_TRUST", format!("{PUBLIC}0"));
     let compiled = typo(far.larder(SECOND, &["./gcc", "-c", "x.c", "-o", "x.o"])).run().ends(0);
-    assert!(compiled.stderr.contains("until then no remote is used"), "{compiled:?}");
+    assert!(compiled.stderr.contains("no remote is used until this is corrected"), "{compiled:?}");
     assert_eq!(far.stats(SECOND)["remote_hit"], 0);
     let checked = typo(far.larder(SECOND, &["remote", "check"])).run().ends(1);
     assert!(checked.stderr.contains("LARDER_REMOTE_TRUST"), "{checked:?}");
