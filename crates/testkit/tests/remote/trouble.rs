@@ -171,7 +171,7 @@ fn check_says_what_is_wrong_and_what_to_do() {
     let far = Far::directory();
     let key = far.place.put("team.key", "07".repeat(32));
     let checked = far.larder(FIRST, &["remote", "check"]).env("LARDER_REMOTE_SIGN_WITH", &key).run().ends(0);
-    assert!(checked.stderr.contains("everybody on this machine can read it: chmod 600"), "{checked:?}");
+    assert!(checked.stderr.contains("every user of this machine can read it: chmod 600"), "{checked:?}");
 }
 
 #[test]
