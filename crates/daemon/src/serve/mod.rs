@@ -133,13 +133,13 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         fewer: Condvar::new(),
         wake: Mutex::new(Some(wake)),
     });
-    daemon.log.say(&format!("process {} begins", larder_sys::process_id()));
+    daemon.log.say(&format!("process {} starts", larder_sys::process_id()));
     let why = serve(&daemon, &door, socket.as_ref(), &woken);
     // No new client can connect now. Connections that are already waiting are served.
     socket.iter().for_each(StoreSocket::remove);
     while accept(&daemon, &door) {}
     daemon.wait_until_at_most(0);
-    daemon.log.say(&format!("process {} ends: {why}", larder_sys::process_id()));
+    daemon.log.say(&format!("process {} exits: {why}", larder_sys::process_id()));
     // Does not wait for work in progress: it ends with the process, and the next daemon uploads the
     // rest. The lock is released last, by the exit, so that a daemon that waits for it finds no
     // other one at work in the store.
@@ -173,13 +173,13 @@ fn serve(daemon: &Arc<Daemon>, door: &Door, socket: Option<&StoreSocket>, woken:
     loop {
         daemon.wait_until_at_most(AT_ONCE_MAX - 1);
         if daemon.is_told_to_stop() {
-            return "it was told to";
+            return "a client asked it to stop";
         }
         if accept(daemon, door) {
             continue;
         }
         let left = match daemon.idle_left() {
-            Some(Duration::ZERO) => return "nobody came",
+            Some(Duration::ZERO) => return "there was no client for the idle time",
             left => left.unwrap_or(daemon.idle).min(LOOK_EVERY),
         };
         if socket.is_some_and(|socket| !socket.is_there()) {

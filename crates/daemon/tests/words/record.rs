@@ -53,7 +53,7 @@ fn a_build_that_fails_is_recorded_and_its_exit_code_is_ours() {
     let ran = record(&here, &["--name", "one"], "echo out; echo err >&2; /bin/true; exit 3");
     assert!(ran.code == Some(3) && ran.out == "out\n" && ran.err.starts_with("err\nlarder: one: "), "{ran:?}");
     larder(&here, &["record", "list"]).ends(0).says("one").says("sh -c");
-    larder(&here, &["record", "show", "one"]).ends(0).says("sh -c").says("no command of it went through larder");
+    larder(&here, &["record", "show", "one"]).ends(0).says("sh -c").says("none of its commands ran through larder");
     let shown = larder(&here, &["record", "show", "--json"]).ends(0).json();
     assert_eq!((&shown["runs"][0]["end"]["exit_code"], &shown["record"]["name"]), (&3.into(), &"one".into()));
     if is_followed(&here) {

@@ -28,7 +28,7 @@ fn stats_of_no_store_are_zeros_and_make_none() {
     for (name, zero) in zeros.as_object().expect("is one") {
         assert_eq!(&said[name], zero, "{name}");
     }
-    here.larder(&["stats"]).ends(0).says("not there yet");
+    here.larder(&["stats"]).ends(0).says("not created yet");
     here.larder(&["stats", "--zero"]).ends(0);
     for word in ["clear", "evict", "fsck"] {
         here.larder(&[word]).ends(0).says("no store yet");
@@ -113,9 +113,9 @@ fn doctor_finds_what_is_there_and_what_is_wrong() {
     std::fs::set_permissions(here.path("larder"), PermissionsExt::from_mode(0o755)).expect("sets");
     let wrapper = here.path("larder");
     let wrapper = ("LARDER_WRAPPER", wrapper.to_str().expect("is text"));
-    let ran = here.larder_with(&[wrapper], &["doctor"]).says("bin/gcc: family gcc; not tried");
+    let ran = here.larder_with(&[wrapper], &["doctor"]).says("bin/gcc: family gcc; not tested");
     assert!(!ran.out.contains("LARDER_WRAPPER"), "{ran:?}");
-    ran.says("not there yet, and can be made").says("no name on PATH leads to larder");
+    ran.says("not created yet, and can be created").says("no compiler name on PATH leads to larder");
     assert!(!here.path("store").exists());
 
     std::fs::create_dir(here.path("store")).expect("makes");
