@@ -30,19 +30,19 @@ const KERNELS: [Kernel; 4] = [
         best: "mount",
         ways: &[
             ("lazy", "not possible"),
-            ("mount", "EROFS by a loop device: images are used so"),
+            ("mount", "EROFS by a loop device: this method is used for images"),
             ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
         ],
     },
     Kernel {
         name: "6.12",
         best: "lazy",
-        ways: &[("lazy", "EROFS from files, filled when they are read: images are used so")],
+        ways: &[("lazy", "EROFS from files, filled when they are read: this method is used for images")],
     },
     Kernel {
         name: "6.14",
         best: "lazy",
-        ways: &[("lazy", "EROFS from files, filled when they are read: images are used so")],
+        ways: &[("lazy", "EROFS from files, filled when they are read: this method is used for images")],
     },
 ];
 

@@ -30,7 +30,7 @@ pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &
         print_json(&object, out)?;
         return Ok(FINE);
     }
-    let wall = took.map_or("interrupted".to_owned(), |(_, words)| words);
+    let wall = took.map_or("cut off".to_owned(), |(_, words)| words);
     let of = match run {
         Some(run) if record.runs.len() > 1 => format!("; in run {} of {}", run.run.number, record.runs.len()),
         _ => String::new(),

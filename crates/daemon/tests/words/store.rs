@@ -1,4 +1,5 @@
-//! Words about the store and the settings: stats, config, doctor, evict, fsck, clear.
+//! Tests of subcommands about the store and the settings: stats, config, doctor, evict, fsck,
+//! clear.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -165,7 +166,9 @@ fn what_this_environment_sets_is_not_set_for_an_installed_larderd() {
     let here = Here::new();
     let install = ["daemon", "install", "--print"];
     let remote = [("LARDER_REMOTE", "file:///far"), ("LARDER_LOG", "/log")];
-    here.larder_with(&remote, &install).ends(0).complains("LARDER_REMOTE is set here alone: set remote in larder.toml");
+    here.larder_with(&remote, &install)
+        .ends(0)
+        .complains("LARDER_REMOTE is set only in this environment: set remote in larder.toml");
     assert_eq!(here.larder(&install).ends(0).err, "");
 }
 
@@ -177,18 +180,18 @@ fn what_an_earlier_version_left_is_said_and_cleared() {
     std::fs::create_dir(&earlier).expect("makes");
     std::fs::set_permissions(&earlier, PermissionsExt::from_mode(0o700)).expect("sets");
     here.larder(&["clear"]).ends(0);
-    assert!(earlier.exists(), "it is no store");
+    assert!(earlier.exists(), "it is not a store, so it must stay");
     let now = Store::open(&here.path("store")).expect("opens").daemon_socket().with_file_name("counters");
     std::fs::copy(now, earlier.join("counters")).expect("copies");
     here.larder(&["doctor"]).says("store/v1 is of an earlier version of larder");
     here.larder(&["stats"]).ends(0).says("not counted: ").says("store/v1, of an earlier version of larder");
     here.larder(&["evict"]).ends(0);
-    assert!(earlier.exists(), "it was used just now");
+    assert!(earlier.exists(), "it was used a moment ago, so it must stay");
     here.larder(&["clear"]).ends(0).says("store/v1, of an earlier version of larder: removed");
     assert!(!earlier.exists());
 }
 
-/// Change a byte of every file that is a blob by its place.
+/// Overwrites every file that is a blob by its path.
 fn damage(dir: &std::path::Path) {
     for entry in std::fs::read_dir(dir).expect("lists").map(|entry| entry.expect("is there").path()) {
         if entry.is_dir() {

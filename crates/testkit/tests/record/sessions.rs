@@ -52,7 +52,7 @@ fn what_ab_takes() {
     check(&["--ab", "make CC=gcc", "make CC=clang", "--", "true"], "--ab-commands takes commands");
     check(&["--ab-commands", "true", "false", "--", "true"], "cannot be used with");
     check(&["--ab-commands", "true"], "2 values");
-    check(&["--ab", "a.toml", "b.toml"], "which command?");
+    check(&["--ab", "a.toml", "b.toml"], "the command is missing");
 }
 
 #[test]
