@@ -170,7 +170,8 @@ impl Maker {
 }
 
 /// Computes what each process used itself. The kernel adds the usage of a child to its parent when
-/// the parent waits for it; the child must have ended before the parent for that.
+/// the parent waits for it. Here it is assumed that a parent waited for every child that ended
+/// before it.
 fn own_usage(all: &mut [Process]) {
     for at in (0..all.len()).rev() {
         let Process { parent: Some(parent), end_ns, total, code: Some(_), .. } = all[at] else { continue };

@@ -4,8 +4,8 @@
 //! them.
 //!
 //! The list of a commit gets records that were made here and records that were downloaded on
-//! request. Hits in the local store are not noted, because a hit does not contact larderd. So the
-//! list with which a build began is kept in the new one.
+//! request. Hits in the local store are missing, because a hit does not contact larderd. To keep
+//! them, the new list includes the list with which the build began.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,14 +54,14 @@ pub(super) struct Ahead {
 
 #[derive(Default)]
 struct Commit {
-    /// The list of other machines, as far as it was requested.
+    /// The list that the last prefetch downloaded; empty if there was none.
     base: Used,
     /// The fingerprints of `base`, for lookup.
     elsewhere: HashSet<Fingerprint>,
     /// The records that were used here, oldest first.
     here: Vec<Fingerprint>,
     known: HashSet<Fingerprint>,
-    /// The time since which some of `here` is not uploaded.
+    /// The time since which a part of `here` waits to be uploaded, or `None`.
     unsent: Option<Instant>,
     /// The time when something was last added to `here`.
     added: Option<Instant>,
@@ -201,8 +201,8 @@ impl Shared {
         Ok(count)
     }
 
-    /// Downloads these records in bundles, newest first. Returns how many arrived, and the records
-    /// that did not.
+    /// Downloads these records in bundles. `bundles` has the newest first. Returns how many records
+    /// arrived, and the records that did not.
     async fn in_bundles(self: &Arc<Self>, bundles: Vec<Bundle>, coming: Vec<Coming>) -> (usize, Vec<Coming>) {
         let room = Arc::new(Semaphore::new(BUNDLES_AT_ONCE));
         let mut left: HashMap<Fingerprint, Coming> = coming.into_iter().map(|one| (one.weak, one)).collect();

@@ -20,7 +20,7 @@ use super::{Shared, on_disk};
 /// The number of blobs of one record that are downloaded at once.
 const BLOBS_AT_ONCE: usize = 8;
 
-/// The limit of prefetch between two checks of the store's size: one part in this many of the size
+/// Between two checks of the store's size, prefetch may download one part in this many of the size
 /// limit.
 const AHEAD_PART: u64 = 4;
 

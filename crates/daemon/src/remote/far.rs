@@ -1,4 +1,4 @@
-//! The client of all remotes together, and the way of their answers into the store.
+//! The client of all remotes together. It also writes downloads into the store.
 //!
 //! Unaware of: which caller asks, and when.
 
@@ -33,7 +33,8 @@ pub(super) enum Sending {
     Sent(u64),
     /// All remotes already had them.
     There,
-    /// Nothing to upload, because no entry would be accepted by others.
+    /// Nothing was uploaded, because no entry may be shared. For example, a blob is gone, or the
+    /// entry was downloaded and only entries made here are signed.
     Needless,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Failure {
     pub(super) is_final: bool,
     /// One remote failed while another one succeeded.
     pub(super) of_one: bool,
-    /// The remote is unreachable or asks for fewer requests, so it may answer a moment later.
+    /// The error is probably temporary: the remote is unreachable, busy or stalled.
     pub(crate) may_pass: bool,
     /// The remote cannot be reached at all.
     pub(super) is_unreachable: bool,

@@ -172,7 +172,7 @@ impl Remoting {
     }
 
     /// Notes that the store has a new record. It is uploaded if the process that made it would
-    /// upload to the same remotes. The client's word decides nothing else: see [`Shared::read`].
+    /// upload to the same remotes. What the client says decides nothing else: see [`Shared::read`].
     pub(crate) fn recorded(&self, caller: &Caller, recorded: &Recorded) {
         let own = self.shared.terms.remotes;
         if caller.terms.is_some_and(|terms| terms.sends && terms.remotes == own) {

@@ -1,9 +1,9 @@
 //! The queue of uploads to remotes. It uploads the oldest first, a few at once, and retries after a
 //! pause if an upload failed. A build never waits for it.
 //!
-//! If only some of several remotes refuse a record, it is retried later, so that the others get the
-//! next records at once. If more records come than can be uploaded, the oldest are dropped and
-//! counted.
+//! If only some of several remotes fail to take a record, it is retried later, so that the other
+//! remotes get the next records at once. If more records come than can be uploaded, the oldest are
+//! dropped and counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -239,7 +239,7 @@ pub(super) enum End {
     Sent(u64),
     /// The remote already had it.
     There,
-    /// It is no longer in the store, or its signature would not be accepted by others.
+    /// It is no longer in the store, or may not be shared (see [`Sending::Needless`]).
     Needless,
     /// A remote has a problem, which may be temporary.
     Failed(Failure),
@@ -255,7 +255,7 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
     let pause = Arc::new(tokio::sync::Mutex::new(()));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        // Held while another task pauses after a failure.
+        // Another task holds this lock while it pauses after a failure.
         drop(pause.lock().await);
         let upload = shared.queue.next().await;
         let (shared, pause) = (Arc::clone(&shared), Arc::clone(&pause));
@@ -360,7 +360,7 @@ impl Shared {
 
     /// Returns one record of the store in a manifest of its own, if it may be uploaded. Its origin
     /// alone decides whether it is signed. A handed-over record is uploaded only if larderd's own
-    /// setting says so, even if it lies among wrapper-made ones.
+    /// setting says so, even if it is stored among the other records.
     fn read(&self, (weak, strong): &Upload) -> Option<Alone> {
         let store = self.store().ok()?;
         let sent = |alone: &Alone| alone.origin != Origin::HandedOver || self.how.remote_handover;

@@ -1,5 +1,5 @@
-//! The daemon's log: one line with a time stamp for each failure. Errors of the log itself are
-//! ignored.
+//! The daemon's log: lines with a time stamp for failures, start and exit. Errors of the log itself
+//! are ignored.
 
 use std::fs::File;
 use std::io::Write;

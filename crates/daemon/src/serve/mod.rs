@@ -61,7 +61,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct Daemon {
     dir: PathBuf,
     limit_bytes: u64,
-    /// Which trust handed-over records get. It is larderd's own setting; a client cannot change it.
+    /// What happens to handed-over records: they are refused, stored apart, or trusted. It is
+    /// larderd's own setting; a client cannot change it.
     handover: Handover,
     began: Instant,
     idle: Duration,

@@ -1,4 +1,4 @@
-//! `larder completions`.
+//! `larder completions`: prints shell completions.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `larder version`.
+//! `larder version`: prints the version.
 
 use std::io::Write;
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::directory::Record;
 use crate::form::{Git, Machine, Tool};
 
-/// A part of the context, which must be equal on both sides for a measurement to be valid.
+/// A part of the context, in which two records can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Processor, memory, kernel and limits.

@@ -128,7 +128,7 @@ pub(super) fn shortened(text: &str, chars_max: usize) -> String {
 
 /// Assigns each process to a lane: the topmost one that is free when it begins. Returns the lane of
 /// each process, and the number of lanes. Processes come in the order in which they began, so a
-/// parent is above its first children.
+/// parent is usually above its children.
 fn lanes(all: &[Process]) -> (Vec<usize>, usize) {
     let (mut free, mut taken, mut lanes) = (BinaryHeap::new(), BinaryHeap::new(), 0);
     let mut of = Vec::with_capacity(all.len());

@@ -26,8 +26,8 @@ use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// The size of the tree of a single file of 16 GiB, in bytes. Most directories with a thousand
-/// files have a smaller tree.
+/// The size in bytes of the tree of a 16 GiB file. A larger tree is taken for that of a directory.
+/// Even most directories with a thousand files have a smaller tree.
 const FILE_TREE_BYTES_MAX: u64 = 64 << 10;
 /// The socket of the machine's broker.
 pub(in crate::words) const SOCKET: &str = "/run/larder/broker.sock";

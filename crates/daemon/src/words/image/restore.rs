@@ -1,4 +1,5 @@
-//! `larder image restore`.
+//! `larder image restore`: unpacks an image's paths. The functions are also used by `image mount`
+//! and `image run`.
 
 use std::io::Write;
 use std::path::PathBuf;

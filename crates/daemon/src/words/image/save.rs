@@ -1,4 +1,4 @@
-//! `larder image save`.
+//! `larder image save`: saves paths under a key, in the store and on the remotes.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -102,8 +102,8 @@ fn last_saved_ms(store: &Store, far: Option<&FarImages>, key: &ImageKey) -> u64 
     known_ms.max(store.newest_image_ms(key))
 }
 
-/// Downloads the piece lists of earlier images, so that their packs are reused. If that fails, only
-/// more is uploaded.
+/// Downloads the last image of this key (without its packs), and the piece lists of other images,
+/// so that their packs are reused. If that fails, only more is uploaded.
 fn bases(store: &Store, far: &FarImages, key: &ImageKey) {
     if let Ok(None) = store.image(key)
         && let Ok(images) = far.images(&key.digest())

@@ -1,4 +1,4 @@
-//! `larder image list`, `show`, `drop`.
+//! `larder image list`, `show` and `drop`: lists images, prints one, and removes keys.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -152,8 +152,9 @@ impl ImageSupply {
             return self.whole(store, record, saved);
         }
         let metadata = made.map_or_else(|| store.live_file(&id, Live::Metadata(saved)), Ok)?;
-        // Trees grow with the number of files, so they are read only if they are needed, and then
-        // in a thread of their own.
+        // Trees grow with the number of files, so they are read only if necessary. An image of
+        // several paths needs them to know which packs belong to this path. For a single path, only
+        // the metadata needs them, and another thread makes that.
         let (mut image, mut ready) = (Image::without_trees(store, record.clone())?, None);
         if !metadata.exists() && record.saved.len() == 1 {
             ready = Some(made_beside(store.directory(), record, self.stored)?);
