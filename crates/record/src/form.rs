@@ -31,7 +31,7 @@ pub struct Header {
     pub prepare: Option<String>,
     /// The requested number of timed runs.
     pub runs: u32,
-    /// True if a run was traced: the only one, or an additional one.
+    /// True if any run is traced.
     pub traced: bool,
     /// Further options, as they would be typed.
     pub options: Vec<String>,
@@ -336,7 +336,8 @@ pub enum Event {
         exe: String,
         /// The arguments, without secrets.
         argv: Vec<String>,
-        /// The working directory, if it differs from the parent's.
+        /// The working directory, if it differs from that of the process's previous program, or at
+        /// first from the parent's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
     },
