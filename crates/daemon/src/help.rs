@@ -128,10 +128,10 @@ Examples:
   larder report cached -o page.html --against plain";
 
 pub(crate) const IMAGE: &str = "\
-A key is text that can contain {{os}}, {{arch}}, {{env NAME}} and {{hash FILE...}}; a fallback is a prefix of keys. Images
-are saved in the store and, if remotes are configured, on them. Exit codes of `restore`: 0 exact key, 10 fallback, 11 miss.
-If the cache has a problem, a message is printed and the image counts as a miss or is not saved; with --strict, the exit
-code is then 1.
+A key is text that can contain {{os}}, {{arch}}, {{env NAME}} and {{hash FILE...}}; a fallback is a prefix of keys.
+Images are saved in the store and, if remotes are configured, on them. Exit codes of `restore`: 0 exact key, 10 fallback,
+11 miss. If the cache has a problem, a message is printed and the image counts as a miss or is not saved; with --strict,
+the exit code is then 1.
 
 Examples:
   larder image save --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' node_modules
@@ -176,9 +176,9 @@ Examples:
 
 pub(crate) const CONFIG: &str = "\
 Sources, where a later one overrides an earlier one: the default, /etc/larder/larder.toml, larder.toml beside the larder
-program, ~/.config/larder/larder.toml, larder.toml in the working directory (a project's own file, which cannot set paths
-or sizes), the environment. Builds ignore invalid settings with one warning; this command lists them and exits with
-code 1.
+program, ~/.config/larder/larder.toml, larder.toml in the working directory (a project's own file, which cannot set
+paths or sizes), the environment. Builds ignore invalid settings with one warning; this command lists them and exits
+with code 1.
 
 A larder.toml:
   max_size = \"20 GiB\"
