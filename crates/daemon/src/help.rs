@@ -129,7 +129,7 @@ Examples:
 
 pub(crate) const IMAGE: &str = "\
 A key is text that can contain {{os}}, {{arch}}, {{env NAME}} and {{hash FILE...}}; a fallback is a prefix of keys.
-Images are saved in the store and, if remotes are configured, on them. Exit codes of `restore`: 0 exact key, 10 fallback,
+Images are saved in the store and, if remotes are configured, on them. Exit codes of `restore`: 0 exact, 10 fallback,
 11 miss. If the cache has a problem, a message is printed and the image counts as a miss or is not saved; with --strict,
 the exit code is then 1.
 

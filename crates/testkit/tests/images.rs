@@ -79,7 +79,9 @@ fn trouble_is_a_miss_unless_it_is_strict() {
     image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
     let in_the_way = image(&place, &["restore", "--key", KEY]).run().ends(11);
     assert!(in_the_way.stderr.contains("--replace"), "{in_the_way:#?}");
-    assert!(in_the_way.stdout.starts_with("miss: deps-linux-") && in_the_way.stdout.ends_with(" could not be provided\n"));
+    assert!(
+        in_the_way.stdout.starts_with("miss: deps-linux-") && in_the_way.stdout.ends_with(" could not be provided\n")
+    );
     image(&place, &["restore", "--key", KEY, "--strict"]).run().ends(1);
     image(&place, &["restore", "--key", KEY, "--replace"]).run().ends(0);
     let gone = image(&place, &["save", "--key", "k-1", "none"]).run().ends(0);
