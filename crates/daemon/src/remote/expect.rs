@@ -1,6 +1,6 @@
-//! The expected duration of a download, and whether asking the remotes is worthwhile at all. It is
-//! shared by all wrappers of a `larderd`, and comes from recent downloads by size class and remote,
-//! from those that took too long, and from failures.
+//! The expected duration of a download, and whether asking the remotes is worthwhile at all. All
+//! wrappers of a `larderd` share it. It is computed from recent downloads by size class and remote,
+//! from overdue downloads, and from failures.
 //!
 //! Records are requested from all remotes at once, so it is not known in advance which one will
 //! answer: the expectation is over all of them. The blobs of a record usually come from the remote

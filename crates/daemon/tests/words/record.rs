@@ -67,8 +67,8 @@ fn a_build_that_fails_is_recorded_and_its_exit_code_is_ours() {
     assert!(again.err.contains("one-2"), "{again:?}");
 }
 
-/// Covers output with a secret, a packed record with an existing name, a session that fails before
-/// its first run, and input that only one of two runs could have read.
+/// Covers four cases: output with a secret, a packed record with an existing name, a session that
+/// fails before its first run, and input that only one of two runs could have read.
 #[test]
 fn what_is_kept_is_private_whole_and_alone() {
     use std::os::unix::fs::PermissionsExt;

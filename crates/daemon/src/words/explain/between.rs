@@ -1,5 +1,5 @@
-//! Finds the first difference between two runs of one command, for a record that waits for a second
-//! run with the same result before it is reused in other checkouts.
+//! Finds the first difference between two runs of one command. It explains why a record is not
+//! reused in other checkouts yet: it waits for a second run with the same result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
