@@ -1,5 +1,6 @@
-//! Another allocator than the C library's, where a feature asks for one: `cargo xtask bench alloc` builds larderd with
-//! each. What larderd has is decided in docs/performance.md, "larderd's allocator".
+//! The global allocator, if a Cargo feature replaces the C library's. `cargo xtask bench alloc`
+//! builds larderd once with each. docs/performance.md, "larderd's allocator", says which one
+//! releases use and why.
 
 #[cfg(feature = "hardened_malloc")]
 #[global_allocator]

@@ -1,6 +1,7 @@
-//! What can be typed: the words, their options, and the aliases that people know from other caches.
+//! The command line of `larderd`: its subcommands ("words"), their options, and the aliases known
+//! from ccache and sccache.
 //!
-//! Unaware of: what a word does.
+//! Unaware of: what a subcommand does.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,66 +26,66 @@ pub(crate) use record::{
 pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]
-#[command(name = "larder", version, about = "A build cache: a result is used again when everything that it relied on is as it was", long_about = None)]
+#[command(name = "larder", version, about = "A build cache: reuses the result of a command if everything that the command relied on is unchanged", long_about = None)]
 #[command(override_usage = help::USAGE, max_term_width = 110, subcommand_value_name = "WORD", subcommand_help_heading = "Words")]
 struct Cli {
     #[command(subcommand)]
     word: Word,
 }
 
-/// A word and its options.
+/// A subcommand and its options.
 #[derive(Subcommand)]
 pub(crate) enum Word {
-    /// Show hits, misses, bypasses and fallbacks, and why
+    /// Show the counts of hits, misses, bypasses and fallbacks, and their reasons
     #[command(after_help = help::STATS)]
     Stats(Stats),
-    /// Say what would happen to a command now, hit or miss, and why; runs nothing
+    /// Say whether a command would be a hit or a miss now, and why, without running it
     #[command(after_help = help::EXPLAIN)]
     Explain(Explain),
-    /// Check that larder can work here, and say what to do where it cannot
+    /// Check that larder works on this machine, and say how to fix what does not
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
-    /// Show every setting, its value and where that comes from
+    /// Show every setting, its value, and the source of the value
     #[command(after_help = help::CONFIG)]
     Config(Config),
-    /// Remove the least recently used until the store is within its limit
+    /// Remove the least recently used entries until the store is within its limit
     #[command(after_help = help::EVICT)]
     Evict(Evict),
     /// Verify every record and every byte in the store
     #[command(after_help = help::FSCK)]
     Fsck(Fsck),
-    /// Remove everything from the store; asks no question
+    /// Remove everything from the store, without asking for confirmation
     #[command(after_help = help::CLEAR)]
     Clear,
-    /// Start, stop, or install larderd, which records for sandboxes that may only read the store
+    /// Start, stop or install larderd, which records for sandboxes that can only read the store
     #[command(after_help = help::DAEMON)]
     Daemon(Daemon),
-    /// Check remotes, send to them, fetch from them, wait until all is sent
+    /// Check remotes, upload to them, download from them, or wait until all uploads are done
     #[command(after_help = help::REMOTE)]
     Remote(Remotes),
-    /// Record a build: what it was, every process, what became of each command
+    /// Record a build: the machine and settings, every process, and the outcome of each command
     #[command(after_help = help::RECORD)]
     Record(Records),
-    /// Compare two records: is one faster, and where did the difference go
+    /// Compare two records: whether one is faster, and where the difference comes from
     #[command(after_help = help::COMPARE)]
     Compare(CompareTwo),
-    /// Make a page of a record
+    /// Write an HTML page about a record
     #[command(after_help = help::REPORT)]
     Report(Report),
-    /// Save directories under a key, and have them again, here or elsewhere
+    /// Save directories under a key, and restore or mount them, here or on another machine
     #[command(after_help = help::IMAGE)]
     Image(Images),
-    /// What `daemon start`, systemd and launchd start
+    /// Run the daemon; `daemon start`, systemd and launchd start it
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),
-    /// What holds reads of a lazily mounted image back; larderd starts it
+    /// Hold back reads of a lazily mounted image until the data is there; larderd starts it
     #[command(hide = true, after_help = "Started with a socket as its standard input; not for people")]
     Gate {
-        /// How a filler is started if there is none: directory, program, arguments
+        /// The command that starts a filler if none runs: directory, program, arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rescue: Vec<OsString>,
     },
-    /// Run any command through larder, also one whose name is a word
+    /// Run any command through larder, even one that has the name of a subcommand
     #[command(after_help = help::RUN)]
     Run(Run),
     /// Print completions for a shell
@@ -104,16 +105,17 @@ pub(crate) struct Stats {
     /// Print one JSON object, with the counts in integers
     #[arg(long)]
     pub(crate) json: bool,
-    /// Set the counters to zero; with --json, print what they were before
+    /// Set the counters to zero; with --json, print their previous values
     #[arg(long)]
     pub(crate) zero: bool,
-    /// Show the last build that was recorded instead
+    /// Show the last recorded build instead
     #[arg(long, conflicts_with = "zero")]
     pub(crate) last_build: bool,
     /// Print Markdown, for the summary of a CI job
     #[arg(long, requires = "last_build", conflicts_with = "json")]
     pub(crate) markdown: bool,
-    /// As in `ccache -svv`: everything is shown anyway.
+    /// Accepted for compatibility with `ccache -svv`. It has no effect, because everything is shown
+    /// anyway.
     #[arg(short, long, hide = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -127,16 +129,16 @@ pub(crate) struct Explain {
     /// List every fact that the record relies on
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Explain as for a build whose messages go to no terminal
+    /// Explain for a build whose output does not go to a terminal
     #[arg(long)]
     pub(crate) no_terminal: bool,
-    /// Say why commands of the last build that was recorded were no hits, by first cause
+    /// Say why commands of the last recorded build were not hits, grouped by first cause
     #[arg(long, conflicts_with_all = ["verbose", "no_terminal", "command"])]
     pub(crate) last_build: bool,
     /// Print Markdown, for the summary of a CI job
     #[arg(long, requires = "last_build", conflicts_with = "json")]
     pub(crate) markdown: bool,
-    /// The command, as it is typed in the build
+    /// The command, as the build runs it
     #[arg(
         required_unless_present = "last_build",
         trailing_var_arg = true,
@@ -152,7 +154,8 @@ pub(crate) struct Doctor {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only try the ways to mount images in this directory, among mounts of its own; doctor starts it
+    /// Only try the mount methods in this directory, in a mount namespace of its own; doctor starts
+    /// this itself
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) ways_in: Option<PathBuf>,
 }
@@ -168,16 +171,17 @@ pub(crate) struct Config {
 /// Options of `evict`.
 #[derive(Args)]
 pub(crate) struct Evict {
-    /// Keep at most this much instead of what the settings say, such as 5G or 500 MB
+    /// The size to keep at most, such as 5G or 500 MB, instead of the configured limit
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
-    /// Remove what was not used for so long (and an hour more), such as 7d or 12h; also as `larder --evict-older-than AGE`
+    /// Remove entries that were not used for this time plus one hour, such as 7d or 12h; also
+    /// `larder --evict-older-than AGE`
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
-    /// Images alone: what is kept at most, and for how long, is theirs
+    /// Evict only images, by their own size and age limits
     #[arg(long)]
     pub(crate) images: bool,
-    /// Say nothing; the wrapper starts it so once the store has outgrown its limit
+    /// Print nothing; the wrapper starts this when the store exceeds its limit
     #[arg(long)]
     pub(crate) background: bool,
 }
@@ -185,30 +189,31 @@ pub(crate) struct Evict {
 /// Options of `fsck`.
 #[derive(Args)]
 pub(crate) struct Fsck {
-    /// Remove what is damaged, so that it is made again
+    /// Remove damaged entries, so that builds create them again
     #[arg(long)]
     pub(crate) repair: bool,
 }
 
-/// What `run` takes: for its help only, the wrapper does it.
+/// Options of `run`. They are declared only for `--help`, because the wrapper handles `run` itself.
 #[derive(Args)]
 pub(crate) struct Run {
-    /// Key this variable, which is left out otherwise; may be given several times, as all of these
+    /// Include this variable in the key; may be repeated; variables are not in the key otherwise
     #[arg(long, value_name = "NAME")]
     _env: Vec<OsString>,
     /// Leave this variable out of the key
     #[arg(long, value_name = "NAME")]
     _no_env: Vec<OsString>,
-    /// Count this file or directory as read, whether the command reads it or not
+    /// Treat this file or directory as read, even if the command does not read it
     #[arg(long, value_name = "PATH")]
     _input: Vec<OsString>,
-    /// Do not count what is at or below this path, whatever the command does with it
+    /// Ignore accesses to this path and everything below it
     #[arg(long, value_name = "PATH")]
     _no_input: Vec<OsString>,
-    /// Let the command write at or below this path
+    /// Allow the command to write to this path and everything below it
     #[arg(long, value_name = "PATH")]
     _output: Vec<OsString>,
-    /// Let the command find nothing to read on a terminal: one that may read there is not recorded
+    /// Run without a terminal to read from; a command that might read from a terminal is not
+    /// recorded
     #[arg(long)]
     _no_terminal: bool,
     /// The command
@@ -219,11 +224,11 @@ pub(crate) struct Run {
 /// Options of `completions`.
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// For which shell
+    /// The shell
     pub(crate) shell: Shell,
 }
 
-/// Shells that completions are made for.
+/// The shells that `completions` supports.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Shell {
     /// GNU Bash
@@ -237,7 +242,8 @@ pub(crate) enum Shell {
 /// Options of `man`.
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The word whose page is printed, such as `stats` or `remote check`; without it, the page of larder itself
+    /// The subcommand whose page is printed, such as `stats` or `remote check`; without it,
+    /// larder's own page
     pub(crate) word: Vec<String>,
     /// Write all pages into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "word")]
@@ -248,14 +254,14 @@ fn size(text: &str) -> Result<u64, larder_config::NotASize> {
     larder_config::parse_size(text)
 }
 
-/// As jiff reads it: `7d`, `12h`, `1h 30m`; a day has 24 hours.
+/// Parses a duration in jiff's format, for example `7d`, `12h` or `1h 30m`. A day has 24 hours.
 fn age(text: &str) -> Result<Duration, String> {
     let span: jiff::Span = text.parse().map_err(|_| "write a time such as 7d, 12h or 90m".to_owned())?;
     let length = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|error| error.to_string())?;
-    length.try_into().map_err(|_| "a time back from now is meant, which is above zero".to_owned())
+    length.try_into().map_err(|_| "the time must be greater than zero".to_owned())
 }
 
-/// Options of ccache and sccache, and the words that do the same here.
+/// Options of ccache and sccache, each with the subcommand that does the same here.
 const ALIASES: &[(&str, &[&str])] = &[
     ("--cleanup", &["evict"]),
     ("--clear", &["clear"]),
@@ -270,7 +276,7 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("-z", &["stats", "--zero"]),
 ];
 
-/// Options of theirs that have no word here, and what to do instead.
+/// Options of ccache and sccache without an equivalent here, each with what to do instead.
 const INSTEAD: &[(&str, &str)] = &[
     ("--config-path", "set LARDER_CONFIG to the file"),
     ("--dir", "set LARDER_DIR to the directory"),
@@ -280,8 +286,8 @@ const INSTEAD: &[(&str, &str)] = &[
     ("--print-stats", "`larder stats --json` is for programs"),
     ("--set-config", "write it into larder.toml; see `larder help config`"),
     ("--show-adv-stats", "`larder stats` shows everything"),
-    ("--start-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
-    ("--stop-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
+    ("--start-server", "larder needs no server except for sandboxes: see `larder help daemon`"),
+    ("--stop-server", "larder needs no server except for sandboxes: see `larder help daemon`"),
     ("-F", "files are not limited; set max_size in larder.toml, or LARDER_MAX_SIZE"),
     ("-M", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
     ("-d", "set LARDER_DIR to the directory"),
@@ -289,7 +295,8 @@ const INSTEAD: &[(&str, &str)] = &[
     ("-o", "write it into larder.toml; see `larder help config`"),
 ];
 
-/// What was typed as one or several commands: `-C -z` are two, as they are for ccache.
+/// Splits the arguments into one or several commands. For example, `-C -z` is two commands, as it
+/// is for ccache.
 pub(crate) fn commands(typed: Vec<OsString>) -> Vec<Vec<OsString>> {
     if typed.first().is_none_or(|first| meant_by(first).is_none() && letters(first).is_none()) {
         return vec![typed];
@@ -311,23 +318,23 @@ fn meant_by(argument: &OsString) -> Option<&'static [&'static str]> {
     ALIASES.iter().find(|(alias, _)| argument == alias).map(|(_, words)| *words)
 }
 
-/// `-sz` as `-s` and `-z`.
+/// Splits combined one-letter options: `-sz` becomes `-s` and `-z`.
 fn letters(argument: &OsString) -> Option<Vec<OsString>> {
     let letters = argument.to_str()?.strip_prefix('-').filter(|letters| letters.len() > 1)?;
     let known = letters.chars().all(|letter| "Ccpsvz".contains(letter));
     known.then(|| letters.chars().map(|letter| OsString::from(format!("-{letter}"))).collect())
 }
 
-/// The whole description, also for help, completions and man pages.
+/// The whole command-line description, from which help, completions and man pages are made as well.
 pub(crate) fn description() -> clap::Command {
     let command = <Cli as clap::CommandFactory>::command();
     command.after_help(help::top_short()).after_long_help(help::top_long())
 }
 
-/// Understand one command.
+/// Parses one command.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
     if let Some(first) = arguments.first().and_then(|first| first.to_str()) {
-        // As in `--max-size=5G` and `-M5G`.
+        // Cuts the value off, as in `--max-size=5G` and `-M5G`.
         let short = first.get(..2).filter(|_| !first.starts_with("--"));
         let name = short.or(first.split('=').next()).unwrap_or(first);
         if let Some((_, instead)) = INSTEAD.iter().find(|(option, _)| *option == name) {
@@ -344,24 +351,24 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
     understood.map(|cli| cli.word).map_err(|error| Usage::Clap(error, word))
 }
 
-/// The word that was typed, if it is one.
+/// Returns the subcommand that was typed, if it exists.
 fn word_of(command: &clap::Command, argv: &[OsString]) -> Option<String> {
     let word = argv.get(1)?.to_str()?;
     command.find_subcommand(word).map(|word| word.get_name().to_owned())
 }
 
-/// The words that may follow a word.
+/// Returns the names of the visible subcommands of a subcommand.
 pub(crate) fn words_of(word: &str) -> Vec<String> {
     let command = description();
     let below = command.find_subcommand(word).into_iter().flat_map(clap::Command::get_subcommands);
     below.filter(|word| !word.is_hide_set()).map(|word| word.get_name().to_owned()).collect()
 }
 
-/// Why there is nothing to do: help was asked for, or what was typed cannot be understood.
+/// The reason why no subcommand runs: help was requested, or the arguments are wrong.
 pub(crate) enum Usage {
-    /// In clap's words, and of which word it is.
+    /// clap's error or help text, and the subcommand that it is about.
     Clap(clap::Error, Option<String>),
-    /// An option of another cache.
+    /// A message about an option of another cache.
     Instead(String),
 }
 
@@ -379,7 +386,7 @@ mod tests {
         let check = |typed: &str, expect: &[&str]| {
             let found = commands(typed.split(' ').map(OsString::from).collect());
             let found: Vec<String> =
-                found.iter().map(|c| c.join(" ".as_ref()).into_string().expect("is text")).collect();
+                found.iter().map(|c| c.join(" ".as_ref()).into_string().expect("valid UTF-8")).collect();
             assert_eq!(found, expect, "{typed}");
         };
         check("-s", &["stats"]);

@@ -1,19 +1,20 @@
-//! `larderd`: the words for people, and the daemon that records for sandboxes. The wrapper executes it in its own place
-//! for `larder stats` and the like, as `argv[0]` = `larder`, with `LARDER_WRAPPER` naming the wrapper's real file.
+//! `larderd`: the subcommands for people, and the daemon that records for sandboxes and talks to
+//! remotes. For subcommands such as `larder stats`, the wrapper executes `larderd` with `argv[0]` =
+//! `larder` and `LARDER_WRAPPER` set to the path of the wrapper's real file.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `cli.rs` | what can be typed: words, options, aliases that other caches use |
-//! | `help.rs` | what help says beyond that: examples, variables, keys |
+//! | `cli.rs` | the command line: subcommands, options, aliases from other caches |
+//! | `help.rs` | the rest of the help: examples, variables, configuration keys |
 //! | `surroundings.rs` | environment and configuration, read once |
-//! | `say.rs` | text for people: sizes, durations, names without control characters, one-line errors |
-//! | `words/` | a file a word |
-//! | `serve/` | taking what wrappers hand over that cannot write to the store |
-//! | `remote/` | remotes: fetching for wrappers, sending what they recorded |
-//! | `units.rs` | files for systemd and launchd |
-//! | `allocator.rs` | another allocator, where a feature asks for one |
+//! | `say.rs` | output for people: sizes, durations, escaped paths, one-line errors |
+//! | `words/` | one file per subcommand |
+//! | `serve/` | the daemon: it records for wrappers that cannot write to the store |
+//! | `remote/` | remotes: downloads for wrappers, uploads of their records |
+//! | `units.rs` | unit files for systemd and launchd |
+//! | `allocator.rs` | another allocator, if a Cargo feature asks for one |
 //!
-//! Nothing here decides what a build gets: all of it can be missing, and builds go on.
+//! Nothing here decides what a build gets: builds go on even if `larderd` is not installed.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -50,7 +51,7 @@ fn main() -> std::process::ExitCode {
     code.into()
 }
 
-/// Do what the word asks for, and return the exit code.
+/// Runs a subcommand and returns its exit code.
 #[cfg(target_os = "linux")]
 fn answer(word: cli::Word) -> anyhow::Result<u8> {
     use cli::Word;
@@ -83,6 +84,6 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
 
 #[cfg(not(target_os = "linux"))]
 fn main() -> std::process::ExitCode {
-    eprintln!("larder: not on this platform yet: tools run untouched, and there is nothing to show");
+    eprintln!("larder: this platform is not supported yet: tools run without caching, so there is nothing to show");
     std::process::ExitCode::FAILURE
 }

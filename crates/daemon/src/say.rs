@@ -1,6 +1,7 @@
-//! Text for people: one-line errors, names without control characters, sizes and durations to read at a glance.
+//! Output for people: one-line errors, text without control characters, human-readable sizes and
+//! durations.
 //!
-//! Output to a reader that went away ends the program quietly: nobody is left to be told.
+//! If the reader of the output has closed the pipe, the program ends without a message.
 
 use std::io::{self, Write};
 
@@ -10,15 +11,15 @@ use larder_model::PLACEHOLDER;
 
 use crate::cli::{Usage, words_of};
 
-/// Exit code for what cannot be understood.
+/// The exit code for a command line that cannot be parsed.
 const USAGE_EXIT: u8 = 2;
 
-/// A line on standard error. Nothing is done about a standard error that is gone.
+/// Prints a line to standard error. A failure is ignored, because it could not be reported.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "larder: {line}");
 }
 
-/// The exit code of a word, its error told.
+/// Returns the exit code of a subcommand, after printing its error.
 pub(crate) fn ended(result: anyhow::Result<u8>) -> u8 {
     match result {
         Ok(code) => code,
@@ -34,7 +35,8 @@ fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Show help where it was asked for, else say in one line what is wrong. Returns the exit code.
+/// Prints help if it was requested, otherwise prints in one line what is wrong. Returns the exit
+/// code.
 pub(crate) fn usage(usage: &Usage) -> u8 {
     match usage {
         Usage::Instead(line) => tell(line),
@@ -50,7 +52,7 @@ pub(crate) fn usage(usage: &Usage) -> u8 {
     USAGE_EXIT
 }
 
-/// clap's paragraphs as one line: what is wrong, its tip, and where help is.
+/// Converts clap's paragraphs to one line: the error, clap's tip, and a hint at the help.
 fn usage_line(text: &str, word: Option<&str>) -> String {
     let mut parts = text.split("\n\n").map(|part| one_line(part.trim()));
     let what = parts.next().unwrap_or_default();
@@ -61,19 +63,19 @@ fn usage_line(text: &str, word: Option<&str>) -> String {
     format!("{line}: see `larder help{}`", word.map(|word| format!(" {word}")).unwrap_or_default())
 }
 
-/// `text` on one line, and no longer than so many characters.
+/// Returns `text` on one line, cut after `chars_max` characters.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     let text = one_line(text);
     if text.chars().count() <= chars_max { text } else { text.chars().take(chars_max).collect::<String>() + "…" }
 }
 
-/// `text` on one line: runs of white space become a space, control characters are escaped.
+/// Returns `text` on one line: runs of white space become a space, control characters are escaped.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text.split_whitespace().collect::<Vec<_>>().join(" ").as_bytes())
 }
 
-/// Bytes as text that cannot write to a terminal what it should not; a root's placeholder is shown as `<root>`, that of
-/// a name by chance as `<name 1>`.
+/// Converts bytes to text that is safe to print on a terminal. The placeholder of a root becomes
+/// `<root>`, that of a random file name becomes `<name 1>`.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -96,17 +98,17 @@ fn escape(bytes: &[u8], text: &mut String) {
     }
 }
 
-/// `12.3 MiB`.
+/// Formats a number of bytes, for example `12.3 MiB`.
 pub(crate) fn bytes(count: u64) -> String {
     HumanBytes(count).to_string()
 }
 
-/// A limit, which people set exactly.
+/// Formats the size limit without rounding, because people set it exactly.
 pub(crate) fn limit(bytes: u64) -> String {
     if bytes == 0 { "no limit".to_owned() } else { larder_config::show_size(bytes) }
 }
 
-/// `1.23 s` or `45 ms`.
+/// Formats microseconds, for example `1.23 s` or `45 ms`.
 pub(crate) fn duration_us(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
@@ -115,7 +117,7 @@ pub(crate) fn duration_us(us: u64) -> String {
     }
 }
 
-/// `1 file`, `2 files`.
+/// Formats a count with its noun, for example `1 file` or `2 files`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

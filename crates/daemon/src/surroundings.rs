@@ -1,4 +1,5 @@
-//! Environment and configuration, read once at the start into plain values. No word reads either by itself.
+//! Environment and configuration, read once at the start into plain values. Subcommands read
+//! neither by themselves.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -13,28 +14,29 @@ use larder_lookup::{Ourselves, Place, RootRules, named_root};
 use larder_spawn::Destinations;
 use larder_store::Store;
 
-/// Names the wrapper's real file. The wrapper sets it for us; no tool ever sees it.
+/// The environment variable with the path of the wrapper's real file. The wrapper sets it for
+/// `larderd` only; no tool ever sees it.
 pub(crate) const WRAPPER_VARIABLE: &str = "LARDER_WRAPPER";
 
-/// Names and values.
+/// Environment variables as pairs of name and value.
 pub(crate) type Variables = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a word runs in.
+/// The environment, configuration and working directory of a subcommand.
 pub(crate) struct Surroundings {
-    /// The environment as the wrapper had it.
+    /// The environment as the wrapper had it, without [`WRAPPER_VARIABLE`].
     pub(crate) environment: Variables,
-    /// The working directory, links resolved.
+    /// The working directory, with symbolic links resolved.
     pub(crate) cwd: Option<PathBuf>,
-    /// Settings, where they come from, and what is wrong with them.
+    /// The settings, their sources, and errors in them.
     pub(crate) loaded: Loaded,
-    /// The wrapper's real file, where it is known.
+    /// The path of the wrapper's real file, if it is known.
     pub(crate) wrapper: Option<PathBuf>,
-    /// The same, to know it again under other names.
+    /// Identifies the wrapper's file under any path, for example under a link.
     pub(crate) ourselves: Ourselves,
 }
 
 impl Surroundings {
-    /// Read everything.
+    /// Reads everything.
     pub(crate) fn read() -> Surroundings {
         let all: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let named = all.iter().find(|(name, _)| name == WRAPPER_VARIABLE).map(|(_, path)| PathBuf::from(path));
@@ -53,7 +55,8 @@ impl Surroundings {
         Surroundings { environment, cwd, loaded, wrapper, ourselves }
     }
 
-    /// Settings as they would be with this configuration file and no other, and the environment that says so.
+    /// Returns the settings as they would be with only this configuration file, and the environment
+    /// that selects it.
     pub(crate) fn with_configuration(&self, file: &Path) -> (Loaded, Variables) {
         const CONFIGURATION: &[u8] = b"LARDER_CONFIG";
         let mut environment = self.environment.clone();
@@ -71,26 +74,29 @@ impl Surroundings {
         (loaded, environment)
     }
 
-    /// The settings in force.
+    /// Returns the effective settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.loaded.settings
     }
 
-    /// A variable's value.
+    /// Returns the value of an environment variable.
     pub(crate) fn variable(&self, name: &[u8]) -> Option<&[u8]> {
         self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
     }
 
-    /// The store, which need not exist yet; an error says what to do.
+    /// Opens the store, which need not exist yet. An error says what to do.
     pub(crate) fn store(&self) -> Result<Store> {
         let dir = self.settings().dir.as_deref();
-        let dir = dir.ok_or_else(|| anyhow!("no place for the store is known: set LARDER_DIR to a directory"))?;
+        let dir =
+            dir.ok_or_else(|| anyhow!("the directory of the store is not known: set LARDER_DIR to a directory"))?;
         Store::open(dir).with_context(|| "the store cannot be used (`larder doctor` says more)".to_owned())
     }
 
-    /// Where a command would run that was typed here; an error where there is no working directory.
+    /// Returns the context in which a command would run if it were typed here. Fails if there is no
+    /// working directory.
     pub(crate) fn place(&self, destinations: Destinations) -> Result<Place> {
-        let cwd = self.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
+        let cwd =
+            self.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")?;
         Ok(Place {
             environment: self.environment.clone(),
             oddities: Vec::new(),
@@ -107,18 +113,19 @@ impl Surroundings {
     }
 }
 
-/// No file is this one.
+/// Returns an `Ourselves` that matches no file.
 pub(crate) fn nobody() -> Ourselves {
     Ourselves::at(Path::new(""))
 }
 
-/// Where `larderd` was started by its own name.
+/// Finds the wrapper if `larderd` was started directly: the file `larder` in the directory of
+/// `larderd`.
 fn wrapper_beside_us() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     std::fs::canonicalize(own.parent()?.join("larder")).ok().filter(|path| path.is_file())
 }
 
-/// Read a configuration file, without waiting on a FIFO and without reading a huge one whole.
+/// Reads at most `FILE_BYTES_MAX` + 1 bytes of a configuration file, and does not block on a FIFO.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file: File = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;

@@ -1,6 +1,8 @@
-//! The files by which systemd and launchd start `larderd`: made from those in `units/`, with the paths of this place.
+//! The files with which systemd and launchd start `larderd`: the templates in `units/`, with this
+//! machine's paths filled in.
 //!
-//! Unaware of: whether either is there. Nothing is enabled; what to type is said.
+//! Unaware of: whether systemd or launchd is installed. Nothing is enabled; the commands to do so
+//! are printed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,13 +21,13 @@ const SERVICE: &str = include_str!("../units/larderd.service");
 const BROKER: &str = include_str!("../units/larder-broker.service");
 const PLIST: &str = include_str!("../units/larderd.plist");
 
-/// What systemd takes for a socket's path.
+/// The longest path of a socket that systemd accepts, in bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Where an administrator's units are.
+/// The directory of an administrator's systemd units.
 const SYSTEM: &str = "/etc/systemd/system";
 
-/// Settings that larderd goes by, beside the store's place.
+/// The settings besides the store's directory that larderd reads.
 const GOES_BY: [&str; 10] = [
     "handover",
     "image_max_days",
@@ -39,17 +41,17 @@ const GOES_BY: [&str; 10] = [
     "remote_trust",
 ];
 
-/// A file's name and text.
+/// The name and the text of a file.
 type Unit = (&'static str, String);
 
-/// Write the files, or print them, and say what to type then.
+/// Writes the files, or prints them, and prints the commands to run next.
 pub(crate) fn install(
     around: &Surroundings,
     store: &Store,
     options: &DaemonInstall,
     out: &mut dyn Write,
 ) -> Result<u8> {
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let dir = std::path::absolute(store.directory())?;
     let socket = dir.join(store.daemon_socket().strip_prefix(store.directory())?);
     let launchd = options.launchd || cfg!(target_os = "macos");
@@ -59,7 +61,10 @@ pub(crate) fn install(
         (false, false) => systemd(text(&program)?, text(&dir)?, text(&socket)?)?,
     };
     for setting in only_here(around) {
-        say::tell(&format!("{} is set here alone: set {} in larder.toml as well", setting.variable, setting.key));
+        say::tell(&format!(
+            "{} is set only in this environment: set {} in larder.toml as well",
+            setting.variable, setting.key
+        ));
     }
     if options.print {
         for (name, text) in &units {
@@ -71,7 +76,7 @@ pub(crate) fn install(
         true => Some(PathBuf::from(SYSTEM)),
         false => directory(around, launchd),
     };
-    let directory = directory.context("no place for the files is known: set HOME")?;
+    let directory = directory.context("the directory for the files is not known: set HOME")?;
     let writing = |path: &Path| format!("{} cannot be written: see `larder daemon install --print`", path.display());
     std::fs::create_dir_all(&directory).with_context(|| writing(&directory))?;
     for (name, text) in &units {
@@ -91,7 +96,8 @@ pub(crate) fn install(
     Ok(FINE)
 }
 
-/// What the environment sets, which is not that of whatever these files start.
+/// Returns the settings that come from the environment. The started larderd will not see that
+/// environment.
 fn only_here(around: &Surroundings) -> Vec<&'static Setting> {
     let values = around.loaded.values().into_iter();
     let set = values.filter(|value| GOES_BY.contains(&value.name) && matches!(value.source, Source::Environment(_)));
@@ -99,10 +105,10 @@ fn only_here(around: &Surroundings) -> Vec<&'static Setting> {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("{} is no text that a unit file can hold", path.display()))
+    path.to_str().with_context(|| format!("{} is not valid UTF-8, so a unit file cannot contain it", path.display()))
 }
 
-/// Where a user's files of that kind are.
+/// Returns the directory of a user's unit files.
 fn directory(around: &Surroundings, launchd: bool) -> Option<PathBuf> {
     let variable = |name: &[u8]| around.variable(name).and_then(|value| std::str::from_utf8(value).ok());
     let home = || variable(b"HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
@@ -115,7 +121,9 @@ fn directory(around: &Surroundings, launchd: bool) -> Option<PathBuf> {
 
 fn systemd(program: &str, dir: &str, socket: &str) -> Result<Vec<Unit>> {
     if socket.len() > SOCKET_PATH_BYTES_MAX {
-        bail!("{socket} is too long a path for systemd: use `larder daemon start`, or set LARDER_DIR to a shorter one");
+        bail!(
+            "the path {socket} is too long for systemd: use `larder daemon start`, or set LARDER_DIR to a shorter one"
+        );
     }
     no_control(&[program, dir])?;
     let service = SERVICE
@@ -125,7 +133,7 @@ fn systemd(program: &str, dir: &str, socket: &str) -> Result<Vec<Unit>> {
     Ok(vec![("larderd.socket", socket), ("larderd.service", service)])
 }
 
-/// What mounts for all jobs of the machine.
+/// Returns the unit of the broker, which mounts images for all jobs of the machine.
 fn broker(program: &str, dir: &str, targets: &[PathBuf]) -> Result<Unit> {
     no_control(&[program, dir])?;
     let mut words = String::new();
@@ -143,12 +151,12 @@ fn broker(program: &str, dir: &str, targets: &[PathBuf]) -> Result<Unit> {
 
 fn no_control(paths: &[&str]) -> Result<()> {
     if paths.iter().any(|path| path.contains(char::is_control)) {
-        bail!("a path with control characters cannot stand in a unit file: use `larder daemon start`");
+        bail!("a unit file cannot contain a path with control characters: use `larder daemon start`");
     }
     Ok(())
 }
 
-/// Specifiers begin with a per cent sign; quoted words have escapes; a dollar sign begins a variable.
+/// Escapes `%`, which starts a specifier in a unit file.
 fn plain(path: &str) -> String {
     path.replace('%', "%%")
 }
@@ -186,6 +194,9 @@ mod tests {
             "{unit}"
         );
         assert!(plist("/a&b", "/<s>").1.contains("<string>/a&amp;b</string>"));
-        assert!(!units.iter().chain(&[plist("/l", "/s")]).any(|(_, text)| text.contains('@')), "all are filled in");
+        assert!(
+            !units.iter().chain(&[plist("/l", "/s")]).any(|(_, text)| text.contains('@')),
+            "all placeholders are filled in"
+        );
     }
 }

@@ -1,26 +1,30 @@
-//! The one place that starts `git`: questions about a repository whose configuration git never reads.
+//! Runs `git`. This is the only code that does, and it never lets git read the repository's own
+//! configuration.
 //!
-//! A repository's configuration can make git start programs: filters, hooks, a file system monitor, signature checks,
-//! and remotes from which missing objects are fetched. Switching these off one by one depends on the version of git,
-//! and misses the next one. So git is given a repository directory of our own instead:
+//! A repository's configuration can make git start programs: filters, hooks, a file system monitor,
+//! signature checks, and remotes from which missing objects are fetched. Switching these off one by
+//! one depends on the version of git, and misses the next one. So git is given a repository
+//! directory of our own instead:
 //!
-//! 1. [`Repository::open`] makes a temporary directory. It holds a copy of the checkout's `HEAD`, links to its refs, and
-//!    a `config` that we write.
-//! 2. `GIT_DIR` names that directory, `GIT_OBJECT_DIRECTORY`, `GIT_INDEX_FILE` and `GIT_WORK_TREE` the checkout's parts.
-//!    git looks for no other repository then, and reads no configuration but ours.
-//! 3. Of the checkout's configuration we copy the few values that [`is_copied`] lists. None of them names a program, a
-//!    path or a URL. For example, `core.fileMode` says whether a changed mode is a change.
+//! 1. [`Repository::open`] makes a temporary directory. It holds a copy of the checkout's `HEAD`,
+//!    links to its refs, and a `config` that we write.
+//! 2. `GIT_DIR` is set to that directory. `GIT_OBJECT_DIRECTORY`, `GIT_INDEX_FILE` and
+//!    `GIT_WORK_TREE` are set to the checkout's parts. With these variables git looks for no other
+//!    repository, and reads no configuration but ours.
+//! 3. Of the checkout's configuration we copy the few values that [`is_copied`] lists. None of them
+//!    names a program, a path or a URL. For example, `core.fileMode` says whether a changed mode is
+//!    a change.
 //!
-//! The configuration of the system and of the user is not read either, because attributes in a checkout select the
-//! filters that it defines. git's environment holds only what is set here.
+//! The configuration of the system and of the user is not read either, because attributes in a
+//! checkout select the filters that it defines. git's environment holds only what is set here.
 //!
-//! `.gitattributes` and `.gitmodules` of the checkout are read, but the drivers that they name are defined nowhere. The
-//! callers pass `--ignore-submodules=dirty`, because git otherwise starts itself inside each submodule, where it would
-//! read that submodule's configuration.
+//! `.gitattributes` and `.gitmodules` of the checkout are read, but the drivers that they name are
+//! defined nowhere. The callers pass `--ignore-submodules=dirty`, because git otherwise starts
+//! itself inside each submodule, where it would read that submodule's configuration.
 //!
-//! Unaware of: what is asked, and why.
+//! Unaware of: which questions are asked, and why.
 #![forbid(unsafe_code)]
-// Only larderd asks git, and there is none elsewhere yet.
+// Only larderd calls git, and larderd runs only on Linux so far.
 #![cfg(target_os = "linux")]
 
 use std::ffi::OsStr;
@@ -37,22 +41,24 @@ use std::time::Duration;
 use larder_sys::Opening;
 use tempfile::TempDir;
 
-/// Bytes read of `HEAD`, `.git` and `commondir`: each holds a path or the name of a ref.
+/// The number of bytes read of `HEAD`, `.git` and `commondir`. Each holds a path or the name of a
+/// ref.
 const LINE_BYTES_MAX: u64 = 8 << 10;
-/// Bytes of configuration that are looked at: larger ones are read up to here.
+/// The number of bytes of configuration that are read.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
-/// Bytes that an answer may have.
+/// The largest answer of git, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
-/// What git reads in its directory and what holds no configuration. `logs` is for revisions such as `main@{1}`.
+/// The parts of the repository directory that git reads and that hold no configuration. `logs` is
+/// for revisions such as `main@{1}`.
 const LINKED: &[&str] = &["refs", "packed-refs", "reftable", "shallow", "logs"];
-/// A split index names a file beside it that begins so.
+/// The prefix of the file beside a split index that the index refers to.
 const SHARED_INDEX: &str = "sharedindex.";
-/// The part of our configuration that is always the same.
+/// The constant part of our configuration.
 const CONFIG: &[u8] =
     b"[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tfsmonitor = false\n\thooksPath = /dev/null\n\
     [diff]\n\tautoRefreshIndex = false\n";
-/// git's environment, beside the variables that name the parts of the repository. With our own configuration nothing is
-/// fetched and nothing asked; these say so once more.
+/// git's environment, besides the variables for the parts of the repository. Our configuration
+/// already prevents git from fetching and prompting; these are a second safeguard.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_ALLOW_PROTOCOL", ""),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
@@ -63,24 +69,24 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("LC_ALL", "C"),
 ];
 
-/// Why git has no answer.
+/// The reason why git has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// No directory of `PATH` holds it.
+    /// No directory of `PATH` has it.
     #[error("git is not installed")]
     NotInstalled,
-    /// A part of the repository cannot be read, or our directory not be made.
+    /// A part of the repository cannot be read, or our directory cannot be created.
     #[error("{path}: {error}")]
     Path {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// It did not end in time.
+    /// git did not exit in time.
     #[error("git did not answer within {} s", .0.as_secs_f64())]
     Hangs(Duration),
-    /// It ended with an error.
+    /// git exited with an error.
     #[error("git: {0}")]
     Failed(String),
 }
@@ -89,27 +95,28 @@ fn at<'a>(path: &'a Path) -> impl FnOnce(io::Error) -> GitError + 'a {
     move |error| GitError::Path { path: path.to_owned(), error }
 }
 
-/// Returns the directory that has a `.git`, from this one upwards.
+/// Returns the directory with a `.git`: this one, or its nearest parent that has one.
 pub fn top(directory: &Path) -> Option<PathBuf> {
     let is_top = |directory: &&Path| directory.join(".git").symlink_metadata().is_ok();
     directory.is_absolute().then_some(directory)?.ancestors().find(is_top).map(Path::to_owned)
 }
 
-/// A checkout, and the directory that git is given in place of its own.
+/// A checkout, and the directory that git is given instead of the checkout's own.
 #[derive(Debug)]
 pub struct Repository {
     program: PathBuf,
     top: PathBuf,
-    /// The checkout's index, as git's directory for it has it.
+    /// The checkout's index.
     index: PathBuf,
     objects: PathBuf,
-    /// Our directory.
+    /// Our directory, which git uses as its repository directory.
     own: TempDir,
     patience: Duration,
 }
 
 impl Repository {
-    /// Make a directory for a checkout, which is where `.git` lies. Each question is given `patience`.
+    /// Prepares our directory for a checkout. `top` is the directory with the `.git`; `patience` is
+    /// the timeout of each question.
     pub fn open(top: &Path, patience: Duration) -> Result<Repository, GitError> {
         let program = program().ok_or(GitError::NotInstalled)?;
         let directory = directory_of(top)?;
@@ -131,7 +138,7 @@ impl Repository {
         let indexes = fs::read_dir(&directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let indexes: Vec<_> = indexes.filter(|name| is_shared_index(name)).collect();
         for name in LINKED.iter().map(OsStr::new).chain(indexes.iter().map(|name| name.as_os_str())) {
-            // A worktree has no refs of its own that matter.
+            // In a linked worktree, the refs are those of the main repository.
             let part = [&common, &directory].map(|from| from.join(name)).into_iter().find(|part| part.exists());
             part.map_or(Ok(()), |part| symlink(part, own.join(name))).map_err(at(own))?;
         }
@@ -142,17 +149,17 @@ impl Repository {
         Ok(repository)
     }
 
-    /// The directory with `.git`.
+    /// Returns the directory with the `.git`.
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// What git prints when it is asked this.
+    /// Runs git with these arguments and returns its output.
     pub fn ask(&self, words: &[&str]) -> Result<Vec<u8>, GitError> {
         self.run(&words.iter().map(OsStr::new).collect::<Vec<_>>(), ANSWER_BYTES_MAX)
     }
 
-    /// The values of the checkout's configuration that we copy, as lines of a configuration.
+    /// Returns the copied values of the checkout's configuration, as text of a configuration file.
     fn config(&self, file: &Path) -> Result<Vec<u8>, GitError> {
         if !file.exists() {
             return Ok(Vec::new());
@@ -190,13 +197,14 @@ impl Repository {
         });
         let Ok(answer) = answer.recv_timeout(self.patience) else {
             let _ = git.kill();
-            // A git that waits for a disk ends when the disk answers.
+            // A git that waits for a disk can only exit when the disk answers, so another thread
+            // waits for it.
             thread::spawn(move || git.wait());
             return Err(GitError::Hangs(self.patience));
         };
         let status = git.wait().map_err(at(&self.program))?;
         let answer = answer.map_err(at(&self.program))?;
-        // A git that had more to say than we read is ended by that.
+        // A git with more output than we read is killed by SIGPIPE, which is no error here.
         if status.success() || answer.len() as u64 == bytes_max {
             return Ok(answer);
         }
@@ -205,14 +213,16 @@ impl Repository {
     }
 }
 
-/// Returns the git of the first absolute directory of `PATH` that has one. A relative directory could be the checkout.
+/// Returns the git of the first absolute directory of `PATH` that has one. Relative directories are
+/// skipped, because they could lead into the checkout.
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut files = std::env::split_paths(&path).filter(|directory| directory.is_absolute()).map(|at| at.join("git"));
     files.find(|file| file.is_file())
 }
 
-/// Returns git's directory of a checkout: `.git`, or what a file of that name names in worktrees and submodules.
+/// Returns the repository directory of a checkout: `.git`, or the directory that the file `.git`
+/// names in worktrees and submodules.
 fn directory_of(top: &Path) -> Result<PathBuf, GitError> {
     let path = top.join(".git");
     if path.is_dir() {
@@ -220,27 +230,29 @@ fn directory_of(top: &Path) -> Result<PathBuf, GitError> {
     }
     let line = line_of(&path).map_err(at(&path))?;
     let named = line.strip_prefix(b"gitdir: ").map(|named| top.join(OsStr::from_bytes(named.trim_ascii_end())));
-    named.ok_or_else(|| at(&path)(io::Error::other("names no directory of git")))
+    named.ok_or_else(|| at(&path)(io::Error::other("does not name a git directory")))
 }
 
-/// Returns the directory of the repository that a worktree belongs to, or `directory` if it is no worktree's.
+/// Returns the main repository directory if `directory` belongs to a linked worktree, else
+/// `directory`.
 fn common_of(directory: &Path) -> PathBuf {
     let line = line_of(&directory.join("commondir")).unwrap_or_default();
     if line.is_empty() { directory.to_owned() } else { directory.join(OsStr::from_bytes(line.trim_ascii_end())) }
 }
 
-/// Returns the first bytes of a plain file. Never waits for a FIFO.
+/// Returns the first bytes of a regular file. Does not block on a FIFO.
 fn line_of(path: &Path) -> io::Result<Vec<u8>> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::Read)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("is not a file"));
+        return Err(io::Error::other("is not a regular file"));
     }
     let mut line = Vec::new();
     file.take(LINE_BYTES_MAX).read_to_end(&mut line)?;
     Ok(line)
 }
 
-/// A key of git's configuration: `branch.main.merge` has the section `branch`, the subsection `main`, the name `merge`.
+/// A key of git's configuration. For example, `branch.main.merge` has the section `branch`, the
+/// subsection `main` and the name `merge`.
 struct Key<'a> {
     section: &'a [u8],
     subsection: Option<&'a [u8]>,
@@ -254,8 +266,9 @@ fn parts(key: &[u8]) -> Option<Key<'_>> {
     Some(Key { section: &key[..first], subsection, name: &key[last + 1..] })
 }
 
-/// Returns true if a value of the checkout's configuration is copied into ours. git prints sections and names in lower
-/// case. `branch.*` and `remote.*.fetch` say which ref `@{upstream}` is; without a URL nothing is fetched from there.
+/// Returns true if a value of the checkout's configuration is copied into ours. git prints sections
+/// and names in lower case. `branch.*` and `remote.*.fetch` define which ref `@{upstream}` is. No
+/// URL is copied, so nothing can be fetched.
 fn is_copied(key: &Key<'_>, value: &[u8]) -> bool {
     match (key.section, key.subsection, key.name) {
         (b"core", None, b"filemode" | b"symlinks" | b"ignorecase") => matches!(value, b"true" | b"false"),
@@ -268,7 +281,7 @@ fn is_copied(key: &Key<'_>, value: &[u8]) -> bool {
     }
 }
 
-/// Returns a section of a configuration with this one value.
+/// Returns a section of a configuration file with this one value.
 fn line(key: &Key<'_>, value: &[u8]) -> Vec<u8> {
     let mut line = [b"[", key.section].concat();
     if let Some(subsection) = key.subsection {

@@ -1,4 +1,5 @@
-//! Repositories whose configuration makes git start a program: none is started by what larder asks.
+//! Checks that git starts no program that a repository's configuration names, for every question
+//! that larder asks.
 
 #![cfg(target_os = "linux")]
 
@@ -12,7 +13,7 @@ use larder_git::{GitError, Repository, top};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Everything that `larderd` and `larder record` ask.
+/// All questions that `larderd` and `larder record` ask.
 const QUESTIONS: &[&[&str]] = &[
     &["rev-list", "--max-count=12", "--first-parent", "HEAD"],
     &["rev-parse", "--verify", "HEAD"],
@@ -25,13 +26,13 @@ const QUESTIONS: &[&[&str]] = &[
     &["symbolic-ref", "--quiet", "--short", "HEAD"],
 ];
 
-/// A directory with a repository in `top`, a program that notes that it ran, and that note.
+/// A directory with a repository in `top`, and a program that creates the file `ran` when it runs.
 struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    /// A repository with a commit whose file has changed; `None` if git is not installed.
+    /// Creates a repository with a commit. Returns `None` if git is not installed.
     fn new() -> Option<Place> {
         if Command::new("git").arg("--version").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: git is not installed");
@@ -72,7 +73,7 @@ impl Place {
         assert!(self.plain(at, words).status().is_ok_and(|status| status.success()), "{words:?}");
     }
 
-    /// git as everybody has it.
+    /// Returns a plain git command, without our protection.
     fn plain(&self, at: &Path, words: &[&str]) -> Command {
         let mut git = Command::new("git");
         git.arg("-C").arg(at).args(["-c", "user.name=n", "-c", "user.email=e@example.org"]).args(words);
@@ -87,7 +88,8 @@ impl Place {
         fs::write(file, before + &text).expect("writes");
     }
 
-    /// Ask everything at `at`: nothing may run. Returns whether plain git runs it at `words`.
+    /// Asks all questions at `at`, and checks that the program did not run. Returns true if plain
+    /// git with `words` runs it.
     fn is_attack(&self, name: &str, at: &Path, words: &[&str]) -> bool {
         let repository = Repository::open(at, PATIENCE).expect("a repository");
         for question in QUESTIONS {
@@ -102,7 +104,7 @@ impl Place {
     }
 }
 
-/// What a `.git/config` says, and what plain git has to be asked so that it starts the program.
+/// Contents of a `.git/config`, and the arguments with which plain git would start the program.
 const CONFIGURATIONS: &[(&str, &str, &[&str])] = &[
     ("filter.clean", "[filter \"evil\"]\n clean = PROGRAM\n", &["status"]),
     ("filter.process", "[filter \"evil\"]\n process = PROGRAM\n", &["status"]),
@@ -115,7 +117,8 @@ const CONFIGURATIONS: &[(&str, &str, &[&str])] = &[
     ("trace2", "[trace2]\n normalTarget = af_unix:PROGRAM\n", &["status"]),
 ];
 
-/// A partial clone that lacks its commit fetches it when it is asked for it.
+/// Remotes of a partial clone that lacks its commit. Plain git fetches the commit when it is
+/// needed.
 const FETCHES: &[(&str, &str)] = &[
     ("ext", "[protocol \"ext\"]\n allow = always\n[remote \"o\"]\n url = ext::PROGRAM\n"),
     (
@@ -138,7 +141,7 @@ fn a_configuration_runs_nothing() {
         place.append(&place.top().join(".git/config"), config);
         attacks.extend(place.is_attack(name, &place.top(), words).then_some(*name));
     }
-    // So that this test can fail: the rest needs a terminal, or another version of git.
+    // Checks that the attacks work at all. Some need a terminal, or another version of git.
     assert!(attacks.len() >= 6, "plain git runs only {attacks:?}");
 }
 
@@ -175,7 +178,7 @@ fn included_files_hooks_and_signatures_run_nothing() {
         place.script(&hooks.join("fsmonitor-watchman"), "true");
     }
     place.append(&place.top().join(".git/config"), &format!("[core]\n hooksPath = {}\n", hooks.display()));
-    // The same content with another time: git writes its index again.
+    // The content is unchanged but the mtime is new, so git writes its index again.
     fs::write(place.top().join("x"), "1\n").expect("writes");
     assert!(place.is_attack("core.hooksPath", &place.top(), &["update-index", "--force-write-index", "--refresh"]));
 
@@ -230,7 +233,8 @@ fn worktrees_and_submodules_run_nothing() {
     assert_eq!(repository.ask(&["status", "--porcelain"]).expect("answers"), b" M x\n?? .gitattributes\n");
 }
 
-/// What a checkout is made of is still seen: refs in a pack, an upstream, ignored files, another mode.
+/// Everything that belongs to a checkout is still visible: packed refs, an upstream, ignored files,
+/// a changed mode.
 #[test]
 fn answers_are_those_of_git() {
     let Some(place) = Place::new() else { return };
@@ -255,7 +259,7 @@ fn answers_are_those_of_git() {
         assert_eq!(repository.ask(question).expect("answers"), plain.stdout, "{question:?}");
     }
     assert_eq!(repository.ask(&["status", "--porcelain"]).expect("answers"), b"?? new\n");
-    // A shallow clone ends where it was cut.
+    // The history of a shallow clone ends at its boundary.
     let (from, shallow) = (format!("file://{}", clone.display()), place.dir.path().join("shallow"));
     let words = ["clone", "-q", "--depth", "1", &from, shallow.to_str().expect("is text")];
     place.git(place.dir.path(), &words);
@@ -263,7 +267,8 @@ fn answers_are_those_of_git() {
     assert_eq!(repository.ask(&["log", "--format=%s"]).expect("answers"), b"second\n");
 }
 
-/// No file in the repository is waited for: a FIFO without a writer is none, or ends the question in time.
+/// No file in the repository blocks us for ever: a FIFO without a writer is refused, or the
+/// question times out.
 #[test]
 fn fifos_are_not_waited_for() {
     let short = Duration::from_millis(300);

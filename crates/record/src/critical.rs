@@ -1,23 +1,25 @@
-//! The critical path: what the build waited for at each moment, from its end back to its beginning.
+//! The critical path: what the build waited for at each moment, computed from its end back to its
+//! beginning.
 //!
-//! A process waits for the child that ended last; before that child began, for the one that had ended last by then; and
-//! so on down the tree. Between children it is the process itself. What is on the path, made faster, makes the build
-//! faster.
+//! A process waits for the child that ended last. Before that child began, it waited for the child
+//! that had ended last by then, and so on, down the tree. Between children it runs itself. Only a
+//! change on this path makes the build faster.
 
 use crate::processes::Process;
 
-/// A stretch of the path.
+/// A stretch of the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Whose it is, by its place among all.
+    /// The index of the process.
     pub process: usize,
-    /// From when, in nanoseconds since the run began.
+    /// The start, in nanoseconds since the run began.
     pub from_ns: u64,
-    /// Until when.
+    /// The end, in nanoseconds since the run began.
     pub to_ns: u64,
 }
 
-/// The path of a whole run, in order of time. Stretches neither overlap nor leave a gap.
+/// Returns the critical path of a whole run, in order of time. Stretches neither overlap nor leave
+/// a gap.
 pub fn critical_path(all: &[Process]) -> Vec<Stretch> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); all.len()];
     for (at, process) in all.iter().enumerate() {
@@ -30,14 +32,14 @@ pub fn critical_path(all: &[Process]) -> Vec<Stretch> {
     }
     let Some(root) = (0..all.len()).find(|&at| all[at].parent.is_none()) else { return Vec::new() };
     let mut path = Vec::new();
-    // What is left to do: a process until a moment, or the rest of its parent before it. Not by calls: a tree can be
-    // deep.
+    // The work that is left: a process until a moment, or the rest of its parent before that. It is
+    // a stack and not a recursion, because a process tree can be deep.
     let mut left = vec![(root, all[root].end_ns)];
     while let Some((process, until)) = left.pop() {
         let those = &children[process];
         let ended = those.partition_point(|&at| all[at].end_ns <= until);
         let start = all[process].start_ns;
-        // A child that takes no time would be found again and again.
+        // Skips children of zero duration, which would be found again and again.
         let last = those[..ended].iter().rev().copied().find(|&at| all[at].start_ns < until && all[at].end_ns > start);
         match last {
             Some(child) => {
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_last_to_end_is_waited_for() {
-        // 1 and 2 side by side, then 3, which 2 made wait.
+        // Processes 1 and 2 run in parallel. Process 3 starts after 2 has ended.
         let all = [
             process(None, 0, 100),
             process(Some(0), 10, 40),

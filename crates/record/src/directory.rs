@@ -1,17 +1,18 @@
-//! A record on disk: a directory, or the same in one compressed file. Alone knows the names in it.
+//! A record on disk: a directory, or its contents in one compressed file. Only this module knows
+//! the file names.
 //!
 //! ```text
 //! NAME/
-//!   record.json            what was asked for: written first
-//!   context.json           what it has to be believed with
-//!   project.diff           what was not committed
-//!   reproduce.sh           how to do it again
-//!   runs/1/run.json        how the run was begun, and how it ended
-//!         /events.jsonl    what its processes did, as they did it
-//!         /actions.jsonl   what wrappers said, as they said it
-//!         /load.jsonl      a line a second
-//!         /output.txt      what the command wrote, where that was kept
-//!         /stacks.folded   sampled stacks, and stacks.txt how they were sampled
+//!   record.json            the header: command and options, written first
+//!   context.json           the context of the measurement
+//!   project.diff           uncommitted changes
+//!   reproduce.sh           a script that repeats the recording
+//!   runs/1/run.json        how the run began and ended
+//!         /events.jsonl    events of processes, as they happen
+//!         /actions.jsonl   lines from wrappers, as they are written
+//!         /load.jsonl      the load, one line per second
+//!         /output.txt      the command's output, if it is kept
+//!         /stacks.folded   sampled stacks; stacks.txt says how they were sampled
 //! ```
 
 use std::collections::BTreeMap;
@@ -37,9 +38,10 @@ const LOAD: &str = "load.jsonl";
 const OUTPUT: &str = "output.txt";
 const STACKS: &str = "stacks.folded";
 const STACKS_COMMAND: &str = "stacks.txt";
-/// How the name of a record in one file ends.
+/// The suffix of a packed record.
 pub const PACKED: &str = ".tar.zst";
-/// A packed record is read into memory: a build of 100,000 processes is about 100 MB.
+/// The largest unpacked size, in bytes, because a packed record is read into memory. A build of
+/// 100,000 processes has about 100 MB.
 const UNPACKED_BYTES_MAX: u64 = 4 << 30;
 
 type Result<T> = std::result::Result<T, RecordError>;
@@ -49,43 +51,44 @@ pub struct Writing {
     top: PathBuf,
 }
 
-/// The files of one run of it.
+/// The files of one run of a record that is being made.
 pub struct RunFiles {
     directory: PathBuf,
 }
 
-/// A record that is read: everything in it.
+/// The contents of a record.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Where it was read from.
+    /// The path from which it was read.
     pub path: PathBuf,
-    /// What was asked for.
+    /// The header: command and options.
     pub header: Header,
-    /// What it has to be believed with; the default where it was cut off before.
+    /// The context. It is the default if the record was cut off before it was written.
     pub context: Context,
-    /// Its runs, in order.
+    /// The runs, in order.
     pub runs: Vec<RecordedRun>,
 }
 
 /// One run of a record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedRun {
-    /// How it began and ended.
+    /// How the run began and ended.
     pub run: Run,
-    /// What its processes did.
+    /// The events of its processes.
     pub events: Vec<Event>,
-    /// What wrappers said.
+    /// The lines that wrappers wrote.
     pub actions: Vec<Action>,
-    /// A line a second.
+    /// The load, one line per second.
     pub load: Vec<Load>,
-    /// Stacks, `frame;frame count` a line; empty where none were sampled.
+    /// Sampled stacks, one `frame;frame count` per line; empty if none were sampled.
     pub stacks: String,
-    /// Lines that cannot be read: the last one of a record that was cut off, say.
+    /// The number of unreadable lines, for example the last line of a record that was cut off.
     pub damaged_lines: usize,
 }
 
 impl Writing {
-    /// A new one in `records`, its user's alone: its name, and where that is taken, a number after it.
+    /// Creates a private directory in `records` with this name. If the name is taken, a number is
+    /// appended.
     pub fn create(records: &Path, name: &str) -> Result<Writing> {
         let mut private = fs::DirBuilder::new();
         private.mode(0o700);
@@ -106,27 +109,27 @@ impl Writing {
         unreachable!("numbers do not end")
     }
 
-    /// Its directory.
+    /// Returns the path of the directory.
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// The name that it got.
+    /// Returns the name, with the number if one was appended.
     pub fn name(&self) -> String {
         self.top.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Remove it: nothing was recorded.
+    /// Removes the directory, because nothing was recorded.
     pub fn discard(self) -> Result<()> {
         larder_sys::remove_tree(&self.top).map_err(RecordError::io(self.top))
     }
 
-    /// Write what was asked for.
+    /// Writes the header.
     pub fn header(&self, header: &Header) -> Result<()> {
         put_json(&self.top.join(HEADER), header)
     }
 
-    /// Write what it has to be believed with, and what was not committed.
+    /// Writes the context and the uncommitted changes.
     pub fn context(&self, context: &Context, diff: &[u8]) -> Result<()> {
         if !diff.is_empty() {
             put(&self.top.join(DIFF), diff)?;
@@ -134,7 +137,7 @@ impl Writing {
         put_json(&self.top.join(CONTEXT), context)
     }
 
-    /// Write how to do it again.
+    /// Writes the script that repeats the recording.
     pub fn reproduce(&self, script: &str) -> Result<()> {
         use std::os::unix::fs::PermissionsExt;
         let path = self.top.join(REPRODUCE);
@@ -142,7 +145,7 @@ impl Writing {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(RecordError::io(path))
     }
 
-    /// The files of a run.
+    /// Creates the directory of a run, and returns its files.
     pub fn run(&self, number: u32) -> Result<RunFiles> {
         let directory = self.top.join("runs").join(number.to_string());
         fs::create_dir_all(&directory).map_err(RecordError::io(&directory))?;
@@ -151,27 +154,27 @@ impl Writing {
 }
 
 impl RunFiles {
-    /// Write how it began, or how it ended.
+    /// Writes how the run began, or how it ended.
     pub fn run(&self, run: &Run) -> Result<()> {
         put_json(&self.directory.join(RUN), run)
     }
 
-    /// Where wrappers say what they did.
+    /// Returns the file to which wrappers append their lines.
     pub fn actions(&self) -> PathBuf {
         self.directory.join(ACTIONS)
     }
 
-    /// Where stacks go.
+    /// Returns the file for sampled stacks.
     pub fn stacks(&self) -> PathBuf {
         self.directory.join(STACKS)
     }
 
-    /// Where it is kept how stacks were sampled.
+    /// Returns the file that says how stacks were sampled.
     pub fn stacks_command(&self) -> PathBuf {
         self.directory.join(STACKS_COMMAND)
     }
 
-    /// For a profiler's own data, removed afterwards.
+    /// Returns the file for the profiler's own data, which is removed afterwards.
     pub fn scratch(&self) -> PathBuf {
         self.directory.join("perf.data")
     }
@@ -192,7 +195,7 @@ impl RunFiles {
         create(&self.directory.join(OUTPUT))
     }
 
-    /// Take out of the command's messages, line by line, what `shown` takes out.
+    /// Rewrites the command's output, each line replaced by `shown`, which removes secrets.
     pub(crate) fn redact_output(&self, shown: impl Fn(&[u8]) -> Vec<u8>) -> Result<()> {
         let (path, new) = (self.directory.join(OUTPUT), self.directory.join(OUTPUT).with_extension("new"));
         let redact = || -> io::Result<()> {
@@ -218,7 +221,8 @@ fn put_json(path: &Path, value: &impl Serialize) -> Result<()> {
     put(path, &bytes)
 }
 
-/// Whole or not at all, also where the machine goes down.
+/// Writes a file atomically and synced, so that it is complete or missing even after a crash of the
+/// machine.
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
     let written = File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_data()));
@@ -226,7 +230,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 impl Record {
-    /// Read one: a directory, or one packed into a file.
+    /// Reads a record: a directory or a packed file.
     pub fn open(path: &Path) -> Result<Record> {
         let (files, is_whole) = if path.is_file() { unpacked(path)? } else { (files_of(path)?, true) };
         let header: Header = match files.get(HEADER) {
@@ -244,7 +248,7 @@ impl Record {
             }
         }
         if !is_whole {
-            context.missing.push("the end of the packed record: it was cut off".to_owned());
+            context.missing.push("the end of the packed record, which was cut off".to_owned());
         }
         let numbers = files.keys().filter_map(|name| name.strip_prefix("runs/")?.split_once('/'));
         let mut numbers: Vec<u32> = numbers.filter_map(|(number, _)| number.parse().ok()).collect();
@@ -254,15 +258,15 @@ impl Record {
         Ok(Record { path: path.to_owned(), header, context, runs })
     }
 
-    /// The runs that have ended by themselves and whose time can be compared: those that were not followed, or where
-    /// there is but one, that one.
+    /// Returns the runs whose times can be compared: those that ended without interruption and were
+    /// not traced, or the traced ones if there are no others.
     pub fn timed(&self) -> Vec<&RecordedRun> {
         let ended = || self.runs.iter().filter(|run| run.run.end.as_ref().is_some_and(|end| !end.interrupted));
         let plain: Vec<_> = ended().filter(|run| !run.run.traced).collect();
         if plain.is_empty() { ended().collect() } else { plain }
     }
 
-    /// The run that explains: the last one whose processes were followed, else the last one.
+    /// Returns the run that explains the record: the last traced one, else the last one.
     pub fn explaining(&self) -> Option<&RecordedRun> {
         self.runs.iter().rfind(|run| !run.events.is_empty()).or(self.runs.last())
     }
@@ -294,7 +298,7 @@ fn json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
     })
 }
 
-/// A line that was cut off is passed over and counted.
+/// Parses one value per line. A damaged line is skipped and counted.
 fn lines<T: DeserializeOwned>(bytes: &[u8], damaged: &mut usize) -> Vec<T> {
     let mut found = Vec::new();
     for line in bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
@@ -306,7 +310,7 @@ fn lines<T: DeserializeOwned>(bytes: &[u8], damaged: &mut usize) -> Vec<T> {
     found
 }
 
-/// Every file of a record's directory that is read, by its name there.
+/// Reads all files of a record's directory except output, by their relative names.
 fn files_of(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     for name in names(top)? {
@@ -318,7 +322,7 @@ fn files_of(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// The files that a record consists of, sorted.
+/// Returns the names of a record's files, sorted.
 fn names(top: &Path) -> Result<Vec<String>> {
     let mut names: Vec<String> = [HEADER, CONTEXT, DIFF, REPRODUCE]
         .into_iter()
@@ -336,7 +340,8 @@ fn names(top: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Files of a packed record by their names, and whether it was whole: of one that was cut off those before the cut.
+/// Returns the files of a packed record by their names, and whether it was complete. Of an
+/// incomplete one, the files before the damage are returned.
 fn unpacked(path: &Path) -> Result<(BTreeMap<String, Vec<u8>>, bool)> {
     let file = File::open(path).map_err(RecordError::io(path))?;
     let damaged = |error: String| RecordError::io(path)(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -351,10 +356,10 @@ fn unpacked(path: &Path) -> Result<(BTreeMap<String, Vec<u8>>, bool)> {
             Err(error) => return Err(RecordError::io(path)(error)),
         };
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        // The first part is the record's name.
+        // The first component is the record's name.
         let Some((_, name)) = name.split_once('/') else { continue };
         let (name, mut bytes) = (name.to_owned(), Vec::new());
-        // What there is of the last file counts: it is read by lines.
+        // The part of the last file that exists is used, because it is read line by line.
         let is_whole = entry.read_to_end(&mut bytes).is_ok();
         size_bytes += bytes.len() as u64;
         if size_bytes > UNPACKED_BYTES_MAX {
@@ -368,12 +373,13 @@ fn unpacked(path: &Path) -> Result<(BTreeMap<String, Vec<u8>>, bool)> {
     Ok((files, true))
 }
 
-/// Put the record in the directory `top` into the one file `to`.
+/// Packs the record in the directory `top` into the file `to`.
 pub fn pack(top: &Path, to: &Path) -> Result<()> {
     let name = top.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_else(|| "record".into());
     let mut archive = tar::Builder::new(Vec::new());
     let mut files = names(top)?;
-    // What says most comes first: of a file that is cut off only the beginning is read.
+    // The most important files come first, because of a file that is cut off only the beginning can
+    // be read.
     files.sort_by_key(|name| (name.starts_with("runs/"), !name.ends_with(RUN)));
     for file in files {
         let path = top.join(&file);
@@ -389,21 +395,21 @@ pub fn pack(top: &Path, to: &Path) -> Result<()> {
     written.and_then(|()| fs::rename(&new, to)).map_err(RecordError::io(to))
 }
 
-/// A record that was found: what is read of it without reading all.
+/// A record in a list, with what can be read quickly.
 pub struct Listed {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What was asked for.
+    /// The header.
     pub header: Header,
-    /// How its runs began and ended, in their order.
+    /// How its runs began and ended, in order.
     pub runs: Vec<Run>,
 }
 
-/// The records in a directory, the oldest first. What is no record is passed over.
+/// Lists the records in a directory, the oldest first. Anything else is skipped.
 pub fn list(records: &Path) -> Vec<Listed> {
     let paths = fs::read_dir(records).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<_> = paths.filter_map(listed).collect();
-    // Of those that were begun in one second, by when that was written.
+    // Records that were begun in the same second are sorted by when the header was written.
     let written = |path: &Path| {
         let file = if path.is_dir() { path.join(HEADER) } else { path.to_owned() };
         fs::metadata(file).and_then(|about| about.modified()).ok()
@@ -442,7 +448,7 @@ mod tests {
         let mut events = files.events().expect("makes");
         let fork = Event::Fork { t: 1, parent: 2, pid: 3 };
         serde_json::to_writer(&mut events, &fork).expect("writes");
-        // Cut off in the middle of a line.
+        // Ends in the middle of a line.
         events.write_all(b"\n{\"e\":\"exit\",\"t\":").expect("writes");
         writing
     }
@@ -466,7 +472,7 @@ mod tests {
         pack(writing.top(), &file).expect("packs");
         let (plain, packed) = (Record::open(writing.top()).expect("reads"), Record::open(&file).expect("reads"));
         assert_eq!((&plain.header, plain.runs[0].events.len()), (&packed.header, packed.runs[0].events.len()));
-        // Of one that was cut off there is what came before.
+        // Of a file that is cut off, everything before the cut is read.
         let lines: Vec<u64> = (0..100_000).map(|at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let text = lines.iter().map(|number| format!("{{\"t\":{number}}}\n")).collect::<String>();
         fs::write(writing.top().join("runs/1").join(LOAD), text).expect("writes");

@@ -1,73 +1,73 @@
-//! What can be wrong with a record.
+//! Errors of making and reading records.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a record cannot be made or read.
+/// The reason why a record cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The system refused.
+    /// A system call failed.
     #[error("{path}: {error}", path = path.display())]
     Io {
-        /// What it is about.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// It has no header.
-    #[error("{path}: no record: there is no record.json in it (`larder record list` names those there are)",
+    /// There is no header.
+    #[error("{path}: no record: there is no record.json in it (`larder record list` lists all records)",
         path = .path.display())]
     NoRecord {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
     },
-    /// A file of it is not what it should be.
+    /// A file is damaged.
     #[error("{path}, line {line}: {error}", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Its line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parse error.
         error: serde_json::Error,
     },
-    /// A larder of another version made it.
-    #[error("{path}: its format is {found}, and this larder reads up to {known}: use a newer larder",
+    /// A newer version of larder made it.
+    #[error("{path}: its format is {found}, but this larder reads only formats up to {known}: use a newer larder",
         path = .path.display(), known = crate::form::FORMAT)]
     Newer {
         /// The record.
         path: PathBuf,
-        /// Its format.
+        /// The format of the record.
         found: u32,
     },
     /// The command cannot be started.
     #[error("{command}: {error}")]
     NotStarted {
-        /// Its first word.
+        /// The first word of the command.
         command: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// What comes before a run failed.
-    #[error("`{command}` ended with {code}: the run that it prepares was not begun")]
+    /// The command of `--prepare` failed.
+    #[error("`{command}` ended with {code}, so the run that it prepares was not started")]
     Prepare {
-        /// As it was given.
+        /// The command, as it was given.
         command: String,
-        /// Its exit code.
+        /// The exit code.
         code: i32,
     },
-    /// A record is larger than one that is read.
+    /// A packed record is too large.
     #[error("{path}: larger than {limit_bytes} bytes unpacked: it is not read", path = .path.display())]
     TooLarge {
         /// The record.
         path: PathBuf,
-        /// What is read at most.
+        /// The largest size that is read, in bytes.
         limit_bytes: u64,
     },
 }
 
 impl RecordError {
-    /// Of a path.
+    /// Returns a function that makes an error about this path.
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RecordError {
         let path = path.into();
         move |error| RecordError::Io { path, error }

@@ -1,5 +1,6 @@
-//! From the tracer's steps to lines of a record, as they come. A process that executed waits while it is looked at, so
-//! that is all that is done meanwhile: what is seen is written once it goes on.
+//! Converts the tracer's steps to lines of a record. A process that has just executed a program is
+//! stopped until it has been examined, so only that is done meanwhile; the line is written after it
+//! continues.
 //!
 //! Unaware of: what is made of the lines.
 
@@ -18,20 +19,20 @@ use crate::Redact;
 use crate::form::Event;
 use crate::look::{Looks, Program};
 
-/// What was seen is in the file at the latest after this, also when nothing more is seen for long.
+/// How often lines are flushed to the file, even if no further events come.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
-/// How a program that was followed ended.
+/// How a traced command ended.
 pub(crate) struct Followed {
     pub(crate) end: ChildEnd,
-    /// The most memory that one of its processes held.
+    /// The largest peak memory of its processes, in bytes.
     pub(crate) peak_bytes: u64,
-    /// Why not all lines could be written.
+    /// The error because of which not all lines were written.
     pub(crate) unwritten: Option<io::Error>,
 }
 
-/// Follow the program to its end, whether or not what is seen can be written. `count` is told how many processes there
-/// were so far.
+/// Traces the command to its end, even if lines cannot be written. Calls `count` with the number of
+/// processes so far.
 pub(crate) fn follow(
     tracer: &mut Tracer,
     lines: File,
@@ -70,16 +71,16 @@ pub(crate) fn follow(
         }
     }
     let _ = follower.lines.end();
-    Err(io::Error::other("the end of the command was not seen"))
+    Err(io::Error::other("the tracer lost the command before it ended"))
 }
 
 struct Follower<'a> {
     lines: Lines,
     began: Instant,
     looks: Looks<'a>,
-    /// Of each process, as far as it is known.
+    /// The working directory of each process, if it is known.
     directories: HashMap<i32, Rc<[u8]>>,
-    /// The most memory that a process which is about to end held itself.
+    /// The peak memory of each process that is about to end, in bytes.
     peaks: HashMap<i32, u64>,
 }
 
@@ -116,10 +117,10 @@ impl Follower<'_> {
     }
 }
 
-/// Lines that are written together, and not too late.
+/// Buffers lines, and flushes them at least every [`FLUSH_EVERY`].
 struct Lines {
     buffer: Arc<Mutex<BufWriter<File>>>,
-    /// The first error: nothing is written after it.
+    /// The first error. Nothing is written after it.
     failed: Option<io::Error>,
     stop: Sender<()>,
     flusher: JoinHandle<()>,
@@ -131,7 +132,7 @@ impl Lines {
         let ((stop, stopped), lines) = (channel::<()>(), Arc::clone(&buffer));
         let flusher = std::thread::spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(FLUSH_EVERY) {
-                // An error comes again with the next line.
+                // An error will be reported with the next line.
                 let _ = lines.lock().unwrap_or_else(PoisonError::into_inner).flush();
             }
         });
@@ -155,7 +156,7 @@ impl Lines {
     }
 }
 
-/// As a shell says it.
+/// Returns the exit code, as a shell reports it.
 pub(crate) fn exit_code(end: ChildEnd) -> i32 {
     match end {
         ChildEnd::Exited(code) => i32::from(code),

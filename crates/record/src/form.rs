@@ -1,53 +1,53 @@
-//! What the files of a record hold. All of it is JSON: one object a file, or where lines are appended while a build
-//! runs, one a line.
+//! The schema of a record's files. All of it is JSON: one object per file, or one per line in files
+//! that are appended to while a build runs.
 //!
-//! A field that a reader does not know is passed over, and one that is not there has its default, so that records of
-//! other versions can be read; `FORMAT` changes where that would mislead.
+//! Unknown fields are skipped and missing ones get their default, so that records of other versions
+//! can be read. `FORMAT` changes if that would mislead.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the form.
+/// The version of the schema.
 pub const FORMAT: u32 = 1;
 
-/// `record.json`: what was asked for. Written first.
+/// `record.json`: the header of a record, with the command and the options. It is written first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// [`FORMAT`] of who wrote it.
+    /// The [`FORMAT`] of the larder that wrote it.
     pub format: u32,
-    /// Its name.
+    /// The name of the record.
     pub name: String,
-    /// larder's version.
+    /// The version of larder.
     pub larder: String,
-    /// When it was begun, in seconds since 1970.
+    /// The start time, in seconds since 1970.
     pub began_s: i64,
-    /// The command, secrets taken out.
+    /// The command, without secrets.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// The working directory of the command.
     pub cwd: String,
-    /// What ran before each run, through a shell.
+    /// The command that a shell ran before each run.
     pub prepare: Option<String>,
-    /// How many timed runs were asked for.
+    /// The requested number of timed runs.
     pub runs: u32,
-    /// Whether one more was, or the only one, whose processes are followed.
+    /// True if any run is traced.
     pub traced: bool,
-    /// Options beside these, as they are typed.
+    /// Further options, as they would be typed.
     pub options: Vec<String>,
-    /// Which side of a comparison in one session it is.
+    /// The side, if the session compared two.
     pub side: Option<Side>,
-    /// Variables of the environment that were kept, secrets taken out.
+    /// The environment variables that were kept, without secrets.
     pub environment: BTreeMap<String, String>,
-    /// Of all other variables a short digest of the value.
+    /// Short digests of the values of all other variables.
     pub environment_digests: BTreeMap<String, String>,
 }
 
-/// One side of a session that runs two in turn.
+/// One side of a session that alternated between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Side {
-    /// Which session: the same for both sides.
+    /// The ID of the session, which is equal for both sides.
     pub session: String,
     /// `a` or `b`.
     pub letter: String,
@@ -55,19 +55,19 @@ pub struct Side {
     pub configuration: String,
 }
 
-/// `context.json`: what a measurement has to be believed with.
+/// `context.json`: the context of the measurement, without which its times mean nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Context {
     /// The project that was built.
     pub project: Option<Git>,
-    /// larder's own source, where its program lies in a checkout.
+    /// larder's own source, if its program lies in a checkout.
     pub larder: Option<Git>,
-    /// larder's programs: path → digest.
+    /// larder's programs, as a map from path to digest.
     pub binaries: BTreeMap<String, String>,
-    /// Each setting, its value and who set it.
+    /// All settings with their values and sources.
     pub configuration: Vec<Configured>,
-    /// Machine and system.
+    /// The machine and the system.
     pub machine: Machine,
     /// Compilers and build tools, by content.
     pub tools: Vec<Tool>,
@@ -79,11 +79,11 @@ pub struct Context {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Configured {
-    /// Its key.
+    /// The key.
     pub key: String,
-    /// Its value.
+    /// The value.
     pub value: String,
-    /// Who set it.
+    /// The source of the value, for example a file or a variable.
     pub source: String,
 }
 
@@ -91,62 +91,64 @@ pub struct Configured {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Git {
-    /// Its top.
+    /// The top directory.
     pub top: String,
-    /// The commit.
+    /// The hash of the commit.
     pub head: String,
-    /// The branch, where there is one.
+    /// The branch, or an empty string.
     pub branch: String,
-    /// What the commits are counted from: a revision and its digest.
+    /// The base from which commits are counted: a revision and its hash.
     pub base: String,
-    /// Commits since the base, newest first: digest and subject.
+    /// The commits since the base, newest first: hash and subject.
     pub commits: Vec<(String, String)>,
-    /// Those whose subject starts with the prefix that is set.
+    /// The commits whose subject starts with the configured prefix.
     pub tagged: Vec<(String, String)>,
-    /// What is not committed, as `git status --porcelain` says it.
+    /// The uncommitted changes, as printed by `git status --porcelain`.
     pub status: Vec<String>,
-    /// Digest of the difference to the commit; none where there is no difference.
+    /// A digest of the diff to the commit; empty if there is no difference.
     pub diff_digest: String,
-    /// Digest of the names and contents of files that are neither tracked nor ignored; none where there are none.
+    /// A digest of the names and contents of untracked files that are not ignored; empty if there
+    /// are none.
     #[serde(default)]
     pub untracked_digest: String,
 }
 
-/// Machine and system.
+/// The machine and the system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// Its name.
+    /// The host name.
     pub host: String,
     /// The kernel's version.
     pub kernel: String,
     /// The distribution.
     pub system: String,
-    /// What is booted, so that one boot can be told from another.
+    /// The boot ID.
     pub boot: String,
-    /// The processor's name.
+    /// The name of the processor.
     pub processor: String,
-    /// Processors that this process may use.
+    /// The number of processors that this process may use.
     pub processors: u32,
-    /// Whether a hypervisor is below.
+    /// True if it is a virtual machine.
     pub hypervisor: bool,
-    /// How the clock rate is chosen; empty where that cannot be seen.
+    /// The CPU frequency governor; empty if it is unknown.
     pub governor: String,
-    /// Whether the processor may exceed its rate; empty where that cannot be seen.
+    /// Whether the processor may boost, `on` or `off`; empty if it is unknown.
     pub boost: String,
-    /// Memory, in bytes.
+    /// The memory, in bytes.
     pub memory_bytes: u64,
-    /// Swap, in bytes.
+    /// The swap space, in bytes.
     pub swap_bytes: u64,
-    /// How transparent huge pages are given.
+    /// The mode of transparent huge pages.
     pub huge_pages: String,
-    /// Huge pages that are kept.
+    /// The number of reserved huge pages.
     pub huge_pages_kept: u64,
-    /// File systems of the places that matter: place → device, kind, options.
+    /// The file systems of the relevant directories, as a map from purpose to device, type and
+    /// options.
     pub file_systems: BTreeMap<String, String>,
-    /// The container that this is in; empty where it is none.
+    /// The container runtime; empty outside of containers.
     pub container: String,
-    /// Limits of the control group, and of the process.
+    /// The limits of the control group and of the process.
     pub limits: BTreeMap<String, String>,
 }
 
@@ -154,33 +156,33 @@ pub struct Machine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tool {
-    /// As it is called.
+    /// The name under which it is called.
     pub name: String,
-    /// Its real path.
+    /// Its canonical path.
     pub path: String,
-    /// Digest of its content.
+    /// A digest of its content.
     pub digest: String,
-    /// The first line of what it says of its version.
+    /// The first line of the output of `--version`.
     pub version: String,
 }
 
-/// `runs/N/run.json`: how a run was begun, and once it has ended how it ended.
+/// `runs/N/run.json`: how a run was started, and after its end how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
-    /// From 1.
+    /// The number, from 1.
     pub number: u32,
-    /// Of which pair of a session it is a half, from 1.
+    /// The number of the pair that this run belongs to, from 1.
     pub pair: Option<u32>,
-    /// Whether it ran first in its pair.
+    /// True if it ran first in its pair.
     pub first: bool,
-    /// Its processes were followed: no time to be compared.
+    /// True if its processes were traced, so that its time is not comparable.
     pub traced: bool,
-    /// When it began, in nanoseconds since 1970.
+    /// The start time, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// How it ended. `None`: the record was cut off.
+    /// How it ended, or `None` if the record was cut off.
     pub end: Option<RunEnd>,
-    /// Load before it.
+    /// The load before it.
     pub before: Load,
 }
 
@@ -188,59 +190,59 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunEnd {
-    /// How long it took, in nanoseconds.
+    /// The wall time, in nanoseconds.
     pub wall_ns: u64,
-    /// The exit code; 128 + the signal that ended it.
+    /// The exit code, or 128 + the number of the signal.
     pub exit_code: i32,
-    /// What all its processes used that were waited for.
+    /// The resources that all its waited-for processes used.
     pub usage: Usage,
-    /// What the recorder used meanwhile, in microseconds of processor time.
+    /// The CPU time of the recorder itself, in microseconds.
     pub recorder_us: u64,
-    /// How often the tracer stopped a process.
+    /// The number of times the tracer stopped a process.
     pub stops: u64,
-    /// Why processes were not followed though that was asked for.
+    /// Why processes were not traced although that was requested.
     pub not_traced: Option<String>,
-    /// A signal came that was meant for the recorder as well: its user ended it.
+    /// True if the user interrupted it: a signal came that was meant for the recorder too.
     pub interrupted: bool,
-    /// How many processes went on when the command had ended.
+    /// The number of processes that still ran after the command ended.
     pub left: u64,
-    /// Processor time that others used meanwhile, as a share of all processors: 0 to 1.
+    /// The CPU time of other processes, as a share of all processors, from 0 to 1.
     pub foreign_share: f64,
-    /// Processor time that was used by anybody, as a share of all processors.
+    /// The CPU time of all processes, as a share of all processors.
     pub busy_share: f64,
-    /// Those others that used most: at most ten.
+    /// The other processes with the most CPU time, at most ten.
     pub busiest: Vec<Busy>,
-    /// Load after it.
+    /// The load after it.
     pub after: Load,
 }
 
-/// What processes used.
+/// The resources that processes used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Processor time outside the kernel, in microseconds.
+    /// The CPU time in user mode, in microseconds.
     pub user_us: u64,
-    /// Processor time in the kernel, in microseconds.
+    /// The CPU time in the kernel, in microseconds.
     pub system_us: u64,
-    /// The most memory that one process held at once, in bytes.
+    /// The peak memory of a single process, in bytes.
     pub peak_bytes: u64,
-    /// Page faults that read nothing.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that read from a device.
+    /// Page faults with I/O.
     pub major_faults: u64,
-    /// Times that the processor was given up.
+    /// Voluntary context switches.
     pub voluntary_switches: u64,
-    /// Times that it was taken.
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
 }
 
 impl Usage {
-    /// All processor time, in microseconds.
+    /// Returns the total CPU time, in microseconds.
     pub fn cpu_us(&self) -> u64 {
         self.user_us + self.system_us
     }
 
-    /// What was used since `before`. The peak stays.
+    /// Returns what was used since `before`. The peak is kept.
     pub fn since(&self, before: &Usage) -> Usage {
         let Usage { peak_bytes, .. } = *self;
         Usage {
@@ -254,7 +256,7 @@ impl Usage {
         }
     }
 
-    /// Both together: the peak is the larger one.
+    /// Returns the sum of both. The peak is the larger one.
     pub fn and(&self, other: &Usage) -> Usage {
         Usage {
             user_us: self.user_us + other.user_us,
@@ -276,79 +278,83 @@ impl From<larder_sys::Usage> for Usage {
     }
 }
 
-/// A process of somebody else's.
+/// A process that does not belong to the build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Busy {
-    /// Its id.
+    /// The process ID.
     pub pid: i32,
-    /// Its name.
+    /// The process name.
     pub name: String,
-    /// Processor time that it used, in milliseconds.
+    /// Its CPU time, in milliseconds.
     pub cpu_ms: u64,
 }
 
-/// `runs/N/load.jsonl`, a line a second; and load before and after a run.
+/// The load of the machine: one line per second in `runs/N/load.jsonl`, and before and after a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Load {
-    /// Nanoseconds since the run began.
+    /// The time, in nanoseconds since the run began.
     pub t: u64,
-    /// Processes that run or wait to, on average over a minute.
+    /// The load average of one minute.
     pub load_1: f64,
-    /// Processes and threads that run at this moment.
+    /// The number of processes and threads that are running now.
     pub running: u32,
-    /// Memory that is to be had, in bytes.
+    /// The available memory, in bytes.
     pub free_bytes: u64,
-    /// Of the time since the line before, the share of all processors that was used.
+    /// The share of all processors that was busy since the previous line.
     pub busy_share: f64,
-    /// Time in which something waited for a processor, in per cent over ten seconds; below 0 where that is not known.
+    /// The CPU pressure over ten seconds, in per cent (`/proc/pressure/cpu`); below 0 if it is
+    /// unknown.
     pub pressure_cpu: f64,
-    /// The same for input and output.
+    /// The I/O pressure over ten seconds, in per cent (`/proc/pressure/io`); below 0 if it is
+    /// unknown.
     pub pressure_io: f64,
 }
 
-/// `runs/N/events.jsonl`, a line for each thing that a process did. `t` is nanoseconds since the run began.
+/// A line of `runs/N/events.jsonl`: an event of a process. `t` is in nanoseconds since the run
+/// began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "e", rename_all = "lowercase")]
 pub enum Event {
-    /// A process was made.
+    /// A process was created.
     Fork {
-        /// When.
+        /// The time.
         t: u64,
-        /// By whom.
+        /// The parent's process ID.
         parent: i32,
-        /// Itself.
+        /// The new process ID.
         pid: i32,
     },
-    /// A process runs another program.
+    /// A process executed a program.
     Exec {
-        /// When.
+        /// The time.
         t: u64,
-        /// Which.
+        /// The process ID.
         pid: i32,
-        /// The program's file.
+        /// The path of the program.
         exe: String,
-        /// Its arguments, secrets taken out.
+        /// The arguments, without secrets.
         argv: Vec<String>,
-        /// Its directory, where that is not its parent's.
+        /// The working directory, if it differs from that of the process's previous program, or at
+        /// first from the parent's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
     },
-    /// A process has ended.
+    /// A process ended.
     Exit {
-        /// When.
+        /// The time.
         t: u64,
-        /// Which.
+        /// The process ID.
         pid: i32,
-        /// Its exit code; 128 + the signal that ended it.
+        /// The exit code, or 128 + the number of the signal.
         code: i32,
-        /// What it used, with those of its children that it waited for.
+        /// What it used, including the children that it waited for.
         usage: Usage,
-        /// The most memory that it held itself, in bytes, where it has children.
+        /// Its own peak memory in bytes, if it had children.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         peak: Option<u64>,
-        /// Threads that it started.
+        /// The number of threads that it started.
         #[serde(default, skip_serializing_if = "is_zero")]
         threads: u32,
     },
@@ -358,36 +364,37 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// `runs/N/actions.jsonl`, a line for each command that a wrapper was in front of.
+/// A line of `runs/N/actions.jsonl`: one command that ran through a wrapper.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Action {
-    /// The wrapper's process.
+    /// The process ID of the wrapper.
     pub pid: i32,
-    /// When the wrapper began, in nanoseconds since 1970.
+    /// The time when the wrapper began, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// How long it took until it said this, in nanoseconds.
+    /// The time until the wrapper wrote this line, in nanoseconds.
     pub took_ns: u64,
     /// `hit`, `miss`, `bypass` or `fallback`.
     pub outcome: String,
-    /// The reason's code; of a miss, why its result was not recorded.
+    /// The code of the reason. For a miss, why its result was not recorded.
     pub reason: String,
-    /// `waited` for another process, `fetched` from a remote, `raced` and fetched.
+    /// How a hit came about: `waited` for another process, `fetched` from a remote, or `raced`,
+    /// which means downloaded while the tool ran.
     pub via: String,
-    /// The weak fingerprint's first digits.
+    /// The first digits of the weak fingerprint.
     pub key: String,
-    /// The tool as it was called.
+    /// The tool, as it was called.
     pub tool: String,
-    /// What it worked on.
+    /// The source file, or another main input.
     pub source: String,
-    /// Of a miss, the first thing that was not as recorded.
+    /// For a miss, the first difference from the record.
     pub cause: String,
-    /// More words on it.
+    /// More detail in words.
     pub detail: String,
-    /// Where it ran.
+    /// The working directory.
     pub cwd: String,
-    /// Bytes that were put in place, or by which the store grew.
+    /// For a hit, the bytes of restored outputs; for a miss, the bytes by which the store grew.
     pub bytes: u64,
-    /// Nanoseconds of each step.
+    /// The time of each step, in nanoseconds.
     pub phases: BTreeMap<String, u64>,
 }

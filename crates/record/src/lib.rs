@@ -1,22 +1,23 @@
-//! Recording a build: what it is, what it needs to be believed with, what every process did, what became of every
-//! action; comparing two records; a page that shows one. `docs/record.md` is for people.
+//! Records builds: their context, every process, and the outcome of every action. Compares two
+//! records, and makes an HTML page about one. `docs/record.md` is the documentation for users.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `form.rs` | what the files of a record hold |
-//! | `directory.rs` | their names; reading, writing, packing |
-//! | `session.rs` | which runs there are, in which order |
+//! | `form.rs` | the schema of a record's files |
+//! | `directory.rs` | file names; reading, writing, packing |
+//! | `session.rs` | which runs there are, and in which order |
 //! | `run.rs`, `load.rs`, `stacks.rs` | one run; the machine's load; sampled stacks |
-//! | `follow.rs`, `look.rs` | its processes as they come; a look at one |
-//! | `context/` | what a measurement has to be believed with |
-//! | `redact.rs`, `reproduce.rs` | what is taken out; the script that does it again |
-//! | `processes.rs`, `critical.rs`, `summary.rs` | lines → processes, the critical path, counts and causes |
-//! | `statistics.rs`, `compare/` | whether one is faster; two records side by side |
-//! | `page/`, `export/` | the page; traces, Markdown, JSON |
+//! | `follow.rs`, `look.rs` | tracing processes; examining a stopped process |
+//! | `context/` | the context of a measurement |
+//! | `redact.rs`, `reproduce.rs` | removing secrets; the script that repeats a recording |
+//! | `processes.rs`, `critical.rs`, `summary.rs` | the process tree, critical path, counts, causes |
+//! | `statistics.rs`, `compare/` | whether one record is faster; two records side by side |
+//! | `page/`, `export/` | the HTML page; traces, Markdown, JSON |
 //!
 //! Unaware of: the store, how an action is looked up, the command line.
 #![forbid(unsafe_code)]
-// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
+// Only Linux is supported so far: on other systems tools run without caching, and there is nothing
+// to record.
 #![cfg(target_os = "linux")]
 
 pub mod compare;

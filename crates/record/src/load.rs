@@ -1,8 +1,10 @@
-//! What else the machine does: load at a moment, a line a second while a run goes on, and who used the processors that
-//! was none of ours.
+//! The load of the machine: at one moment, once a second during a run, and which other processes
+//! used the CPU.
 //!
-//! What told good measurements from bad ones is the share of processors that others used: what `/proc/stat` calls busy,
-//! less what our processes used. Unaware of: what runs.
+//! The share of CPU time that other processes used is what separates good measurements from bad
+//! ones. It is the busy time in `/proc/stat`, minus what the build's processes used.
+//!
+//! Unaware of: what runs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,16 +18,17 @@ use procfs::{Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 
 use crate::form::{Busy, Load, Usage};
 
-/// Between two lines. A look costs 0.1 ms, and one at all processes 2 ms for 200 of them.
+/// The interval between two lines. One sample costs 0.1 ms, and a scan of all processes costs 2 ms
+/// with 200 of them.
 const EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at all processes, in lines.
+/// The number of lines between two scans of all processes.
 const PROCESSES_EVERY: u32 = 2;
-/// Others that are named.
+/// The largest number of other processes that are listed.
 const BUSIEST_MAX: usize = 10;
-/// Others that used less than this are none worth naming, in ticks.
+/// Other processes with fewer ticks of CPU time are not listed.
 const TICKS_MIN: u64 = 2;
 
-/// Ticks of all processors since the system began: (busy, all).
+/// CPU ticks of all processors since boot.
 #[derive(Clone, Copy, Default)]
 struct Ticks {
     busy: u64,
@@ -36,7 +39,7 @@ impl Ticks {
     fn now() -> Ticks {
         let Ok(stats) = KernelStats::current() else { return Ticks::default() };
         let cpu = stats.total;
-        // A guest's time is in user and nice already.
+        // A guest's time is already part of `user` and `nice`.
         let stolen = cpu.steal.unwrap_or(0);
         let busy = cpu.user + cpu.nice + cpu.system + cpu.irq.unwrap_or(0) + cpu.softirq.unwrap_or(0) + stolen;
         Ticks { busy, all: busy + cpu.idle + cpu.iowait.unwrap_or(0) }
@@ -48,7 +51,7 @@ impl Ticks {
     }
 }
 
-/// Load at this moment.
+/// Returns the load at this moment.
 pub(crate) fn now() -> Load {
     let average = LoadAverage::current().ok();
     let memory = Meminfo::current().ok();
@@ -63,14 +66,15 @@ pub(crate) fn now() -> Load {
     }
 }
 
-/// `some avg10=0.12 …`; below 0 where the kernel does not say.
+/// Returns the number in a line such as `some avg10=0.12 …`, or -1 if the kernel does not provide
+/// it.
 fn pressure(of: &str) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/pressure/{of}")).unwrap_or_default();
     let number = text.split_once("avg10=").and_then(|(_, rest)| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(-1.0)
 }
 
-/// Watches the machine while a run goes on.
+/// A thread that watches the machine during a run.
 pub(crate) struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<Vec<Busy>>,
@@ -78,7 +82,7 @@ pub(crate) struct Watch {
     began: Instant,
 }
 
-/// What a watch saw.
+/// The result of a watch.
 pub(crate) struct Watched {
     pub(crate) foreign_share: f64,
     pub(crate) busy_share: f64,
@@ -86,7 +90,8 @@ pub(crate) struct Watched {
 }
 
 impl Watch {
-    /// Begin, appending lines to `lines`, after a look at what there was before.
+    /// Starts the thread, which appends lines to `lines`. `others` is a scan of the processes
+    /// before the run.
     pub(crate) fn begin(mut others: Others, lines: File, began: Instant) -> Watch {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -111,14 +116,14 @@ impl Watch {
         Watch { stop, thread, before: Ticks::now(), began }
     }
 
-    /// The run has ended, and all of ours used this.
+    /// Stops the thread. `ours` is what all processes of the run used.
     pub(crate) fn end(self, ours: &Usage) -> Watched {
         let after = Ticks::now();
         let elapsed_us = self.began.elapsed().as_micros() as f64;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
         drop(self.stop);
         let busy_share = after.share_since(&self.before);
-        // Others' processors count as well where we may not use all of them.
+        // Counts all processors of the machine, even those that this process may not use.
         let all = KernelStats::current().map_or(processors, |stats| stats.cpu_time.len().max(1));
         let ours = ours.cpu_us() as f64 / (elapsed_us * all as f64).max(1.0);
         let busiest = self.thread.join().unwrap_or_default();
@@ -126,16 +131,16 @@ impl Watch {
     }
 }
 
-/// Processes that are none of ours.
+/// The processes that do not belong to the build, with their CPU time.
 #[derive(Default)]
 pub(crate) struct Others {
     looked: bool,
-    /// (id, when it began) → name, ticks when it was first seen, ticks now.
+    /// Maps (process ID, start time) to (name, ticks when first seen, ticks now).
     seen: HashMap<(i32, u64), (String, u64, u64)>,
 }
 
 impl Others {
-    /// Those that there are now. It takes some milliseconds.
+    /// Scans the processes that exist now, which takes some milliseconds.
     pub(crate) fn now() -> Others {
         let mut others = Others::default();
         others.look();
@@ -160,7 +165,7 @@ impl Others {
         };
         for stat in stats.iter().filter(|stat| !is_ours(stat.pid)) {
             let ticks = stat.utime + stat.stime;
-            // One that began since we look has used all of it meanwhile.
+            // A process that started after the first scan has used all its ticks since then.
             let first = if self.looked { 0 } else { ticks };
             let one = self.seen.entry((stat.pid, stat.starttime)).or_insert_with(|| (stat.comm.clone(), first, ticks));
             one.2 = ticks;
@@ -189,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_busy_stranger_is_named_and_counted() {
-        // Neither a child of ours nor seen as one: its parent ends at once.
+        // The busy process is no child of this one, because its parent ends at once.
         let began = Instant::now();
         let lines = tempfile::tempfile().expect("a file");
         let watch = Watch::begin(Others::now(), lines, began);

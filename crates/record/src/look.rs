@@ -1,7 +1,7 @@
-//! A look at a process that waits for it: its program, its directory, its arguments, the memory that it held. With as few
-//! system calls as there can be, and none twice.
+//! Examines a process that is stopped meanwhile: its program, working directory, arguments and peak
+//! memory. It uses as few system calls as possible, and none twice.
 //!
-//! Unaware of: why it waits.
+//! Unaware of: why the process is stopped.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,40 +11,43 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
 use crate::Redact;
 
-/// Arguments of one process that are kept, in bytes: a link with response files aside, few are longer.
+/// The limit for the arguments of a process, in bytes. Few command lines are longer; most long ones
+/// use response files.
 const ARGV_BYTES_MAX: usize = 1 << 16;
-/// Arguments whose form without secrets is remembered: a build's are the same ones again and again.
+/// The largest number of arguments in the cache of redacted arguments. The arguments of a build
+/// repeat a lot.
 const KNOWN_MAX: usize = 1 << 14;
-/// Longer ones are seldom seen twice.
+/// Longer arguments are not cached, because they rarely repeat.
 const KNOWN_BYTES_MAX: usize = 512;
 
-/// What a process runs.
+/// The program of a process.
 pub(crate) struct Program {
-    /// Its file; empty where it cannot be seen.
+    /// The path of the program; empty if it cannot be read.
     pub(crate) exe: Vec<u8>,
-    /// Where it runs; empty where that cannot be seen.
+    /// The working directory; empty if it cannot be read.
     pub(crate) directory: Vec<u8>,
 }
 
-/// Looks at processes, and what is remembered between two of them.
+/// Examines processes, with a buffer and a cache that are reused.
 pub(crate) struct Looks<'a> {
     proc: OwnedFd,
     redact: &'a Redact,
-    /// What was read last, and how much of it there is.
+    /// The contents that were read last, and their length.
     buffer: Vec<u8>,
     read_bytes: usize,
-    /// (the argument before, NUL, an argument) → as it is shown.
+    /// Maps (previous argument, NUL, argument) to the argument without secrets.
     known: HashMap<Vec<u8>, String>,
 }
 
 impl<'a> Looks<'a> {
-    /// None yet. An error where `/proc` is not there.
+    /// Opens `/proc`. Fails if it is not mounted.
     pub(crate) fn new(redact: &'a Redact) -> io::Result<Looks<'a>> {
         let proc = openat(CWD, "/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Looks { proc, redact, buffer: vec![0; ARGV_BYTES_MAX + 1], read_bytes: 0, known: HashMap::new() })
     }
 
-    /// What a process runs. Its arguments are read as well, and are told by [`Looks::arguments`].
+    /// Returns the program of a process. Also reads its arguments, which [`Looks::arguments`]
+    /// returns.
     pub(crate) fn program(&mut self, pid: i32) -> Program {
         let link = |name: &str| {
             let link = readlinkat(&self.proc, format!("{pid}/{name}"), Vec::with_capacity(256));
@@ -55,13 +58,13 @@ impl<'a> Looks<'a> {
         Program { exe, directory }
     }
 
-    /// The most memory that a process held itself, in bytes, since it runs the program that it runs now.
+    /// Returns the peak memory of a process in bytes, since it executed its current program.
     pub(crate) fn peak_bytes(&mut self, pid: i32) -> Option<u64> {
         self.read(&format!("{pid}/status"));
         peak_of(&self.buffer[..self.read_bytes])
     }
 
-    /// The arguments of the program that was looked at last, secrets taken out.
+    /// Returns the arguments of the last examined program, without secrets.
     pub(crate) fn arguments(&mut self) -> Vec<String> {
         let buffer = std::mem::take(&mut self.buffer);
         let argv = self.shown(&buffer[..self.read_bytes]);
@@ -69,15 +72,16 @@ impl<'a> Looks<'a> {
         argv
     }
 
-    /// Into the buffer, as far as it has room.
+    /// Reads a file into the buffer, up to the buffer's size.
     fn read(&mut self, name: &str) {
         self.read_bytes = 0;
         let Ok(file) = openat(&self.proc, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return };
-        // Both files give all that there is room for at once, so that what is not full is the end.
+        // One call is enough: the kernel returns as much of both files as fits, so a buffer that is
+        // not full has all of it.
         self.read_bytes = rustix::io::read(&file, &mut self.buffer[..]).unwrap_or(0);
     }
 
-    /// As in `/proc/PID/cmdline`.
+    /// Splits the contents of `/proc/PID/cmdline` and removes secrets.
     fn shown(&mut self, bytes: &[u8]) -> Vec<String> {
         let kept = &bytes[..bytes.len().min(ARGV_BYTES_MAX)];
         let ended = kept.strip_suffix(b"\0").unwrap_or(kept);
@@ -108,7 +112,7 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// `VmHWM: 1234 kB`.
+/// Parses a line such as `VmHWM: 1234 kB`, and returns bytes.
 fn peak_of(status: &[u8]) -> Option<u64> {
     let line = status.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"VmHWM:"))?;
     let kib: u64 = std::str::from_utf8(line).ok()?.split_whitespace().next()?.parse().ok()?;
@@ -126,7 +130,7 @@ mod tests {
         let mut check = |bytes: &[u8], expect: &[&str]| assert_eq!(looks.shown(bytes), expect);
         check(b"cc\0-c\0x y.c\0\0", &["cc", "-c", "x y.c", ""]);
         check(b"", &[""]);
-        // A program that wrote over its arguments, as `setproctitle` does.
+        // A program that overwrote its arguments, as `setproctitle` does.
         check(b"worker: idle", &["worker: idle"]);
         check(b"\xffa\0", &["\u{fffd}a"]);
         let long = [b"x".repeat(ARGV_BYTES_MAX), b"y\0".to_vec()].concat();

@@ -1,114 +1,116 @@
-//! From lines to processes: who started whom, what each ran and used, and what became of the action that it belongs to.
+//! Converts event lines to processes: the process tree, the programs and resources of each process,
+//! and the outcome of the action that it belongs to.
 //!
-//! A record that was cut off has processes without an end: they end where the record does.
+//! If a record was cut off, processes without an end get the end of the record.
 
 use std::collections::HashMap;
 
 use crate::directory::RecordedRun;
 use crate::form::{Action, Event, Usage};
 
-/// Wrappers and the tracer read different clocks, and neither at the same moment.
+/// The tolerance between the clocks of wrappers and of the tracer, which are also read at different
+/// moments.
 const SLACK_NS: u64 = 20_000_000;
-/// Programs of which the script is what people want to know.
+/// Interpreters, for which the script is the interesting name.
 const INTERPRETERS: &[&str] = &["sh", "dash", "bash", "zsh", "ksh", "perl", "python", "ruby", "node", "awk", "m4"];
 
-/// What became of an action, and so of the processes that belong to it.
+/// The outcome of an action, and of the processes that belong to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Belongs to no action.
+    /// The process belongs to no action.
     #[default]
     None,
-    /// Answered from the store.
+    /// The result came from the store.
     Hit,
     /// The tool ran.
     Miss,
     /// The tool ran untouched.
     Bypass,
-    /// The tool ran because of trouble.
+    /// The tool ran because something failed.
     Fallback,
 }
 
 impl Outcome {
-    /// All of them, in the order of their numbers.
+    /// All outcomes, in the order of their numbers.
     pub const ALL: [Outcome; 5] = [Outcome::None, Outcome::Hit, Outcome::Miss, Outcome::Bypass, Outcome::Fallback];
 
-    /// As it is written and shown.
+    /// Returns the name of the outcome, as it is written and shown.
     pub fn name(self) -> &'static str {
         ["none", "hit", "miss", "bypass", "fallback"][self as usize]
     }
 
-    /// The outcome that is written so.
+    /// Returns the outcome with this name, or `None` for an unknown one.
     pub fn named(name: &str) -> Outcome {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name).unwrap_or_default()
     }
 }
 
-/// A program that a process ran.
+/// A program that a process executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// Since when, in nanoseconds since the run began.
+    /// The time of the execution, in nanoseconds since the run began.
     pub t: u64,
-    /// Its file.
+    /// The path of the program.
     pub exe: String,
-    /// Its arguments.
+    /// The arguments.
     pub argv: Vec<String>,
 }
 
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Its id, which another may have had before.
+    /// The process ID, which an earlier process may have had too.
     pub pid: i32,
-    /// Its parent's place among all.
+    /// The index of its parent.
     pub parent: Option<usize>,
-    /// When it began and ended, in nanoseconds since the run began.
+    /// The start, in nanoseconds since the run began.
     pub start_ns: u64,
-    /// See there.
+    /// The end, in nanoseconds since the run began.
     pub end_ns: u64,
-    /// What it ran, the last one last. Empty where it stayed its parent's program.
+    /// The programs that it executed, in order. Empty if it stayed a fork of its parent.
     pub programs: Vec<Program>,
-    /// Where it ran.
+    /// The working directory.
     pub cwd: String,
-    /// Its exit code; `None` where its end was not seen.
+    /// The exit code, or `None` if its end was not recorded.
     pub code: Option<i32>,
     /// What it used itself.
     pub own: Usage,
-    /// The same with those of its children that it waited for.
+    /// What it used, including the children that it waited for.
     pub total: Usage,
-    /// Threads that it started.
+    /// The number of threads that it started.
     pub threads: u32,
-    /// Its action's place among all, where it is a wrapper.
+    /// The index of its action, if it is a wrapper.
     pub action: Option<usize>,
-    /// What became of the nearest action above it, or of its own.
+    /// The outcome of its own action, or of the nearest action among its ancestors.
     pub outcome: Outcome,
-    /// What it is called in tables and pictures.
+    /// The name in tables and charts.
     pub label: String,
 }
 
 impl Process {
-    /// How long it was there, in nanoseconds.
+    /// Returns its life time, in nanoseconds.
     pub fn wall_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// The command line that it ran last; its parent's name where it ran none.
+    /// Returns the last command line that it executed, or its parent's label if it executed none.
     pub fn command(&self) -> String {
         self.programs.last().map_or_else(|| format!("({})", self.label), |program| program.argv.join(" "))
     }
 }
 
-/// All processes of a run, parents before children.
+/// The processes of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    /// In the order in which they began.
+    /// All processes in the order in which they began, so parents come before children.
     pub all: Vec<Process>,
-    /// How long the run took, in nanoseconds, as far as it was recorded.
+    /// The wall time of the run in nanoseconds, as far as it was recorded.
     pub wall_ns: u64,
-    /// Actions whose process was not seen.
+    /// The number of actions whose process was not recorded.
     pub strangers: usize,
 }
 
-/// Make processes of a run's lines.
+/// Builds the processes from the lines of a run.
 pub fn processes(recorded: &RecordedRun) -> Processes {
     let mut maker = Maker::default();
     recorded.events.iter().for_each(|event| maker.take(event));
@@ -127,7 +129,7 @@ pub fn processes(recorded: &RecordedRun) -> Processes {
 #[derive(Default)]
 struct Maker {
     all: Vec<Process>,
-    /// The one that has this number now.
+    /// Maps each process ID to the index of the process that has it now.
     now: HashMap<i32, usize>,
 }
 
@@ -167,7 +169,9 @@ impl Maker {
     }
 }
 
-/// The kernel adds what a child used to its parent once that has waited for it, as it does for one that ended earlier.
+/// Computes what each process used itself. The kernel adds the usage of a child to its parent when
+/// the parent waits for it. Here it is assumed that a parent waited for every child that ended
+/// before it.
 fn own_usage(all: &mut [Process]) {
     for at in (0..all.len()).rev() {
         let Process { parent: Some(parent), end_ns, total, code: Some(_), .. } = all[at] else { continue };
@@ -178,7 +182,7 @@ fn own_usage(all: &mut [Process]) {
     }
 }
 
-/// Which process each action is of. Returns how many are of none.
+/// Assigns actions to processes. Returns the number of actions without a process.
 fn join(all: &mut [Process], actions: &[Action], began_ns: u64) -> usize {
     let mut by_pid: HashMap<i32, Vec<usize>> = HashMap::new();
     for (at, process) in all.iter().enumerate() {
@@ -206,7 +210,7 @@ fn inherit(all: &mut [Process], actions: &[Action]) {
     }
 }
 
-/// `gcc`, `sh configure`, `larder gcc`.
+/// Returns the label of a process, for example `gcc`, `sh configure` or `larder gcc`.
 fn label(exe: &str, argv: &[String]) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let own = if exe.is_empty() { name(argv.first().map_or("", String::as_str)) } else { name(exe) };
@@ -237,7 +241,7 @@ pub(crate) mod tests {
         Event::Exit { t, pid, code: 0, usage, peak: None, threads: 0 }
     }
 
-    /// make starts larder twice: a hit, and a miss that runs cc1 by gcc.
+    /// Returns a run in which make starts larder twice: a hit, and a miss that runs gcc.
     pub(crate) fn a_run() -> RecordedRun {
         const MS: u64 = 1_000_000;
         let events = vec![

@@ -1,17 +1,14 @@
-//! The script in every record that does it again: the same commit, the same variables, the same command.
+//! The script in every record that repeats the recording: the same commit, variables and command.
 
 use std::ffi::OsStr;
 
 use crate::context::KEPT;
 use crate::form::{Context, Header};
 
-/// The script. What was taken out as a secret is asked of the caller's own environment.
+/// Returns the script. Secrets that were removed are taken from the caller's own environment.
 pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> String {
     let mut text = String::from("#!/bin/sh\n");
-    text += &format!(
-        "# Runs again what the record `{}` holds, and records it. See docs/record.md.\n",
-        comment(&header.name)
-    );
+    text += &format!("# Repeats the recording of the record `{}`. See docs/record.md.\n", comment(&header.name));
     text += &format!(
         "# larder {}, {} processors, {}\n",
         header.larder,
@@ -27,22 +24,24 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
         text += &format!("    echo 'reproduce: check out {} first' >&2\n    exit 1\nfi\n", git.head);
         text += &as_it_was(!git.diff_digest.is_empty());
     }
-    // The variables below may hide it.
+    // Set before the variables below, because they may change PATH.
     text += &format!("\nlarder={}\n", quoted(recorder(context)));
     text += "if [ ! -x \"$larder\" ]; then\n    \
-             echo \"reproduce: $larder, which made the record, is not here: the one on PATH is taken\" >&2\n    \
+             echo \"reproduce: $larder, which made the record, does not exist here: using the one on PATH\" >&2\n    \
              larder=$(command -v larder || echo larder)\nfi\n\n";
     text += &unset(header);
     for (name, value) in &header.environment {
         text += &match (is_name(name), is_hidden(value)) {
             (false, _) => format!("# A shell cannot set {}.\n", comment(name)),
-            (true, true) => format!("# {name} held a secret: it is taken from the environment.\n"),
+            (true, true) => format!("# {name} held a secret: it is taken from the caller's environment.\n"),
             (true, false) => format!("export {name}={}\n", quoted(value)),
         }
     }
     if let Some(side) = &header.side {
-        text +=
-            &format!("# This is side {} of a session that ran two in turn: it is run alone.\n", comment(&side.letter));
+        text += &format!(
+            "# This is side {} of a session that alternated between two: it runs alone here.\n",
+            comment(&side.letter)
+        );
     }
     text += &cannot(header);
     let command = header.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
@@ -58,26 +57,27 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
     text
 }
 
-/// What was not committed must be as it was.
+/// Returns the part of the script that checks that the uncommitted changes are the recorded ones.
 fn as_it_was(had_changes: bool) -> String {
-    // As `context/git.rs` asks it: without the user's configuration, and of submodules only the commit.
+    // The diff is made as in `context/git.rs`: without the user's configuration, and only the
+    // commit of submodules.
     let git = "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 git diff --ignore-submodules=dirty";
     let diff = format!("{git} --no-ext-diff --no-textconv --no-color HEAD");
     let (differs, why) = match had_changes {
         true => (
             format!("! {diff} | cmp -s - \"$here/project.diff\""),
-            "what is not committed is not as it was: apply project.diff, which is beside this script unless it was too \
-             large, or remove these lines",
+            "the uncommitted changes differ from the recorded ones: apply project.diff (beside this script, unless it was \
+             too large), or remove these lines",
         ),
         false => (
             format!("! {git} --quiet HEAD"),
-            "there are changes that the record had not: put them aside, or remove these lines",
+            "there are uncommitted changes, but the record had none: stash them, or remove these lines",
         ),
     };
     format!("if {differs}; then\n    echo 'reproduce: {why}' >&2\n    exit 1\nfi\n")
 }
 
-/// Of variables that a record keeps those are unset that this one had not.
+/// Returns the part of the script that unsets kept variables which this record did not have.
 fn unset(header: &Header) -> String {
     let hidden = header.environment.iter().filter(|(name, value)| is_name(name) && is_hidden(value));
     let stays: Vec<&str> = hidden.map(|(name, _)| name.as_str()).chain(["PATH"]).collect();
@@ -89,31 +89,32 @@ fn unset(header: &Header) -> String {
     )
 }
 
-/// The larder that made the record.
+/// Returns the path of the larder that made the record.
 fn recorder(context: &Context) -> &str {
     context.binaries.keys().find(|path| path.ends_with("/larder")).map_or("larder", String::as_str)
 }
 
-/// Why the command cannot be run as it stands here, and that it is not; empty where it can.
+/// Returns a line that fails with the reason, if the command cannot be run as it stands in the
+/// script. Otherwise returns an empty string.
 fn cannot(header: &Header) -> String {
     let words = || header.command.iter().chain(&header.prepare);
     let why = if words().any(|word| is_hidden(word)) {
-        "a secret was taken out of the command: put it in at the end of this script, and remove this line"
+        "a secret was removed from the command: insert it at the end of this script, and remove this line"
     } else if words().any(|word| word.contains(char::REPLACEMENT_CHARACTER)) {
-        "the command has bytes that are no UTF-8: put them in at the end of this script, and remove this line"
+        "the command has bytes that are not UTF-8: insert them at the end of this script, and remove this line"
     } else {
         return String::new();
     };
     format!("\necho 'reproduce: {why}' >&2; exit 1\n")
 }
 
-/// What a shell takes for a variable's name.
+/// Returns true if a shell accepts this as the name of a variable.
 fn is_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.chars().all(is_part) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-/// How what is taken out is shown.
+/// Returns true if a secret was removed from the value.
 fn is_hidden(value: &str) -> bool {
     value.contains("(not shown")
 }
@@ -156,13 +157,13 @@ mod tests {
             ..Header::default()
         };
         let script = script(&header, &Context::default(), OsStr::new("/bin/sh"));
-        // In place of larder, what runs the words after `--`.
+        // Replaces larder with a function that runs the words after `--`.
         let run = script.replace(
             "exec \"$larder\" record",
             "larder() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }; larder record",
         );
         let mut shell = std::process::Command::new("/bin/sh");
-        // A variable that is not in the record, and its secret, which is the caller's.
+        // A variable that is not in the record, and the secret from the caller's environment.
         shell.args(["-c", &run]).env("CPPFLAGS", "-DY").env("TOKEN", "t");
         let ran = shell.output().expect("a shell");
         assert_eq!(String::from_utf8_lossy(&ran.stdout), "-O2 -DX='a b'|||t|a|b|", "{script}");
@@ -179,7 +180,7 @@ mod tests {
             let said = String::from_utf8_lossy(&ran.stderr).into_owned();
             assert!(said.starts_with("reproduce: ") && said.contains(why), "{said}");
         };
-        check("--token=(not shown, digest 12345678)", "a secret was taken out");
-        check("x\u{fffd}y", "no UTF-8");
+        check("--token=(not shown, digest 12345678)", "a secret was removed");
+        check("x\u{fffd}y", "not UTF-8");
     }
 }

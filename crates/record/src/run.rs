@@ -1,4 +1,5 @@
-//! One run of the command: started, followed where that is asked for, its load watched, its end written down.
+//! One run of the command: starts it, traces it if requested, watches the load, and writes down how
+//! it ended.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,44 +20,45 @@ use crate::form::{Run, RunEnd, Usage};
 use crate::load::{self, Others, Watch};
 use crate::{Redact, stacks};
 
-/// Tells wrappers where to say what they did.
+/// The variable with the file to which wrappers append a line for each action.
 const ACTIONS_VARIABLE: &str = "LARDER_RECORD";
 
-/// What is run.
+/// The command to run.
 #[derive(Clone)]
 pub struct Command {
-    /// The program's path.
+    /// The path of the program.
     pub program: Vec<u8>,
-    /// All arguments.
+    /// All arguments, with the program's name first.
     pub argv: Vec<Vec<u8>>,
-    /// Variables.
+    /// The environment.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Where the command's messages go.
+/// The destination of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To the caller, as they come.
+    /// The caller's standard output and standard error.
     Shown,
-    /// Into the record.
+    /// The record.
     Kept,
     /// Nowhere.
     Dropped,
 }
 
-/// How it is run.
+/// The options of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct How<'a> {
     pub(crate) redact: &'a Redact,
     pub(crate) output: Output,
-    /// Stacks are sampled so often a second.
+    /// The rate at which stacks are sampled, per second.
     pub(crate) sample_hz: Option<u32>,
-    /// It reads what the recorder is given to read; else it finds nothing.
+    /// True if the command reads the recorder's standard input. Otherwise its input is empty.
     pub(crate) reads_input: bool,
 }
 
-/// Run it, and write down what came of it into `files` and `run`. `count` is told of processes, where they are
-/// followed. An error after the command has started ends nothing: `run` has an end then.
+/// Runs the command, and writes the result to `files` and `run`. Calls `count` with the number of
+/// processes if they are traced. After the command has started, an error does not stop the run:
+/// `run` then has an end too.
 pub(crate) fn run(
     command: &Command,
     how: How,
@@ -75,7 +77,7 @@ pub(crate) fn run(
     let (children, ourselves) = (Usage::from(usage_of_children()), Usage::from(usage_of_ourselves()));
     let events = if run.traced { Some(files.events()?) } else { None };
     let (load, others) = (files.load()?, Others::now());
-    // Both clocks at once: wrappers tell the time by the one, lines are by the other.
+    // Reads both clocks at the same moment, because wrappers use the one and event lines the other.
     let began = Instant::now();
     run.began_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     files.run(run)?;
@@ -83,7 +85,8 @@ pub(crate) fn run(
     let started = Instant::now();
     let ran = start(command, files, &descriptors, events, began, how.redact, count).map_err(not_started)?;
     let wall_ns = started.elapsed().as_nanos() as u64;
-    // The peak of all children is of those before the run, too.
+    // The kernel's peak of all children includes children before this run, so the tracer's peak is
+    // used.
     let usage = Usage { peak_bytes: ran.peak_bytes, ..Usage::from(usage_of_children()).since(&children) };
     let own = Usage::from(usage_of_ourselves()).since(&ourselves);
     let watched = watch.end(&usage.and(&own));
@@ -106,12 +109,12 @@ pub(crate) fn run(
     let output = if how.output == Output::Kept { files.redact_output(redact) } else { Ok(()) };
     let stacks = if sampled.is_some() { stacks::fold(files) } else { Ok(()) };
     let events = ran.unwritten.map_or(Ok(()), |error| Err(RecordError::io(files.events_path())(error)));
-    // As much of it as can be is written.
+    // Writes as much as possible, even if some of it failed.
     files.run(run).and(events).and(output).and(stacks)
 }
 
-/// Run the command that comes before a run, by a shell. What it writes is shown where the run's own is; its errors
-/// always.
+/// Runs the `--prepare` command in a shell. Its standard output is shown if the run's own is. Its
+/// standard error is always shown.
 pub(crate) fn prepare(words: &str, command: &Command, output: Output) -> Result<(), RecordError> {
     let mut shell = Process::new("/bin/sh");
     if output != Output::Shown {
@@ -148,7 +151,7 @@ struct Ran {
     stops: u64,
     left: u64,
     not_traced: Option<String>,
-    /// Why not all was written that was seen.
+    /// Why not all events were written.
     unwritten: Option<io::Error>,
 }
 
@@ -163,7 +166,8 @@ fn start(
 ) -> io::Result<Ran> {
     let environment = block(command, &files.actions());
     let start = Start { path: &command.program, argv: &command.argv, environment: &environment, descriptors };
-    // So that what its orphans used is counted once they have ended.
+    // Orphaned processes become children of this process, so that their usage is counted after they
+    // end.
     larder_sys::become_subreaper()?;
     let forwarding = SignalForwarding::prepare()?;
     let mut not_traced = None;
@@ -171,7 +175,8 @@ fn start(
         match spawn_traced(start, &forwarding) {
             Ok(mut tracer) => {
                 forwarding.begin(tracer.pid);
-                // From here on each process of the build waits for this thread.
+                // From here on, each process of the build waits for this thread whenever it is
+                // stopped.
                 larder_sys::answer_promptly();
                 let followed = follow(&mut tracer, events, began, redact, count);
                 let left = tracer.let_go() as u64;
@@ -180,7 +185,7 @@ fn start(
                 return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced, unwritten });
             }
             Err(error) if is_refused(&error) => {
-                not_traced = Some(format!("processes cannot be followed here (ptrace: {error})"));
+                not_traced = Some(format!("processes cannot be traced here (ptrace: {error})"));
             }
             Err(error) => {
                 forwarding.unblock();
@@ -197,7 +202,8 @@ fn start(
     Ok(Ran { end, peak_bytes: usage.peak_bytes, stops: 0, left, not_traced, unwritten: None })
 }
 
-/// As it is where a sandbox forbids it; the program itself may be what must not be executed.
+/// Returns true for the errors of a sandbox that forbids ptrace. The same error can also mean that
+/// the program itself must not be executed; then the untraced start fails as well.
 fn is_refused(error: &io::Error) -> bool {
     const ENOSYS: i32 = 38;
     error.kind() == io::ErrorKind::PermissionDenied || error.raw_os_error() == Some(ENOSYS)

@@ -1,7 +1,7 @@
-//! A session: which runs there are, in which order, and the records that come of them.
+//! A recording session: which runs there are, in which order, and the records that they produce.
 //!
-//! Two sides run in turn, in pairs, and which of a pair runs first is shuffled: what changes with time then changes
-//! both alike.
+//! Two sides run alternately, in pairs, and the order within each pair is random. So effects that
+//! change with time affect both sides equally.
 
 use crate::context::Surroundings;
 use crate::directory::Writing;
@@ -13,100 +13,100 @@ use crate::{Redact, context, reproduce};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Which runs are followed.
+/// The runs whose processes are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// The only run; or after several, one more that explains them.
+    /// The only run, or after several runs one additional run that explains them.
     Once,
-    /// Every run: their times are then no better than what following costs.
+    /// Every run. Their times then include the cost of tracing.
     All,
-    /// None.
+    /// No run.
     Never,
 }
 
-/// What is to be recorded.
+/// A recording session.
 pub struct Session<'a> {
-    /// Where records go.
+    /// The directory of the records.
     pub records: &'a Path,
-    /// The record's name.
+    /// The name of the record.
     pub name: String,
-    /// The command, once a side: one, or two that run in turn.
+    /// The sides: one, or two that run alternately.
     pub sides: Vec<SideOfSession>,
-    /// Runs by a shell before each run.
+    /// A command that a shell runs before each run.
     pub prepare: Option<String>,
-    /// Timed runs a side.
+    /// The number of timed runs per side.
     pub runs: u32,
-    /// Which runs are followed.
+    /// The runs whose processes are traced.
     pub trace: Trace,
-    /// Where the command's messages go.
+    /// The destination of the command's output.
     pub output: Output,
-    /// Stacks are sampled so often a second, in the run that is followed.
+    /// The rate at which stacks are sampled in traced runs, per second.
     pub sample_hz: Option<u32>,
-    /// Go on after a run that failed.
+    /// Continue after a run that failed.
     pub goes_on: bool,
-    /// How secrets are taken out.
+    /// The functions that remove secrets.
     pub redact: Redact,
-    /// Options beside these, as they are typed: whoever does it again needs them.
+    /// Further options as they would be typed, for the script that repeats the recording.
     pub options: Vec<String>,
-    /// larder's version.
+    /// The version of larder.
     pub larder: String,
-    /// Seconds since 1970.
+    /// The time, in seconds since 1970.
     pub now_s: i64,
-    /// What shuffles.
+    /// The seed of the random order.
     pub seed: u64,
 }
 
-/// One side.
+/// One side of a session.
 pub struct SideOfSession {
-    /// What is run.
+    /// The command.
     pub command: Command,
-    /// Its configuration file, where there are two sides.
+    /// Its configuration file, with `--ab`.
     pub configuration: Option<PathBuf>,
-    /// What the context is made from.
+    /// The inputs from which the context is made.
     pub surroundings: Surroundings,
 }
 
-/// A run to come.
+/// A planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Of which side.
+    /// The index of its side.
     pub side: usize,
     /// Its number on that side, from 1.
     pub number: u32,
-    /// Its pair, from 1, where there are two sides and it is timed.
+    /// The number of its pair, from 1, if there are two sides and it is timed.
     pub pair: Option<u32>,
-    /// Whether it is the first of its pair.
+    /// True if it runs first in its pair.
     pub first: bool,
-    /// Whether it is followed.
+    /// True if it is traced.
     pub traced: bool,
 }
 
-/// Who is told how far it is.
+/// Receives the progress of a session.
 pub trait Listener {
-    /// A run begins: which one of how many.
+    /// A run begins: number `at` of `of`.
     fn begins(&mut self, planned: &Planned, at: usize, of: usize);
-    /// So many processes were seen in it so far.
+    /// So many processes were created in the run so far.
     fn processes(&mut self, count: u64);
-    /// It has ended.
+    /// A run has ended.
     fn ended(&mut self, planned: &Planned, run: &Run);
 }
 
-/// What came of it.
+/// The result of a session.
 pub struct Recorded {
-    /// The records, one a side.
+    /// The paths of the records, one per side.
     pub paths: Vec<PathBuf>,
     /// The exit code of the first run that failed, else 0.
     pub exit_code: i32,
-    /// Runs that were planned and did not take place.
+    /// The number of planned runs that did not run.
     pub left_out: usize,
-    /// What came in between after a run: the records are not as they should be.
+    /// An error after at least one run, because of which the records are incomplete.
     pub problem: Option<RecordError>,
 }
 
-/// The order of all runs.
+/// Returns the order of all runs.
 pub fn plan(runs: u32, sides: usize, trace: Trace, seed: u64) -> Vec<Planned> {
     let mut random = fastrand::Rng::with_seed(seed);
-    // As many pairs begin with the one side as with the other.
+    // Equal numbers of pairs begin with either side.
     let mut turned: Vec<bool> = (0..runs).map(|pair| pair % 2 == 1).collect();
     random.shuffle(&mut turned);
     let only = runs == 1 && trace == Trace::Once;
@@ -130,7 +130,8 @@ pub fn plan(runs: u32, sides: usize, trace: Trace, seed: u64) -> Vec<Planned> {
     planned
 }
 
-/// Record it. A run that fails ends the session, unless it is to go on. Where nothing was run, no record is left.
+/// Records a session. A run that fails ends the session, unless `goes_on` is set. If no run took
+/// place, no record is left.
 pub fn record(session: &Session, listener: &mut dyn Listener) -> Result<Recorded, RecordError> {
     let writings = session.sides.iter().enumerate().map(|(at, side)| begin(session, side, at));
     let writings: Vec<Writing> = writings.collect::<Result<_, _>>()?;
@@ -156,7 +157,7 @@ pub fn record(session: &Session, listener: &mut dyn Listener) -> Result<Recorded
     Ok(Recorded { paths, exit_code, left_out: planned.len() - done, problem })
 }
 
-/// One run, which one of how many. What came of it is in `of`, as far as it came.
+/// Executes one run, number `at` of `count`. The result is in `of`, even after an error.
 fn one(
     session: &Session,
     writing: &Writing,
@@ -174,14 +175,14 @@ fn one(
         redact: &session.redact,
         output: session.output,
         sample_hz: session.sample_hz.filter(|_| planned.traced),
-        // What is read once is not there for the next run.
+        // Input can only be read once, so it is given only to a single run.
         reads_input: session.runs == 1 && session.sides.len() == 1,
     };
     let files = writing.run(planned.number)?;
     run(command, how, of, &files, &mut |count| listener.processes(count))
 }
 
-/// Everything that is known before the first run.
+/// Creates a record, and writes everything that is known before the first run.
 fn begin(session: &Session, side: &SideOfSession, at: usize) -> Result<Writing, RecordError> {
     let letter = ["a", "b"].get(at).copied().unwrap_or_default();
     let of_two = session.sides.len() > 1;

@@ -1,4 +1,5 @@
-//! Sampled stacks, by `perf` where it is there: the command runs below it, and what it wrote is folded into lines.
+//! Sampled stacks, with `perf` if it is installed: the command runs below it, and its samples are
+//! folded into lines.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,20 +11,20 @@ use crate::directory::RunFiles;
 use crate::error::RecordError;
 use crate::run::Command;
 
-/// Frames of one stack that are kept.
+/// The largest number of frames of one stack that are kept.
 const FRAMES_MAX: usize = 128;
 
-/// Where `perf` is, along the command's own `PATH`.
+/// Finds `perf` along the `PATH` of the command's environment.
 pub fn perf(environment: &[(Vec<u8>, Vec<u8>)]) -> Option<PathBuf> {
     let path = environment.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.as_slice())?;
     let directories = std::env::split_paths(std::ffi::OsStr::from_bytes(path));
     directories.map(|directory| directory.join("perf")).find(|file| file.is_file())
 }
 
-/// The command below `perf`. What `perf` is asked for is kept beside what it says.
+/// Returns the command with `perf` in front. The command line of `perf` is written to the record.
 pub(crate) fn sampled(command: &Command, hz: u32, files: &RunFiles) -> Result<Command, RecordError> {
     let missing =
-        std::io::Error::new(std::io::ErrorKind::NotFound, "it is not along PATH: install it, or leave --sample out");
+        std::io::Error::new(std::io::ErrorKind::NotFound, "it is not found along PATH: install it, or omit --sample");
     let program =
         perf(&command.environment).ok_or(RecordError::NotStarted { command: "perf".into(), error: missing })?;
     let scratch = files.scratch();
@@ -37,7 +38,8 @@ pub(crate) fn sampled(command: &Command, hz: u32, files: &RunFiles) -> Result<Co
     Ok(Command { program: program.as_os_str().as_bytes().to_vec(), argv, environment: command.environment.clone() })
 }
 
-/// Fold what `perf` wrote, and remove it. Where it wrote nothing, there are no stacks.
+/// Folds the samples that `perf` wrote, and removes its file. If it wrote nothing, there are no
+/// stacks.
 pub(crate) fn fold(files: &RunFiles) -> Result<(), RecordError> {
     let scratch = files.scratch();
     let mut script = Process::new("perf");
@@ -55,7 +57,8 @@ pub(crate) fn fold(files: &RunFiles) -> Result<(), RecordError> {
     fs::write(files.stacks(), text).map_err(RecordError::io(files.stacks()))
 }
 
-/// `name`, then a line a frame, innermost first, then an empty line → `name;outer;inner` and how often.
+/// Parses the output of `perf script`: a process name, then one frame per line (innermost first),
+/// then an empty line. Returns how often each `name;outer;inner` occurs.
 fn folded(script: &str) -> BTreeMap<String, u64> {
     let mut stacks = BTreeMap::new();
     for sample in script.split("\n\n") {

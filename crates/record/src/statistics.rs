@@ -1,47 +1,53 @@
-//! Whether one is faster than the other, from few and disturbed samples.
+//! Decides from few and disturbed samples whether one side is faster than the other.
 //!
-//! What is estimated is the logarithm of the ratio B ÷ A: of each pair where they ran side by side, else of the middles
-//! of both. The estimate is the mean of the middle half of all differences, which disturbed runs do not move and which
-//! wastes less than their median. Its interval is drawn again from the samples (the bootstrap). An interval of few
-//! samples is too narrow, so a difference is believed only when chance does not make it either: which side of a pair is
-//! which is turned about at random (or samples are dealt out anew), and such a difference must come of it at most once
-//! in a hundred times. That holds whatever disturbs, because runs are paired and their order is shuffled. What is added
-//! up for that are ranks, up to half of the highest: a run that was disturbed much counts no more than one that was
-//! disturbed a little.
+//! * **Estimate.** The estimated value is the logarithm of the ratio B ÷ A: of each pair if the
+//!   runs were paired, else of the middle values of both sides. The estimate is the mean of the
+//!   middle half of all differences (the interquartile mean). Disturbed runs do not move it, and it
+//!   is more precise than the median.
+//! * **Interval.** The confidence interval comes from resampling the differences (the bootstrap).
+//!   With few samples such an interval is too narrow, so it is not enough for a verdict.
+//! * **Test.** A difference counts only if chance makes one as large in at most one of a hundred
+//!   cases. This is a permutation test: the sides within pairs are swapped at random, or unpaired
+//!   samples are dealt to the sides at random. It is valid for any kind of disturbance, because the
+//!   runs are paired and their order is random.
+//! * **Ranks.** The test adds up ranks, capped at half of the highest rank. So a strongly disturbed
+//!   run counts no more than a slightly disturbed one.
 
-/// The part of all draws that an interval leaves out, at both ends together; and what chance may make at most.
+/// The part of all resamples that the interval leaves out, at both ends together. It is also the
+/// largest probability of chance that a verdict allows.
 const CHANCE_MAX: f64 = 0.01;
-/// So many times samples are drawn again.
+/// The number of resamples for an interval.
 const DRAWS: usize = 1000;
-/// So many times sides are turned about; for few pairs every way there is.
+/// The number of random permutations for a test. For few pairs, all permutations are used instead.
 const TURNS: usize = 5000;
-/// With fewer pairs no arrangement is rare enough: 2 of 2⁸ is the first below one in a hundred.
+/// The smallest number of pairs for a verdict. With n pairs the rarest outcome has probability 2 ÷
+/// 2ⁿ, and n = 8 is the first for which that is below one in a hundred.
 pub const PAIRS_MIN: usize = 8;
-/// Up to so many pairs every way to turn them about is tried.
+/// Up to this number of pairs, all permutations are tried.
 const ALL_WAYS_MAX: usize = 13;
-/// No rank counts for more than this part of the highest.
+/// Ranks are capped at this part of the highest rank.
 const RANK_MAX: f64 = 0.5;
-/// More runs than this are not proposed.
+/// More additional runs than this are not proposed.
 const MORE_MAX: f64 = 1000.0;
 
-/// B ÷ A.
+/// The estimated ratio B ÷ A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The ratio.
     pub ratio: f64,
-    /// The lower end of its interval.
+    /// The lower bound of its confidence interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper bound of its confidence interval.
     pub high: f64,
-    /// How often chance alone makes as much of a difference: 0 to 1.
+    /// The probability that chance alone makes a difference as large, from 0 to 1.
     pub chance: f64,
-    /// Samples a side; of two sides that were not paired the fewer.
+    /// The number of samples per side; without pairs, the smaller one.
     pub samples: usize,
-    /// Whether they ran side by side.
+    /// True if the samples were paired.
     pub paired: bool,
 }
 
-/// What can be said of it.
+/// The conclusion from an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// B needs less.
@@ -50,11 +56,13 @@ pub enum Verdict {
     More,
     /// They differ by less than the margin.
     Equal,
-    /// Neither can be said; so many more runs a side would, or more than are worth it.
+    /// There is no conclusion. Holds how many more runs per side would allow one, or `None` if that
+    /// is not practical.
     CannotTell(Option<usize>),
 }
 
-/// Of pairs that ran side by side. `None` where there is none, or a sample is not above zero.
+/// Returns the estimate for paired samples, or `None` if there are none or a sample is not above
+/// zero.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Estimate> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect();
     if differences.is_empty() || differences.iter().any(|difference| !difference.is_finite()) {
@@ -77,7 +85,8 @@ pub fn paired(a: &[f64], b: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Of samples that were not taken side by side.
+/// Returns the estimate for unpaired samples, or `None` if a side has none or a sample is not above
+/// zero.
 pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Estimate> {
     let logarithms = |samples: &[f64]| samples.iter().map(|sample| sample.ln()).collect::<Vec<f64>>();
     let (a, b) = (logarithms(a), logarithms(b));
@@ -97,11 +106,11 @@ pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Estimate> {
     Some(Estimate { ratio: value.exp(), low: low.exp(), high: high.exp(), chance, samples, paired: false })
 }
 
-/// Any number: the same samples are to give the same answer.
+/// A fixed seed, so that equal samples give equal answers.
 const SEED: u64 = 20_261_122;
 
 impl Estimate {
-    /// What can be said, where a difference of `margin` (0.01 is 1 %) is none.
+    /// Returns the conclusion. A difference below `margin` (0.01 is 1 %) counts as equal.
     pub fn verdict(&self, margin: f64) -> Verdict {
         let is_real = self.samples >= PAIRS_MIN && self.chance <= CHANCE_MAX;
         let edge = margin.ln_1p();
@@ -115,8 +124,9 @@ impl Estimate {
         }
     }
 
-    /// How many more runs would settle it: an interval shrinks with the root of their number, until it leaves out 1 or
-    /// fits in the margin, whichever comes first.
+    /// Returns how many more runs per side would settle it. The interval shrinks with the square
+    /// root of the number of samples. It is settled when the interval excludes 1 or fits into the
+    /// margin, whichever comes first.
     fn more(&self, edge: f64) -> Option<usize> {
         if self.samples < PAIRS_MIN {
             return Some(PAIRS_MIN - self.samples);
@@ -129,7 +139,8 @@ impl Estimate {
     }
 }
 
-/// The mean of the middle half; of few the ends of that half count in part.
+/// Returns the interquartile mean: the mean of the middle half, whose first and last sample may
+/// count in part.
 fn middle(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -140,7 +151,7 @@ fn middle(samples: &[f64]) -> f64 {
     if all > 0.0 { sum / all } else { 0.0 }
 }
 
-/// The middle one, or the average of the two in the middle; 0 of none.
+/// Returns the median, or 0 if there are no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -160,7 +171,8 @@ fn interval(value: f64, mut draw: impl FnMut() -> f64) -> (f64, f64) {
     (values[left_out].min(value), values[DRAWS - 1 - left_out].max(value))
 }
 
-/// How often the sum of ranks, each with a sign at random, is as far from zero as it is.
+/// Returns how often the sum of the ranks with random signs is at least as far from zero as the
+/// found sum.
 fn chance_of_signs(differences: &[f64]) -> f64 {
     let magnitudes: Vec<f64> = differences.iter().map(|difference| difference.abs()).collect();
     let highest = (differences.len() as f64 * RANK_MAX).max(1.0);
@@ -182,7 +194,8 @@ fn chance_of_signs(differences: &[f64]) -> f64 {
     (far.count() + 1) as f64 / (TURNS + 1) as f64
 }
 
-/// How often the sum of B's ranks, samples dealt out at random, is as far from what is to be expected as it is.
+/// Returns how often the sum of B's ranks, with samples dealt out at random, is at least as far
+/// from its expectation as the found sum.
 fn chance_of_deal(a: &[f64], b: &[f64]) -> f64 {
     let mut ranks = ranks(&[a, b].concat());
     let expected = ranks.iter().sum::<f64>() * b.len() as f64 / ranks.len() as f64;
@@ -195,7 +208,8 @@ fn chance_of_deal(a: &[f64], b: &[f64]) -> f64 {
     (far.count() + 1) as f64 / (TURNS + 1) as f64
 }
 
-/// The place of each, from 1, in order of size; equal ones share the average of theirs.
+/// Returns the rank of each value, from 1, in order of size. Equal values share the average of
+/// their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -214,7 +228,8 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Runs of a build: 100 s, with 1 % of noise, slow drift, and one run in twenty disturbed by up to 10 %.
+    /// A simulated machine: a build takes 100 s, with 1 % noise, a slow drift, and one run in
+    /// twenty slower by up to 10 %.
     struct Machine(fastrand::Rng, f64);
 
     impl Machine {
@@ -222,7 +237,7 @@ mod tests {
             (0..12).map(|_| self.0.f64()).sum::<f64>() - 6.0
         }
 
-        /// `pairs` pairs, of which B takes `factor` as long.
+        /// Returns `pairs` pairs of times, in which B takes `factor` times as long as A.
         fn pairs(&mut self, pairs: usize, factor: f64) -> (Vec<f64>, Vec<f64>) {
             let mut one = |factor: f64| {
                 self.1 += self.noise() * 0.002;
@@ -238,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Of 100 comparisons, how many say (less, more, equal, cannot tell).
+    /// Returns how many of 100 comparisons say (less, more, equal, cannot tell).
     fn said(pairs: usize, factor: f64, is_paired: bool) -> [usize; 4] {
         let mut said = [0; 4];
         for seed in 0..100 {

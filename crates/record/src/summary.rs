@@ -1,4 +1,4 @@
-//! What a run comes to: counts, and why commands were no hits, by first cause.
+//! Summarises a run: counts of outcomes, and why commands were not hits, grouped by first cause.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,32 +9,33 @@ use crate::directory::RecordedRun;
 use crate::form::Action;
 use crate::processes::{Outcome, Process, Processes};
 
-/// Examples that a group names.
+/// The number of examples that a group lists.
 const EXAMPLES_MAX: usize = 3;
-/// Rows of a table of the slowest, the most started, the causes.
+/// The largest number of rows in the tables of slowest processes, most frequent programs, and
+/// causes.
 pub const ROWS_MAX: usize = 25;
 
-/// Counts of a run's actions.
+/// The counts of a run's actions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Answered from the store.
+    /// Actions whose result came from the store.
     pub hit: u64,
-    /// Of these, after waiting for another process.
+    /// Hits after waiting for another process with the same action.
     pub waited: u64,
-    /// Of these, fetched from a remote.
+    /// Hits that were downloaded from a remote.
     pub fetched: u64,
-    /// Of these, fetched while the tool ran already.
+    /// Hits that were downloaded while the tool already ran.
     pub raced: u64,
-    /// The tool ran.
+    /// Actions for which the tool ran.
     pub miss: u64,
-    /// The tool ran untouched.
+    /// Actions for which the tool ran untouched.
     pub bypass: u64,
-    /// The tool ran because of trouble.
+    /// Actions for which the tool ran because something failed.
     pub fallback: u64,
 }
 
 impl Counts {
-    /// Of actions.
+    /// Counts actions by outcome.
     pub fn of(actions: &[Action]) -> Counts {
         let mut counts = Counts::default();
         for action in actions {
@@ -55,16 +56,16 @@ impl Counts {
         counts
     }
 
-    /// All actions.
+    /// Returns the number of all actions.
     pub fn all(&self) -> u64 {
         self.hit + self.miss + self.bypass + self.fallback
     }
 }
 
-/// Of runs that are to be compared, how many hits and how many actions in all those had that differ most; `None` where
-/// all did about the same.
+/// If the runs to compare differ clearly, returns (hits, all actions) of the two runs that differ
+/// most. Returns `None` if all runs did about the same work.
 pub fn unlike(runs: &[&RecordedRun]) -> Option<[(u64, u64); 2]> {
-    /// Of all actions, in hundredths: a race or a wait more or less is none.
+    /// The tolerated difference, in per cent of all actions: single races or waits do not matter.
     const ABOUT: u64 = 5;
     let did = runs.iter().map(|run| Counts::of(&run.actions)).map(|counts| (counts.hit, counts.all()));
     let (least, most) = (did.clone().min()?, did.clone().max()?);
@@ -77,24 +78,24 @@ pub fn unlike(runs: &[&RecordedRun]) -> Option<[(u64, u64); 2]> {
     }
 }
 
-/// Actions that were no hits for the same cause.
+/// Actions that were not hits, for the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
     /// `miss`, `bypass` or `fallback`.
     pub outcome: &'static str,
     /// The cause, for people.
     pub cause: String,
-    /// Why results were not recorded, where they were not; empty else.
+    /// Why results were not recorded; empty if they were.
     pub unrecorded: String,
-    /// How many.
+    /// The number of actions.
     pub count: u64,
-    /// How long they took together, in nanoseconds.
+    /// Their total time, in nanoseconds.
     pub took_ns: u64,
-    /// What some of them worked on.
+    /// The sources or tools of some of them.
     pub examples: Vec<String>,
 }
 
-/// Actions that were no hits by cause, the most frequent cause first.
+/// Groups actions that were not hits by cause, the most frequent cause first.
 pub fn causes(actions: &[Action]) -> Vec<Group> {
     let mut groups: BTreeMap<(&'static str, String, String), Group> = BTreeMap::new();
     for action in actions {
@@ -123,7 +124,7 @@ pub fn causes(actions: &[Action]) -> Vec<Group> {
     groups
 }
 
-/// The cause in words, and why the result was not recorded.
+/// Returns the cause in words, and why the result was not recorded.
 fn cause(action: &Action, outcome: Outcome) -> (String, String) {
     fn sentence<R: Copy>(all: &[R], code: &str, of: fn(R) -> (&'static str, &'static str)) -> String {
         let found = all.iter().map(|&reason| of(reason)).find(|(its, _)| *its == code);
@@ -141,26 +142,26 @@ fn cause(action: &Action, outcome: Outcome) -> (String, String) {
     }
 }
 
-/// Processes of one name.
+/// All processes with one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Kind {
     /// The name.
     pub name: String,
-    /// How many.
+    /// The number of processes.
     pub count: u64,
-    /// Processor time that they used themselves, in microseconds.
+    /// The CPU time that they used themselves, in microseconds.
     pub cpu_us: u64,
-    /// Of that, in the kernel.
+    /// The part of that in the kernel, in microseconds.
     pub system_us: u64,
-    /// How long they were there together, in nanoseconds.
+    /// The sum of their life times, in nanoseconds.
     pub wall_ns: u64,
-    /// Page faults.
+    /// The number of page faults.
     pub faults: u64,
-    /// The most memory that one of them held, in bytes.
+    /// The peak memory of a single one, in bytes.
     pub peak_bytes: u64,
 }
 
-/// Processes by name, the most started first.
+/// Groups processes by name, the most frequent name first.
 pub fn kinds(processes: &Processes) -> Vec<Kind> {
     let mut kinds: HashMap<&str, Kind> = HashMap::new();
     for process in &processes.all {
@@ -177,7 +178,7 @@ pub fn kinds(processes: &Processes) -> Vec<Kind> {
     kinds
 }
 
-/// The processes that used most processor time themselves: their places among all.
+/// Returns the indices of the processes with the most CPU time of their own.
 pub fn slowest(processes: &Processes) -> Vec<usize> {
     let mut places: Vec<usize> = (0..processes.all.len()).collect();
     let key = |at: &usize| {
@@ -189,7 +190,8 @@ pub fn slowest(processes: &Processes) -> Vec<usize> {
     places
 }
 
-/// Nanoseconds of each step of the wrappers, all actions together, the longest first.
+/// Returns the time of each step of the wrappers in nanoseconds, summed over all actions, the
+/// longest first.
 pub fn phases(actions: &[Action]) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, ns) in actions.iter().flat_map(|action| &action.phases) {

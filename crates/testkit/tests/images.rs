@@ -79,7 +79,9 @@ fn trouble_is_a_miss_unless_it_is_strict() {
     image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
     let in_the_way = image(&place, &["restore", "--key", KEY]).run().ends(11);
     assert!(in_the_way.stderr.contains("--replace"), "{in_the_way:#?}");
-    assert!(in_the_way.stdout.starts_with("miss: deps-linux-") && in_the_way.stdout.ends_with(" could not be had\n"));
+    assert!(
+        in_the_way.stdout.starts_with("miss: deps-linux-") && in_the_way.stdout.ends_with(" could not be provided\n")
+    );
     image(&place, &["restore", "--key", KEY, "--strict"]).run().ends(1);
     image(&place, &["restore", "--key", KEY, "--replace"]).run().ends(0);
     let gone = image(&place, &["save", "--key", "k-1", "none"]).run().ends(0);
@@ -191,7 +193,7 @@ fn what_was_moved_aside_is_put_back() {
         fs::write(place.path(left).join("belongs-to"), "mine").expect("writes");
         fs::remove_dir_all(place.path("work/other")).unwrap_or_default();
         let ran = image(&place, &["restore", "--key", "k", "other"]).run().ends(0);
-        assert!(ran.stderr.contains(if there { "move it back" } else { "put back" }), "{ran:#?}");
+        assert!(ran.stderr.contains(if there { "move them back" } else { "restored to its old state" }), "{ran:#?}");
         assert_eq!(place.path(left).join("old/file").exists(), there);
         assert_eq!(place.read("mine/file"), b"hand-made");
     }
@@ -324,7 +326,7 @@ fn a_signed_image_is_neither_rolled_back_nor_kept_for_a_revoked_key() {
     };
     dropped(&place);
     let rolled_back = restore(PUBLIC, &[]).ends(11);
-    assert!(rolled_back.stderr.contains("older than one which was seen here"), "{rolled_back:?}");
+    assert!(rolled_back.stderr.contains("older than one that was seen here"), "{rolled_back:?}");
     // Whoever wants that says so.
     elsewhere(&place, &["drop", "d-1"]).run();
     restore(PUBLIC, &[]).ends(0);
@@ -354,7 +356,7 @@ fn a_remote_that_lies_restores_nothing() {
         fs::write(blob, bytes).expect("writes");
     }
     let ran = elsewhere(&place, &["restore", "--key", "d-1"]).run().ends(11);
-    assert!(ran.stderr.contains("going on without"), "{ran:#?}");
+    assert!(ran.stderr.contains("continuing without it"), "{ran:#?}");
     assert!(!place.path("work/deps").exists());
 }
 
@@ -430,7 +432,7 @@ fn a_mount_ends_with_the_process_that_it_is_for() {
     });
     assert!(ended, "it is still mounted");
     let nobody = image(&place, &["mount", "--key", KEY, "--for", &pid, "--strict", "two"]).run();
-    assert!(nobody.code == Some(0) && nobody.stderr.contains("no process"), "unpacked: {nobody:#?}");
+    assert!(nobody.code == Some(0) && nobody.stderr.contains("does not exist"), "unpacked: {nobody:#?}");
 }
 
 /// What a command sees and does where an image is mounted for it alone: it changes, removes and moves.

@@ -66,7 +66,7 @@ fn a_command_has_a_file_that_others_made_for_itself() {
 fn what_is_no_squashfs_file_is_not_mounted() {
     let place = Place::new();
     place.put("x.squashfs", "PK, or something else");
-    for (file, piece) in [("x.squashfs", "no squashfs file"), ("none", "cannot be read")] {
+    for (file, piece) in [("x.squashfs", "not a squashfs file"), ("none", "cannot be read")] {
         let odd = image(&place, &["attach", file, "there"]).run().ends(1);
         assert!(odd.stderr.contains(piece) && odd.stderr.lines().count() == 1, "{odd:#?}");
         assert!(!place.path("work/there").exists());

@@ -30,19 +30,19 @@ const KERNELS: [Kernel; 4] = [
         best: "mount",
         ways: &[
             ("lazy", "not possible"),
-            ("mount", "EROFS by a loop device: images are used so"),
+            ("mount", "EROFS by a loop device: this method is used for images"),
             ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
         ],
     },
     Kernel {
         name: "6.12",
         best: "lazy",
-        ways: &[("lazy", "EROFS from files, filled when they are read: images are used so")],
+        ways: &[("lazy", "EROFS from files, filled when they are read: this method is used for images")],
     },
     Kernel {
         name: "6.14",
         best: "lazy",
-        ways: &[("lazy", "EROFS from files, filled when they are read: images are used so")],
+        ways: &[("lazy", "EROFS from files, filled when they are read: this method is used for images")],
     },
 ];
 
@@ -222,7 +222,7 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     let is_mounted = ran.stdout.starts_with('a') && ran.stdout.contains("overlay");
     let has_namespaces = as_user(&["unshare", "--user", "--map-root-user", "--mount", "true"]).code == Some(0);
     assert!(is_mounted || !has_namespaces, "{told:#?} {ran:#?}");
-    assert_eq!(said(&told, "lazy-fuse").contains("images are used so"), is_mounted, "{told:#?} {ran:#?}");
+    assert_eq!(said(&told, "lazy-fuse").contains("this method is used for images"), is_mounted, "{told:#?} {ran:#?}");
     assert_eq!(mounts_below(&place), [""; 0], "nothing is left of trying");
     // Only root has this way: that is said, without what was never tried.
     let ran = as_user(&[program, "image", "run", "--key", "k-1", "--via", "mount", "to", "--", "true"]);

@@ -110,7 +110,7 @@ fn others_can_write_to_the_store() {
 #[test]
 fn others_can_write_above_the_store() {
     let place = place();
-    let note = "others can rename what is in it";
+    let note = "other users can rename its contents";
     assert!(!word(&place, &["doctor"]).stdout.contains(note));
     for made in [false, true] {
         fs::create_dir_all(place.path(if made { "open/store" } else { "open" })).expect("makes");

@@ -578,7 +578,7 @@ image_mount() {
     if [ $code = 124 ] || [ $code = 137 ]; then
         failed "$check" $code mount said
     elif ! is_mounted m && { [ "$1" != best ] || [ "$got" != unpack ]; }; then
-        say "$check" no "$(sed 's/^larder: //; s/cannot be mounted by `[a-z]*`: //' said | head -n 1)"
+        say "$check" no "$(sed 's/^larder: //; s/cannot be mounted via `[a-z]*`: //' said | head -n 1)"
     elif ! same pristine m; then
         say "$check" wrong "$got: $(head -n 1 differs)"
     elif ! echo new > m/dir0/sub0/file1 || ! mv m/dir0/sub0/file3 m/dir0/moved || ! rm m/large; then
@@ -591,7 +591,7 @@ image_mount() {
         elif ! same pristine tree; then
             say "$check" wrong "$got: the saved tree was changed: $(head -n 1 differs)"
         elif [ "$got" = unpack ]; then
-            say "$check" no "unpacked: $(sed -n 's/^ *"passed_over": "\(.*\)".*/\1/p' json | sed 's/cannot be mounted by `[a-z]*`: //')"
+            say "$check" no "unpacked: $(sed -n 's/^ *"passed_over": "\(.*\)".*/\1/p' json | sed 's/cannot be mounted via `[a-z]*`: //')"
         elif limit larder image fsck > /dev/null 2>&1 || limit larder fsck > said 2>&1; then
             say "$check" ok "$([ "$1" = best ] && echo "$got, ")$took ms"
         else

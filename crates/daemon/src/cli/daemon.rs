@@ -1,38 +1,38 @@
-//! What can be typed about `larderd` itself.
+//! Command-line options of `daemon` and `serve`.
 //!
-//! Unaware of: what is done then.
+//! Unaware of: what the subcommands do.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// What `daemon` takes.
+/// Arguments of `daemon`.
 #[derive(Args)]
 pub(crate) struct Daemon {
     #[command(subcommand)]
     pub(crate) word: DaemonWord,
 }
 
-/// What is to be done with it.
+/// Subcommands of `daemon`.
 #[derive(Subcommand)]
 pub(crate) enum DaemonWord {
-    /// Start larderd, unless it runs
+    /// Start larderd, unless it is running
     Start(DaemonStart),
-    /// Have larderd end once it has recorded what it has
+    /// Tell larderd to exit after it has recorded everything it has accepted
     Stop,
-    /// Say whether larderd runs; exit code 1 when nobody listens
+    /// Say whether larderd runs; exit code 1 if nothing listens on its socket
     Status(DaemonStatus),
-    /// Write the files by which systemd starts larderd on demand
+    /// Write the unit files with which systemd starts larderd on demand
     Install(DaemonInstall),
 }
 
 /// Options of `daemon start`.
 #[derive(Args)]
 pub(crate) struct DaemonStart {
-    /// Leave after so many seconds without work
+    /// Exit after this many seconds without work
     #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
     pub(crate) idle: u64,
-    /// Take nothing that sandboxes hand over, for jobs that are not trusted
+    /// Refuse records from sandboxes, for jobs that are not trusted
     #[arg(long)]
     pub(crate) hits_only: bool,
 }
@@ -51,13 +51,15 @@ pub(crate) struct DaemonInstall {
     /// Print the files instead of writing them
     #[arg(long)]
     pub(crate) print: bool,
-    /// For launchd, as always on macOS, instead of systemd
+    /// Write a launchd file instead of systemd units; always so on macOS
     #[arg(long)]
     pub(crate) launchd: bool,
-    /// The machine's broker, which mounts images for jobs that may not, instead: a unit of systemd's, for root
+    /// Install the machine's broker instead, which mounts images for jobs without the rights to
+    /// mount; a systemd unit for root
     #[arg(long, conflicts_with = "launchd")]
     pub(crate) broker: bool,
-    /// With --broker, mount only on and below this directory where everybody sees it; may be given several times
+    /// With --broker, mount only on and below this directory if the mount is visible machine-wide;
+    /// may be repeated
     #[arg(long, value_name = "DIR", requires = "broker")]
     pub(crate) target: Vec<PathBuf>,
 }
@@ -65,18 +67,18 @@ pub(crate) struct DaemonInstall {
 /// Options of `serve`.
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// Start another one in a session of its own, and leave it to itself
+    /// Start another larderd in a session of its own, and return
     #[arg(long, hide = true)]
     pub(crate) apart: bool,
-    /// Leave after so many seconds without work
+    /// Exit after this many seconds without work
     #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
     pub(crate) idle: u64,
-    /// Take nothing that sandboxes hand over, for jobs that are not trusted
+    /// Refuse records from sandboxes, for jobs that are not trusted
     #[arg(long)]
     pub(crate) hits_only: bool,
 }
 
-/// An hour.
+/// The default time without work after which larderd exits: one hour.
 pub(crate) const IDLE_S: u64 = 3600;
-/// Ten years.
+/// The largest accepted value: ten years.
 const IDLE_MAX_S: u64 = 315_360_000;

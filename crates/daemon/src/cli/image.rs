@@ -1,73 +1,75 @@
-//! What can be typed about images.
+//! Command-line options of `image`.
 //!
-//! Unaware of: what is done then.
+//! Unaware of: what the subcommands do.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// What `image` takes.
+/// Arguments of `image`.
 #[derive(Args)]
 pub(crate) struct Images {
     #[command(subcommand)]
     pub(crate) word: ImagesWord,
 }
 
-/// What is to be done with them.
+/// Subcommands of `image`.
 #[derive(Subcommand)]
 pub(crate) enum ImagesWord {
-    /// Save paths under a key, in place of what was there; only what is new is sent
+    /// Save paths under a key, replacing any earlier image of that key; only new contents are
+    /// uploaded
     Save(ImageSave),
-    /// Mount an image's paths, to be written to; what is written goes with the mount
+    /// Mount an image's paths writable; writes are lost when the mount ends
     Mount(ImageMount),
-    /// Run a command for which alone an image's paths are mounted; needs no rights
+    /// Run a command that alone sees an image's paths mounted; needs no privileges
     Run(ImageRun),
-    /// Take mounts away, and what was written to them
+    /// Unmount images, discarding what was written to the mounts
     Unmount(ImageUnmount),
-    /// Put an image's paths in place, as they were
+    /// Unpack an image's paths as they were saved
     Restore(ImageRestore),
-    /// Save what is in an archive, as made by tar, zip or mksquashfs, under a key
+    /// Save the contents of an archive made by tar, zip or mksquashfs under a key
     Import(ImageImport),
-    /// Mount a squashfs file that others made, to be written to; what is written goes with the mount
+    /// Mount a squashfs file from elsewhere, writable; writes are lost when the mount ends
     Attach(ImageAttach),
-    /// Write an image as an archive that others can read
+    /// Write an image as an archive that other programs can read
     Export(ImageExport),
     /// List the images of the store, the newest first
     List(ImageList),
-    /// Say what an image holds, and where it is
+    /// Show what an image holds and where it is stored
     Show(ImageShow),
-    /// Forget keys in the store; remotes keep what they have
+    /// Remove keys from the store; remotes keep their copies
     Drop(ImageDrop),
-    /// Mount for jobs that may not; `mount` starts one where it may
+    /// Mount images for jobs without the rights to do so; `mount` starts a broker if it is allowed
+    /// to
     #[command(hide = true)]
     Broker(ImageBroker),
-    /// Answer for an image that is mounted by `lazy-fuse`; larderd starts it
+    /// Serve an image that is mounted by `lazy-fuse`; larderd starts it
     #[command(hide = true)]
     Serve(ImageServe),
 }
 
-/// Which way bytes may go.
+/// The allowed directions of transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// Only have what others saved
+    /// Only use images that others saved
     Pull,
-    /// Only save
+    /// Only save images
     Push,
-    /// Both
+    /// Use and save images
     Both,
 }
 
 /// Options of `image save`.
 #[derive(Args)]
 pub(crate) struct ImageSave {
-    /// Under which key; see `larder help image`
+    /// The key; see `larder help image`
     #[arg(long)]
     pub(crate) key: String,
     /// With `pull` nothing is saved
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
-    /// Let trouble with the cache be exit code 1
+    /// Exit with code 1 if the cache has a problem
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object
@@ -78,14 +80,14 @@ pub(crate) struct ImageSave {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Which image is wanted, of the words that have one again.
+/// The image that a subcommand asks for.
 #[derive(Args, Clone)]
 pub(crate) struct ImageWanted {
-    /// Which key; see `larder help image`
+    /// The key; see `larder help image`
     #[arg(long)]
     pub(crate) key: String,
-    /// Where that is not there, the newest whose key begins so; may be given several times, the first that there is one
-    /// for wins
+    /// If the key does not exist, take the newest image whose key starts with this; may be
+    /// repeated, the first prefix with an image is taken
     #[arg(long, value_name = "BEGINNING")]
     pub(crate) fallback: Vec<String>,
 }
@@ -98,54 +100,57 @@ pub(crate) struct ImageRestore {
     /// With `push` nothing is restored, with `pull` nothing is saved
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
-    /// Replace what is there, once all that comes in its place is
+    /// Replace what exists at the paths, after the new contents are complete
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Where the key is not there, run this by `sh -c` (after a fallback was restored), and save the paths under the
-    /// key
+    /// If the key does not exist, run this with `sh -c` (after a fallback was restored), and save
+    /// the paths under the key
     #[arg(long, value_name = "RUN", requires = "paths")]
     pub(crate) if_missing: Option<String>,
-    /// Without PATH: also outside of the working directory, and in a `.git`
+    /// Without PATH: also restore paths outside of the working directory or in a `.git`
     #[arg(long)]
     pub(crate) anywhere: bool,
-    /// Keep set-user-id, set-group-id and capabilities of what is unpacked; a mount has none
+    /// Keep set-user-id bits, set-group-id bits and capabilities when unpacking; mounts never have
+    /// them
     #[arg(long)]
     pub(crate) keep_rights: bool,
-    /// Let trouble with the cache be exit code 1
+    /// Exit with code 1 if the cache has a problem
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Which of the saved paths; without, all; an image of one path goes to any path
+    /// The saved paths to take, by default all; an image of a single path can go to any path
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// By which way an image is to be had.
+/// The method by which an image is made available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Via {
-    /// Mounted, its files' bytes fetched when they are first touched
+    /// Mounted; the contents of a file are fetched on first access
     Lazy,
-    /// Mounted, once all of it is here
+    /// Mounted after the whole image was fetched
     Mount,
-    /// The same as `lazy` by larder's own FUSE server, which needs no rights where a command runs among mounts of its own
+    /// Like `lazy`, with larder's own FUSE server; needs no privileges if a command runs in its own
+    /// mount namespace
     LazyFuse,
-    /// Mounted as a squashfs file, which is made by `mksquashfs` first
+    /// Mounted as a squashfs file, which `mksquashfs` makes first
     Squashfs,
-    /// The same by squashfuse, which needs no rights where a command runs among mounts of its own
+    /// Like `squashfs`, with squashfuse; needs no privileges if a command runs in its own mount
+    /// namespace
     Fuse,
-    /// As `restore` does
+    /// Unpacked, as `restore` does
     Unpack,
 }
 
 /// Options of `image mount`.
 #[derive(Args)]
 pub(crate) struct ImageMount {
-    /// By this way or not at all; without, the first of these that works here
+    /// Use only this method; by default, the first of the list that works here
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
-    /// Until this process ends, instead of until it is unmounted
+    /// Unmount when this process ends, instead of at `unmount`
     #[arg(long = "for", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) process: Option<u32>,
     #[command(flatten)]
@@ -160,29 +165,30 @@ pub(crate) struct ImageRun {
     /// With `push` nothing is mounted, with `pull` nothing is saved
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
-    /// By this way or not at all; without, the first that works here: lazy, mount, fuse, unpack
+    /// Use only this method; by default, the first that works here of lazy, mount, fuse, unpack
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
-    /// Where the key is not there, run this by `sh -c` first, and save the paths under the key; its output goes to
-    /// standard error, it reads nothing, and a fallback is not put in place for it
+    /// If the key does not exist, run this with `sh -c` first, and save the paths under the key;
+    /// its output goes to standard error, its input is empty, and no fallback is restored before it
     #[arg(long, value_name = "RUN", requires = "paths")]
     pub(crate) if_missing: Option<String>,
-    /// Let trouble with the cache be exit code 1; the command does not run then
+    /// If the cache has a problem, exit with code 1 and do not run the command
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Replace what is there, where it can only be unpacked; a mount covers it
+    /// Replace what exists at the paths if the image can only be unpacked; a mount covers it
+    /// instead
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Without PATH: also outside of the working directory, and in a `.git`
+    /// Without PATH: also use paths outside of the working directory or in a `.git`
     #[arg(long)]
     pub(crate) anywhere: bool,
-    /// What was found is to be mounted now
+    /// Mount the image that was found; internal
     #[arg(long, hide = true)]
     pub(crate) inside: bool,
-    /// Which of the saved paths; without, all; an image of one path goes to any path
+    /// The saved paths to take, by default all; an image of a single path can go to any path
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// What is run; its exit code is that of this
+    /// The command to run; its exit code is returned
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -190,10 +196,10 @@ pub(crate) struct ImageRun {
 /// Options of `image unmount`.
 #[derive(Args)]
 pub(crate) struct ImageUnmount {
-    /// Let trouble be exit code 1
+    /// Exit with code 1 if there is a problem
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Where images are mounted
+    /// The paths on which images are mounted
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
@@ -209,19 +215,19 @@ pub(crate) struct ImageServe {
 /// Options of `image broker`.
 #[derive(Args)]
 pub(crate) struct ImageBroker {
-    /// Listen here instead of in the store
+    /// Listen on this socket instead of the one in the store
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Serve only this user; may be given several times
+    /// Serve only this user ID; may be repeated
     #[arg(long, value_name = "NUMBER")]
     pub(crate) user: Vec<u32>,
-    /// Where everybody sees it, mount only on and below this directory; may be given several times
+    /// Mount only on and below this directory if the mount is visible machine-wide; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) target: Vec<PathBuf>,
-    /// Mount so many images for one user at most; 0 for any number
+    /// The largest number of mounts for one user; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = larder_mount::broker::MOUNTS_MAX)]
     pub(crate) mounts_max: usize,
-    /// End when nothing was mounted for so many seconds; 0 to stay
+    /// Exit after this many seconds without any mount; 0 to stay
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) idle: u64,
 }
@@ -229,48 +235,48 @@ pub(crate) struct ImageBroker {
 /// Options of `image import`.
 #[derive(Args)]
 pub(crate) struct ImageImport {
-    /// Under which key; see `larder help image`
+    /// The key; see `larder help image`
     #[arg(long)]
     pub(crate) key: String,
-    /// All of the archive is one path of this name; without, each name at its top is a path
+    /// Save the whole archive as one path of this name; by default, each top-level name is a path
     #[arg(long, value_name = "NAME")]
     pub(crate) r#as: Option<PathBuf>,
     /// Keep set-user-id, set-group-id and capabilities
     #[arg(long)]
     pub(crate) keep_rights: bool,
-    /// Let trouble with the cache be exit code 1; an archive that cannot be read always is
+    /// Exit with code 1 if the cache has a problem; an unreadable archive always does
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// A file that ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs
+    /// A file whose name ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
 
-/// By which way a file that others made is mounted.
+/// The method by which a squashfs file from elsewhere is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ViaFile {
-    /// By squashfuse, which needs no rights where a command runs among mounts of its own
+    /// With squashfuse, which needs no privileges if a command runs in its own mount namespace
     Fuse,
-    /// By the kernel, for root; it believes what is in the file
+    /// With the kernel's squashfs, for root; the kernel trusts the contents of the file
     Squashfs,
 }
 
 /// Options of `image attach`.
 #[derive(Args)]
 pub(crate) struct ImageAttach {
-    /// By this way
+    /// The mount method
     #[arg(long, value_enum, default_value_t = ViaFile::Fuse)]
     pub(crate) via: ViaFile,
-    /// As mksquashfs makes it
+    /// A squashfs file, as made by mksquashfs
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// An empty directory, or a name for one
+    /// An empty directory, or a path at which one is created
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
-    /// Mount it for this command and what it starts, and for nobody else; without, until `unmount`
+    /// Mount it only for this command and its children; without a command, until `unmount`
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -280,16 +286,17 @@ pub(crate) struct ImageAttach {
 pub(crate) struct ImageExport {
     #[command(flatten)]
     pub(crate) wanted: ImageWanted,
-    /// Let trouble with the cache be exit code 1; a file that cannot be written always is
+    /// Exit with code 1 if the cache has a problem; a file that cannot be written always does
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// A file that ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs; it is replaced
+    /// A file whose name ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs; it is
+    /// replaced
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Which of the saved paths; without, all
+    /// The saved paths to take; by default all
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
@@ -297,13 +304,13 @@ pub(crate) struct ImageExport {
 /// Options of `image list`.
 #[derive(Args)]
 pub(crate) struct ImageList {
-    /// What is mounted instead: where, from which image, by which way
+    /// List mounts instead: the path, the image and the mount method of each
     #[arg(long)]
     pub(crate) mounted: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only keys that begin so
+    /// List only keys that start with this
     #[arg(value_name = "BEGINNING")]
     pub(crate) prefix: Option<String>,
 }
@@ -314,7 +321,7 @@ pub(crate) struct ImageShow {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Which
+    /// The key
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
 }
@@ -322,7 +329,7 @@ pub(crate) struct ImageShow {
 /// Options of `image drop`.
 #[derive(Args)]
 pub(crate) struct ImageDrop {
-    /// Which
+    /// The keys
     #[arg(required = true, value_name = "KEY")]
     pub(crate) keys: Vec<String>,
 }

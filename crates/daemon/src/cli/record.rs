@@ -1,13 +1,13 @@
-//! What can be typed about records.
+//! Command-line options of `record`, `compare` and `report`.
 //!
-//! Unaware of: what is done then.
+//! Unaware of: what the subcommands do.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// What `record` takes: a command after `--`, or a word.
+/// Arguments of `record`: a command after `--`, or a subcommand.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_value_name = "WORD")]
 pub(crate) struct Records {
@@ -17,55 +17,57 @@ pub(crate) struct Records {
     pub(crate) options: RecordOptions,
 }
 
-/// What is done with records that there are.
+/// Subcommands of `record`, for existing records.
 #[derive(Subcommand)]
 pub(crate) enum RecordWord {
-    /// Show a record: how its runs ended, and why commands were no hits
+    /// Show a record: how its runs ended, and why commands were not hits
     Show(RecordShow),
-    /// List the records that there are, the oldest first
+    /// List all records, the oldest first
     List,
-    /// Write a record in another form
+    /// Write a record in another format
     Export(RecordExport),
 }
 
 /// Options of `record`.
 #[derive(Args)]
 pub(crate) struct RecordOptions {
-    /// Take the time of so many runs; with more than one, one more is followed
+    /// Time this many runs; with more than one, an additional run is traced
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) runs: u32,
-    /// Call the record so; without it, after the command
+    /// The name of the record; by default, it is derived from the command
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Run this by a shell before each run; its time does not count
+    /// Run this in a shell before each run; its time is not counted
     #[arg(long, value_name = "COMMAND")]
     pub(crate) prepare: Option<String>,
-    /// Run with one configuration file and with another in turn, and record both
+    /// Alternate between two configuration files, and record both sides
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     pub(crate) ab: Option<Vec<PathBuf>>,
-    /// Run one command and another in turn, each by a shell, and record both: other flags, another larder
+    /// Alternate between two commands, each run by a shell, and record both sides; for example with
+    /// other flags, or another larder
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["ab", "command"])]
     pub(crate) ab_commands: Option<Vec<OsString>>,
-    /// Which runs are followed, process by process
+    /// The runs whose processes are traced
     #[arg(long, value_name = "WHEN", default_value = "once")]
     pub(crate) trace: TraceWhen,
-    /// Where the command's messages go: shown by default for one run, kept in the record for more
+    /// The destination of the command's output: by default shown for one run, kept in the record
+    /// for several
     #[arg(long, value_name = "WHERE")]
     pub(crate) output: Option<OutputTo>,
-    /// Sample stacks so often a second in the run that is followed, by perf
+    /// Sample stacks with perf this many times a second, in the run that is traced
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) sample: Option<u32>,
-    /// Count commits from this revision
+    /// Count commits since this revision
     #[arg(long, value_name = "REVISION")]
     pub(crate) base: Option<String>,
     /// Put the record into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Put the record into one file, NAME.tar.zst
+    /// Pack the record into one file, NAME.tar.zst
     #[arg(long)]
     pub(crate) pack: bool,
-    /// Go on after a run that failed
+    /// Continue after a run that failed
     #[arg(long)]
     pub(crate) keep_going: bool,
     /// The command
@@ -73,10 +75,10 @@ pub(crate) struct RecordOptions {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Which runs are followed.
+/// The runs whose processes are traced.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum TraceWhen {
-    /// The only run, or one more after several
+    /// The only run, or an additional run after several
     Once,
     /// Every run
     All,
@@ -84,10 +86,10 @@ pub(crate) enum TraceWhen {
     Never,
 }
 
-/// Where messages go.
+/// The destination of the command's output.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputTo {
-    /// To the caller
+    /// To standard output and standard error
     Shown,
     /// Into the record
     Kept,
@@ -112,26 +114,26 @@ pub(crate) struct RecordExport {
     /// A name, a path, or `last`
     #[arg(value_name = "RECORD", default_value = "last")]
     pub(crate) record: String,
-    /// In which form
+    /// The format
     #[arg(long = "as", value_name = "FORM")]
     pub(crate) form: Form,
-    /// Where to; without it, to standard output
+    /// The output file; by default, standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Forms of a record.
+/// Export formats of a record.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// A trace that ui.perfetto.dev opens
+    /// A trace for ui.perfetto.dev
     Perfetto,
     /// Chrome's trace events
     Chrome,
     /// A summary for CI
     Markdown,
-    /// Everything, for programs
+    /// Everything, as JSON for programs
     Json,
-    /// The record in one file
+    /// The record packed into one file
     Archive,
 }
 
@@ -141,12 +143,12 @@ pub(crate) struct CompareTwo {
     /// A name, a path, or `last`
     #[arg(value_name = "A")]
     pub(crate) a: String,
-    /// What is compared with it
+    /// The record that is compared with A
     #[arg(value_name = "B")]
     pub(crate) b: String,
     #[command(flatten)]
     pub(crate) judging: Judging,
-    /// Exit with 1 when B takes longer
+    /// Exit with code 1 if B takes longer
     #[arg(long)]
     pub(crate) check: bool,
     /// Print one JSON object
@@ -157,16 +159,16 @@ pub(crate) struct CompareTwo {
     pub(crate) markdown: bool,
 }
 
-/// What a verdict takes for the same.
+/// What a verdict treats as equal.
 #[derive(Args)]
 pub(crate) struct Judging {
-    /// A difference of so many per cent is none
+    /// Ignore differences of up to this many per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub(crate) margin: f64,
-    /// This is meant to differ: machine, tools, project
+    /// This part is expected to differ: machine, tools, or project
     #[arg(long, value_name = "PART")]
     pub(crate) expect: Vec<String>,
-    /// Give a verdict whatever differs
+    /// Give a verdict no matter what differs
     #[arg(long)]
     pub(crate) anyway: bool,
 }
@@ -184,7 +186,7 @@ pub(crate) struct Report {
     /// A name, a path, or `last`
     #[arg(value_name = "RECORD", default_value = "last")]
     pub(crate) record: String,
-    /// Where to; without it, NAME.html in the working directory
+    /// The output file; by default, NAME.html in the working directory
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Compare it with this record

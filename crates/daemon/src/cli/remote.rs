@@ -1,26 +1,27 @@
-//! What can be typed about remotes.
+//! Command-line options of `remote`.
 //!
-//! Unaware of: what is done then.
+//! Unaware of: what the subcommands do.
 
 use clap::{Args, Subcommand};
 
-/// What `remote` takes.
+/// Arguments of `remote`.
 #[derive(Args)]
 pub(crate) struct Remotes {
     #[command(subcommand)]
     pub(crate) word: RemotesWord,
 }
 
-/// What is to be done with them.
+/// Subcommands of `remote`.
 #[derive(Subcommand)]
 pub(crate) enum RemotesWord {
-    /// Ask each remote whether it can be reached, read and written, and how fast; exit code 1 when one has a problem
+    /// Check whether each remote can be reached, read and written, and how fast; exit code 1 if one
+    /// has a problem
     Check(RemotesCheck),
-    /// Send every record of the store that the remotes do not have
+    /// Upload every record of the store that the remotes do not have
     Push,
-    /// Fetch what builds of the commit that is checked out here used elsewhere, or of a commit before it
+    /// Download what builds of the checked-out commit, or of an earlier one, used on other machines
     Pull,
-    /// Wait until larderd has sent what was recorded; exit code 1 when something is left
+    /// Wait until larderd has uploaded everything; exit code 1 if something is left
     Flush(RemotesFlush),
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct RemotesCheck {
 /// Options of `remote flush`.
 #[derive(Args)]
 pub(crate) struct RemotesFlush {
-    /// Wait no longer than so many seconds
+    /// The longest time to wait, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: u64,
 }

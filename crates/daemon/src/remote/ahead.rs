@@ -1,9 +1,11 @@
-//! Fetching ahead: when a build begins in a checkout, the records that builds of its commit used elsewhere, or of a
-//! commit before it, are fetched in bulk before they are asked for: most of them in bundles, the rest one by one. And
-//! the other way: the list of what is used here, and bundles of it, for others.
+//! Prefetch. When a build begins in a checkout, larderd downloads in bulk the records that builds
+//! of the same commit (or of an ancestor) used on other machines. Most come in bundles, the rest
+//! one by one. In the other direction, it uploads the list of records used here, and bundles of
+//! them.
 //!
-//! What is recorded here or was fetched because it was asked for is noted; what a hit used is not, since a hit asks
-//! nobody. So the list that a build began with is kept in the new one.
+//! The list of a commit gets records that were made here and records that were downloaded on
+//! request. Hits in the local store are missing, because a hit does not contact larderd. To keep
+//! them, the new list includes the list with which the build began.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,26 +24,28 @@ use super::arrival::newest;
 use super::far::Failure;
 use super::{Shared, on_disk};
 
-/// Records that are fetched at once, one by one.
+/// The number of records that are downloaded one by one at the same time.
 const AT_ONCE: usize = 64;
-/// Bundles that are held at once: each unpacks to about 2 MiB (`remote/src/bundle.rs`).
+/// The number of bundles in memory at once. Each unpacks to about 2 MiB (`remote/src/bundle.rs`).
 const BUNDLES_AT_ONCE: usize = 12;
-/// A bundle of which less than one record in so many is wanted is not opened for it: that one is fetched by itself.
+/// A bundle is downloaded only if at least one in this many of its records is wanted. Otherwise the
+/// wanted ones are downloaded one by one.
 const WANTED_OF: usize = 8;
-/// A build that goes on for longer than this, or another one after it, begins anew.
+/// After this time, the next request of a build of the same commit starts a prefetch again.
 const AGAIN: Duration = Duration::from_secs(600);
-/// A list is sent when nothing was added to it for so long,
+/// A list is uploaded when nothing was added to it for this time,
 const SETTLED: Duration = Duration::from_secs(2);
-/// or something in it was not sent for so long.
+/// or when something in it has waited for upload for this time.
 const OVERDUE: Duration = Duration::from_secs(30);
-/// Commits that are remembered, and fingerprints of all of them, which take up to about 120 bytes each.
+/// The limits of what is remembered: commits, and fingerprints of all commits, which take up to
+/// about 120 bytes each.
 const COMMITS_MAX: usize = 256;
 const FINGERPRINTS_MAX: usize = 16 * larder_remote::USED_MAX;
 
-/// What comes, once it did.
+/// Receives the manifest of a prefetched record when it has arrived.
 type Comes = watch::Receiver<Option<Bytes>>;
 
-/// What is known of commits, and what is on its way.
+/// The known commits, and the records that are being prefetched.
 #[derive(Default)]
 pub(super) struct Ahead {
     commits: Mutex<HashMap<Digest, Commit>>,
@@ -50,18 +54,18 @@ pub(super) struct Ahead {
 
 #[derive(Default)]
 struct Commit {
-    /// What others used, as far as that was asked.
+    /// The list that the last prefetch downloaded; empty if there was none.
     base: Used,
-    /// The same, to be looked up.
+    /// The fingerprints of `base`, for lookup.
     elsewhere: HashSet<Fingerprint>,
-    /// What was used here, oldest first.
+    /// The records that were used here, oldest first.
     here: Vec<Fingerprint>,
     known: HashSet<Fingerprint>,
-    /// Since when something of that is not sent.
+    /// The time since which a part of `here` waits to be uploaded, or `None`.
     unsent: Option<Instant>,
-    /// When something was last added.
+    /// The time when something was last added to `here`.
     added: Option<Instant>,
-    /// When it was last asked.
+    /// The time when a prefetch last began.
     begun: Option<Instant>,
 }
 
@@ -71,8 +75,9 @@ impl Commit {
     }
 }
 
-/// One of them. Where too much is remembered, others are forgotten for a new one: first those of which all is sent, of
-/// these the oldest.
+/// Returns the state of a commit, created if it is new. If too much is remembered, other commits
+/// are dropped first: those with nothing left to upload before the others, and the oldest before
+/// the newer.
 fn known(commits: &mut HashMap<Digest, Commit>, commit: Digest) -> &mut Commit {
     let is_much = |commits: &HashMap<Digest, Commit>| {
         commits.len() >= COMMITS_MAX || commits.values().map(Commit::fingerprints).sum::<usize>() >= FINGERPRINTS_MAX
@@ -94,12 +99,13 @@ impl Ahead {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A record was fetched for a build of this commit.
+    /// Notes that a record was downloaded for a build of this commit.
     pub(super) fn note(&self, commit: Digest, weak: Fingerprint) {
         self.add(commit, weak, |known| !known.elsewhere.contains(&weak));
     }
 
-    /// A record was made by a build of this commit: newer than what others may have of it.
+    /// Notes that a build of this commit made a record. It is newer than what others may have, so
+    /// it counts even if their list has the fingerprint.
     pub(super) fn note_new(&self, commit: Digest, weak: Fingerprint) {
         self.add(commit, weak, |_| true);
     }
@@ -114,13 +120,14 @@ impl Ahead {
         }
     }
 
-    /// The records of a fingerprint, where they were on their way: waits for them.
+    /// Waits for the manifest of a fingerprint if it is being prefetched, and returns it. Returns
+    /// `None` if it is not being prefetched or could not be downloaded.
     pub(super) async fn came(&self, weak: &Fingerprint) -> Option<Bytes> {
         let mut comes = self.coming().get(weak).cloned()?;
         comes.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Whether it is time to ask after this commit; notes that it was.
+    /// Returns true if it is time to prefetch for this commit, and notes the time.
     fn begins(&self, commit: &Digest) -> bool {
         let mut commits = self.commits();
         let known = known(&mut commits, *commit);
@@ -132,12 +139,13 @@ impl Ahead {
     }
 }
 
-/// Where a build begins: fetch what its commit used elsewhere. Nobody waits for `git` to say which that is.
+/// Starts a prefetch for a build in `directory`, if it is time for one. It runs in the background,
+/// so the caller does not wait for `git`.
 pub(super) fn begin(shared: &Arc<Shared>, handle: &Handle, directory: &[u8]) {
     let (shared, directory) = (Arc::clone(shared), directory.to_vec());
     handle.spawn(async move {
         let (began, asking) = (Instant::now(), Arc::clone(&shared));
-        // Whoever asks already fetches ahead as well.
+        // If another thread is asking git for this checkout, that thread starts the prefetch.
         let asks = move || asking.places.commits_unless_asked(&directory);
         let commits = on_disk(&Handle::current(), asks).await.unwrap_or_default();
         if !commits.first().is_some_and(|commit| shared.ahead.begins(commit)) {
@@ -145,13 +153,13 @@ pub(super) fn begin(shared: &Arc<Shared>, handle: &Handle, directory: &[u8]) {
         }
         match shared.fetch_ahead(&commits).await {
             Ok(0) => {}
-            Ok(count) => (shared.log)(&format!("{count} records were fetched ahead in {:.2?}", began.elapsed())),
-            Err(error) => (shared.log)(&format!("nothing is fetched ahead: {error}")),
+            Ok(count) => (shared.log)(&format!("{count} records were prefetched in {:.2?}", began.elapsed())),
+            Err(error) => (shared.log)(&format!("the prefetch failed: {error}")),
         }
     });
 }
 
-/// Records that are on their way; whoever waits for them goes on when this is dropped.
+/// A record that is being prefetched. Dropping it wakes the tasks that wait for the record.
 struct Coming {
     shared: Arc<Shared>,
     weak: Fingerprint,
@@ -165,7 +173,8 @@ impl Drop for Coming {
 }
 
 impl Shared {
-    /// Fetch what the newest of these commits used of which there is a list. Returns how many records came.
+    /// Prefetches the list of the newest of these commits that has one. Returns the number of
+    /// records that arrived.
     pub(super) async fn fetch_ahead(self: &Arc<Self>, commits: &[Digest]) -> Result<usize, Failure> {
         if !self.expected.may_ask(Instant::now()) {
             return Ok(0);
@@ -179,7 +188,7 @@ impl Shared {
             known.elsewhere.extend(&used.weaks);
             known.base = used.clone();
         }
-        // In the order in which they were used: so they will be asked for.
+        // In the order of use, because the build will ask for them in this order.
         let mut coming: Vec<Coming> = absent.into_iter().rev().map(|weak| self.is_coming(weak)).collect();
         let bundled: HashSet<Fingerprint> =
             used.bundles.iter().flat_map(|one| &one.records).map(|held| held.0).collect();
@@ -192,13 +201,15 @@ impl Shared {
         Ok(count)
     }
 
-    /// Fetch these in bundles, newest first. Returns how many came, and those that did not.
+    /// Downloads these records in bundles. `bundles` has the newest first. Returns how many records
+    /// arrived, and the records that did not.
     async fn in_bundles(self: &Arc<Self>, bundles: Vec<Bundle>, coming: Vec<Coming>) -> (usize, Vec<Coming>) {
         let room = Arc::new(Semaphore::new(BUNDLES_AT_ONCE));
         let mut left: HashMap<Fingerprint, Coming> = coming.into_iter().map(|one| (one.weak, one)).collect();
         let mut opened = JoinSet::new();
         let mut shares = Vec::with_capacity(bundles.len());
-        // What is in several is taken from the newest, and the oldest is fetched first.
+        // A record in several bundles is taken from the newest. The oldest bundle is downloaded
+        // first.
         for bundle in bundles {
             let wanted = bundle.records.iter().filter_map(|(weak, _)| left.remove(weak));
             let wanted: HashMap<Fingerprint, Coming> = wanted.map(|one| (one.weak, one)).collect();
@@ -251,7 +262,7 @@ impl Shared {
         taken.await.unwrap_or_default()
     }
 
-    /// Fetch these, each by itself. Returns how many came.
+    /// Downloads these records one by one. Returns how many arrived.
     async fn one_by_one(self: &Arc<Self>, coming: Vec<Coming>) -> usize {
         let room = Arc::new(Semaphore::new(AT_ONCE));
         let mut records = JoinSet::new();
@@ -268,7 +279,8 @@ impl Shared {
         Coming { shared: Arc::clone(self), weak, end }
     }
 
-    /// Those of which the store has no record, or not the one that the newest bundle has.
+    /// Returns the fingerprints whose record is not in the store, or differs from the record in the
+    /// newest bundle.
     fn absent(&self, used: &Used) -> Vec<Fingerprint> {
         let Ok(store) = self.store() else { return Vec::new() };
         let mut newest: HashMap<Fingerprint, Hint> = HashMap::new();
@@ -286,13 +298,13 @@ impl Shared {
     }
 }
 
-/// Fetch the records of a fingerprint, and what the newest of them needs.
+/// Downloads the manifest of a fingerprint, and the blobs of its newest record.
 async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit) -> bool {
     let came = match shared.far().records(&coming.weak).await {
         Ok(Some((bytes, _))) => Bytes::from(bytes),
         Ok(None) => return false,
         Err(error) => {
-            (shared.log)(&format!("records cannot be fetched ahead: {error}"));
+            (shared.log)(&format!("records cannot be prefetched: {error}"));
             return false;
         }
     };
@@ -310,7 +322,7 @@ async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit
     done
 }
 
-/// Send lists that have settled, for ever.
+/// Uploads lists that have settled, for ever.
 pub(super) async fn publish_lists(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(SETTLED / 2).await;
@@ -319,12 +331,13 @@ pub(super) async fn publish_lists(shared: Arc<Shared>) {
     }
 }
 
-/// Send all lists of which something was not sent.
+/// Uploads all lists that have something new.
 pub(super) async fn publish_now(shared: &Arc<Shared>) {
     publish(shared, |_| true).await;
 }
 
-/// A list to be sent: whose, what was used here, newest first, what that build began with, since when it waits.
+/// A list to upload: the commit, the records used here (newest first), the list with which the
+/// build began, and the time since which it waits.
 type Due = (Digest, Vec<Fingerprint>, Used, Option<Instant>);
 
 async fn publish(shared: &Arc<Shared>, is_due: impl Fn(&Commit) -> bool) {
@@ -345,7 +358,7 @@ async fn publish(shared: &Arc<Shared>, is_due: impl Fn(&Commit) -> bool) {
         match shared.far().publish_used(&commit, &here, &base, &reading).await {
             Ok(bytes) => shared.count(Remote::BytesOut, bytes),
             Err(error) => {
-                (shared.log)(&format!("a list of records cannot be sent: {error}"));
+                (shared.log)(&format!("a list of records cannot be uploaded: {error}"));
                 if let Some(known) = shared.ahead.commits().get_mut(&commit) {
                     known.unsent = since;
                 }
@@ -362,7 +375,7 @@ mod tests {
     fn who_waits_goes_on_when_it_came_or_never_will() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("builds");
         let (ahead, weak) = (Ahead::default(), Digest([1; 32]));
-        assert_eq!(runtime.block_on(ahead.came(&weak)), None, "nothing is on its way");
+        assert_eq!(runtime.block_on(ahead.came(&weak)), None, "no prefetch is running");
         for came in [None, Some(Bytes::from_static(b"manifest"))] {
             let (end, comes) = watch::channel(None);
             ahead.coming().insert(weak, comes);
@@ -380,12 +393,16 @@ mod tests {
         assert!(ahead.begins(&commit) && !ahead.begins(&commit));
         ahead.commits().get_mut(&commit).expect("is known").elsewhere.insert(weak);
         ahead.note(commit, weak);
-        assert!(ahead.commits()[&commit].unsent.is_none(), "the list has it already");
+        assert!(ahead.commits()[&commit].unsent.is_none(), "the list of others has it already");
         ahead.note(commit, Digest([4; 32]));
         assert!(ahead.commits()[&commit].unsent.is_some());
         ahead.note_new(commit, weak);
         ahead.note_new(commit, weak);
-        assert_eq!(ahead.commits()[&commit].here, [Digest([4; 32]), weak], "made anew, it is not what others have");
+        assert_eq!(
+            ahead.commits()[&commit].here,
+            [Digest([4; 32]), weak],
+            "a new record of a fingerprint counts although others have an older one"
+        );
     }
 
     #[test]
@@ -397,8 +414,11 @@ mod tests {
         }
         let is_known = |number: usize| ahead.commits().contains_key(&commit(number));
         assert_eq!(ahead.commits().len(), COMMITS_MAX);
-        assert!(!is_known(0) && is_known(2 * COMMITS_MAX - 1), "though nothing of them was sent");
-        // Nothing is to be sent of the newest: it goes first.
+        assert!(
+            !is_known(0) && is_known(2 * COMMITS_MAX - 1),
+            "the oldest are dropped although their lists were not uploaded"
+        );
+        // The newest has nothing to upload, so it is dropped first.
         let newest = commit(2 * COMMITS_MAX);
         assert!(ahead.begins(&newest));
         assert!(ahead.begins(&commit(0)) && !ahead.commits().contains_key(&newest));

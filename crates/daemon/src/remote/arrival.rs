@@ -1,5 +1,6 @@
-//! What came from a remote, into the store: a record with all that it needs, or a bundle of them. Blobs come first, so
-//! that whoever finds the record finds them. And the other way: a record with all that it needs, to be bundled.
+//! Puts downloaded records into the store: one record with its blobs, or the records of a bundle.
+//! Blobs are written before the record, so that a reader of the record finds them. In the other
+//! direction, it reads a record with its blobs for a bundle.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,28 +17,29 @@ use super::expect::Source;
 use super::far::Failure;
 use super::{Shared, on_disk};
 
-/// Blobs of one record that are fetched at once.
+/// The number of blobs of one record that are downloaded at once.
 const BLOBS_AT_ONCE: usize = 8;
 
-/// Of what the store may have, what is fetched ahead between two looks at its size is at most one part of so many.
+/// Between two checks of the store's size, prefetch may download one part in this many of the size
+/// limit.
 const AHEAD_PART: u64 = 4;
 
-/// One record by itself, and what it needs.
+/// One record in a manifest of its own, and the blobs that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Alone {
-    /// A manifest with one entry.
+    /// An encoded manifest with one entry.
     pub(super) manifest: Vec<u8>,
     pub(super) origin: Origin,
     pub(super) blobs: Vec<Blob>,
 }
 
-/// The newest record of a manifest, alone.
+/// Returns the newest record of a manifest.
 pub(super) fn newest(bytes: &[u8]) -> Option<Alone> {
     let strong = Manifest::decode(bytes).ok()?.entries.first()?.strong;
     alone(bytes, &strong)
 }
 
-/// One record of a manifest.
+/// Returns the record of a manifest with this strong fingerprint.
 pub(super) fn alone(bytes: &[u8], strong: &Fingerprint) -> Option<Alone> {
     let manifest = Manifest::decode(bytes).ok()?;
     let entry = manifest.entries.iter().find(|entry| entry.strong == *strong)?.clone();
@@ -54,19 +56,21 @@ fn each_once(result: &ActionResult<'_>) -> Vec<Blob> {
 }
 
 impl Shared {
-    /// Those of `blobs` that are not in the store.
+    /// Returns the blobs that are not in the store.
     pub(super) fn missing(&self, blobs: &[Blob]) -> Vec<Blob> {
         let Ok(store) = self.store() else { return Vec::new() };
         blobs.iter().filter(|blob| !store.has_blob(blob)).copied().collect()
     }
 
-    /// Whether so much may be fetched that nobody asked for: it is not to push out what somebody did.
+    /// Returns true if these blobs may be prefetched. Prefetched data must not evict what builds
+    /// asked for.
     pub(super) fn has_room_ahead(&self, missing: &[Blob]) -> bool {
         let limit = self.how.max_size_bytes;
         limit == 0 || self.grown.load(Relaxed).saturating_add(bytes_of(missing)) <= limit / AHEAD_PART
     }
 
-    /// Fetch what is missing, and record it. Returns how many bytes came, and from which remote; an error is one line.
+    /// Downloads the missing blobs and records the record. Returns the downloaded bytes, and the
+    /// remote if all came from one. An error is one line.
     pub(super) async fn take(
         self: &Arc<Self>,
         alone: Alone,
@@ -92,17 +96,17 @@ impl Shared {
             shared.store()?.take_record(manifest, Came::Fetched, blobs, subject.as_ref()).map_err(Failure::ours)
         };
         let taken = on_disk(&Handle::current(), record).await;
-        let grown = taken.unwrap_or_else(|| Err(Failure::ours("larderd ends")))?;
+        let grown = taken.unwrap_or_else(|| Err(Failure::ours("larderd is exiting")))?;
         self.grown.fetch_add(grown + come, Relaxed);
         self.count(Remote::BytesIn, come);
         let shared = Arc::clone(self);
-        // Nobody waits for it.
+        // In the background, because no client waits for it.
         tokio::spawn(async move { shared.far().fill(&alone.manifest, &alone.blobs, &shared.dir).await });
         Ok((come, from))
     }
 
-    /// Keep those records of a bundle that `is_wanted`, and tell `kept` of each as soon as it is there. One of which
-    /// something is missing is passed over. Waits for the disk.
+    /// Stores those records of a bundle that `is_wanted`, and calls `kept` for each after it is
+    /// stored. A record with a missing blob is skipped. Blocks on the disk.
     pub(super) fn take_bundle(
         &self,
         unpacked: &Unpacked,
@@ -128,7 +132,8 @@ impl Shared {
         self.count(Remote::BytesIn, come);
     }
 
-    /// The newest record of a fingerprint, with what it needs, where that is at most so many bytes and sound.
+    /// Returns the newest record of a fingerprint with its blobs, if together they have at most
+    /// `most_bytes` and the blobs are intact.
     pub(super) fn whole(&self, weak: &Fingerprint, most_bytes: u64) -> Option<Whole> {
         let store = self.store().ok()?;
         let Alone { manifest, blobs, .. } = newest(&store.read_manifest(weak, false).ok()??.bytes)?;

@@ -1,10 +1,12 @@
-//! How long fetches take, and whether it is worth asking at all: recent ones by what is fetched and from which remote,
-//! those that took too long, those that failed. Remembered for all wrappers of a `larderd`.
+//! The expected duration of a download, and whether asking the remotes is worthwhile at all. All
+//! wrappers of a `larderd` share it. It is computed from recent downloads by size class and remote,
+//! from overdue downloads, and from failures.
 //!
-//! Records are asked of all remotes at once, so who will answer is not known: what is expected is what that took. What a
-//! record needs comes from where the record was found, as a rule, and a near remote says nothing of a far one.
+//! Records are requested from all remotes at once, so it is not known in advance which one will
+//! answer: the expectation is over all of them. The blobs of a record usually come from the remote
+//! where the record was found. For them, the times of a near remote say nothing about a far one.
 //!
-//! Unaware of: what is fetched, who waits; the time is an argument.
+//! Unaware of: what is downloaded, and which wrapper waits. The time is an argument.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,25 +14,28 @@ use std::time::{Duration, Instant};
 
 use larder_ipc::Expect;
 
-/// So many of each class are remembered: older ones say little of now.
+/// The number of recent downloads that are remembered for each class.
 const RECENT_MAX: usize = 64;
-/// Fewer of one remote say nothing of it: as many as a wrapper wants before it believes them (`wrapper/src/patience.rs`).
+/// The number of downloads from one remote that is needed before its own times are used. A wrapper
+/// wants as many before it trusts an expectation (`wrapper/src/patience.rs`).
 const OWN_MIN: usize = 5;
-/// After so many in a row that took longer than they do nobody waits any more; who asks runs the tool beside it.
+/// After this many overdue downloads in a row, wrappers do not wait any more: they run the tool in
+/// parallel.
 const OVERDUE_MAX: u32 = 2;
-/// After so many, or so many failures, nobody asks for a while.
+/// After this many overdue downloads, or this many failures, in a row, remotes are not asked for a
+/// while.
 const STRIKES_MAX: u32 = 12;
 const FAILURES_MAX: u32 = 3;
-/// How long that is at first, and at most; doubled each time.
+/// How long remotes are not asked, at first and at most; it doubles each time.
 const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// What is fetched.
+/// The class of a download, for which durations are remembered separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// The records of a fingerprint.
+    /// The manifest of a fingerprint.
     Records,
-    /// What a record needs, so many bytes.
+    /// The blobs of a record, with their total size in bytes.
     Blobs(u64),
 }
 
@@ -49,25 +54,26 @@ impl Class {
     }
 }
 
-/// The number of a remote, the nearest first; `None` where it is not known, or several did it together.
+/// The number of a remote, the nearest first. `None` if it is not known, or if several remotes were
+/// involved.
 pub(crate) type Source = Option<usize>;
 
-/// What is known of remotes.
+/// What is known about the remotes.
 #[derive(Default)]
 pub(crate) struct Expectations(Mutex<Known>);
 
-/// How long recent fetches took, microseconds.
+/// The durations of recent downloads for each class, in microseconds.
 type Recent = [VecDeque<u64>; CLASSES];
 
 #[derive(Default)]
 struct Known {
-    /// All of them.
+    /// The durations of all remotes together.
     recent: Recent,
-    /// Those of each remote.
+    /// The durations of each remote.
     of: Vec<Recent>,
-    /// In a row, that took longer than they do.
+    /// The number of overdue downloads in a row.
     overdue: u32,
-    /// In a row, that failed.
+    /// The number of failures in a row.
     failures: u32,
     closed_until: Option<Instant>,
     pause: Duration,
@@ -78,7 +84,8 @@ impl Expectations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it takes. Where too few of this remote say that, what it takes from any.
+    /// Returns the expected duration. If there are too few downloads from this remote, the
+    /// expectation is over all remotes.
     pub(crate) fn expect(&self, class: Class, from: Source) -> Expect {
         let known = self.known();
         let own = from.and_then(|number| known.of.get(number)).map(|recent| &recent[class.index()]);
@@ -94,12 +101,12 @@ impl Expectations {
         }
     }
 
-    /// Whether to ask now.
+    /// Returns true if remotes may be asked now.
     pub(crate) fn may_ask(&self, now: Instant) -> bool {
         self.known().closed_until.is_none_or(|until| until <= now)
     }
 
-    /// One came, and took so long.
+    /// Notes a successful download and its duration.
     pub(crate) fn took(&self, class: Class, from: Source, took: Duration) {
         let mut known = self.known();
         note(&mut known.recent[class.index()], took);
@@ -112,18 +119,18 @@ impl Expectations {
         (known.overdue, known.failures, known.closed_until, known.pause) = (0, 0, None, Duration::ZERO);
     }
 
-    /// One takes longer than they do: somebody has started the tool.
+    /// Notes that a download takes longer than expected, so its wrapper has started the tool.
     pub(crate) fn is_overdue(&self, now: Instant) {
         let mut known = self.known();
         known.overdue += 1;
         if known.overdue >= STRIKES_MAX {
-            // The next one that is asked then is enough to close it again.
+            // After the pause, a single overdue download is enough to pause again.
             known.overdue = STRIKES_MAX - 1;
             known.close(now);
         }
     }
 
-    /// One failed, and by the fault of who was asked.
+    /// Notes a failure that was the remote's fault.
     pub(crate) fn failed(&self, now: Instant) {
         let mut known = self.known();
         known.failures += 1;
@@ -143,7 +150,7 @@ fn note(recent: &mut VecDeque<u64>, took: Duration) {
 
 impl Known {
     fn close(&mut self, now: Instant) {
-        // Those that were under way when it closed do not make it longer.
+        // Failures of downloads that were already running must not prolong the pause.
         if self.closed_until.is_none_or(|until| until <= now) {
             self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MAX);
             self.closed_until = Some(now + self.pause);
@@ -163,7 +170,7 @@ mod tests {
             all.took(Class::Records, None, Duration::from_micros(n));
         }
         let expect = all.expect(Class::Records, None);
-        assert_eq!((expect.median_us, expect.p90_us, expect.samples), (169, 194, 64), "the last ones");
+        assert_eq!((expect.median_us, expect.p90_us, expect.samples), (169, 194, 64), "only the last 64 count");
         assert_eq!(all.expect(Class::Blobs(0), None).samples, 0);
         all.took(Class::Blobs(70_000), None, Duration::from_millis(3));
         assert_eq!(all.expect(Class::Blobs(1 << 19), None).median_us, 3000);
@@ -179,13 +186,13 @@ mod tests {
         let (all, small, large) = (Expectations::default(), Class::Blobs(1), Class::Blobs(1 << 20));
         (0..40).for_each(|_| all.took(small, Some(0), Duration::from_millis(1)));
         let median_ms = |class, from| all.expect(class, from).median_us / 1000;
-        assert_eq!(median_ms(small, Some(1)), 1, "nothing is known of it");
+        assert_eq!(median_ms(small, Some(1)), 1, "no download from this remote yet");
         (1..OWN_MIN).for_each(|_| all.took(small, Some(1), Duration::from_millis(200)));
-        assert_eq!(median_ms(small, Some(1)), 1, "too little is known of it");
+        assert_eq!(median_ms(small, Some(1)), 1, "too few downloads from this remote");
         all.took(small, Some(1), Duration::from_millis(200));
         assert_eq!([Some(0), Some(1), None].map(|from| median_ms(small, from)), [1, 200, 1]);
         assert_eq!(all.expect(small, Some(1)).samples, OWN_MIN as u64);
-        assert_eq!(all.expect(large, Some(1)).samples, 0, "nor does what is small of what is large");
+        assert_eq!(all.expect(large, Some(1)).samples, 0, "small downloads say nothing about large ones");
     }
 
     #[test]
@@ -197,7 +204,7 @@ mod tests {
         assert!(all.expect(Class::Records, None).overdue && all.may_ask(now));
         (2..STRIKES_MAX).for_each(|_| all.is_overdue(now));
         assert!(!all.may_ask(now) && all.may_ask(now + PAUSE));
-        // Asked once more, in vain.
+        // One more download after the pause, which is overdue as well.
         all.is_overdue(now + PAUSE);
         assert!(!all.may_ask(now + PAUSE * 2) && all.may_ask(now + PAUSE * 3));
         all.took(Class::Records, None, Duration::from_secs(1));
@@ -215,7 +222,7 @@ mod tests {
         let mut at = now;
         for _ in 0..20 {
             at += PAUSE_MAX;
-            assert!(all.may_ask(at), "not longer than that");
+            assert!(all.may_ask(at), "no pause is longer than PAUSE_MAX");
             all.failed(at);
         }
         assert!(!all.may_ask(at + PAUSE_MAX / 2));

@@ -1,6 +1,6 @@
-//! What is asked of remotes, and where what comes goes.
+//! The client of all remotes together. It also writes downloads into the store.
 //!
-//! Unaware of: who asks, and when.
+//! Unaware of: which caller asks, and when.
 
 use std::fmt;
 use std::io;
@@ -23,35 +23,37 @@ use super::keys::{exposed, keys};
 /// All remotes, the nearest first.
 pub(crate) struct Far {
     remotes: Remotes,
-    /// Of what was not believed, as much as was told.
+    /// How many rejected objects [`Far::refused`] has already returned.
     told: AtomicU64,
 }
 
-/// What became of records that were to be sent.
+/// The outcome of an upload that did not fail.
 pub(super) enum Sending {
-    /// They are there, with so many bytes of blobs and records that were not.
+    /// Uploaded. Holds the bytes of blobs and records that were not there before.
     Sent(u64),
-    /// They were there, on every remote.
+    /// All remotes already had them.
     There,
-    /// None is one that others would believe.
+    /// Nothing was uploaded, because no entry may be shared. For example, a blob is gone, or the
+    /// entry was downloaded and only entries made here are signed.
     Needless,
 }
 
-/// Why something did not come, or was not sent.
+/// The reason why a download or an upload failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     why: String,
-    /// It is the remotes' trouble as a whole, not ours nor that of one object.
+    /// The problem is the service as a whole, not this machine or one object.
     pub(super) of_service: bool,
-    /// It will be no other with another try.
+    /// A retry would fail in the same way.
     pub(super) is_final: bool,
-    /// It is the trouble of one remote, where another did what was asked.
+    /// One remote failed while another one succeeded.
     pub(super) of_one: bool,
-    /// The remote is away or asks for less: a moment later it may well answer.
+    /// The error is probably temporary: the remote is unreachable, busy or stalled.
     pub(crate) may_pass: bool,
     /// The remote cannot be reached at all.
     pub(super) is_unreachable: bool,
-    /// Somebody has to change something before it can succeed: rights, the password, the bucket.
+    /// A person has to change something before it can succeed: permissions, the password, the
+    /// bucket.
     pub(super) is_for_people: bool,
 }
 
@@ -95,7 +97,8 @@ impl Failure {
     }
 }
 
-/// An error where a key cannot be read: then no remote is used, since nobody would know whom to believe.
+/// Returns the options of the settings. If a key cannot be read, no remote may be used, because it
+/// would be unknown which records to trust.
 fn options(settings: &Settings) -> Result<Options, String> {
     Ok(Options {
         variable: Arc::new(|name| std::env::var(name).ok()),
@@ -106,7 +109,8 @@ fn options(settings: &Settings) -> Result<Options, String> {
     })
 }
 
-/// One of the settings' remotes by itself, without what is put around it, and whether it is only read.
+/// Opens one remote of the settings without the layers around it. Returns it, and true if it is
+/// read-only.
 pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), String> {
     let options = options(settings)?;
     let parsed = url.parse::<RemoteUrl>();
@@ -116,11 +120,12 @@ pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, b
 }
 
 impl Far {
-    /// Those of the settings. What cannot be opened is said to `log`, and done without.
+    /// Opens the remotes of the settings. A remote that cannot be opened is reported to `log` and
+    /// skipped.
     pub(crate) fn open(settings: &Settings, log: &dyn Fn(&str)) -> Far {
         let mut all = Vec::new();
         let options = options(settings).unwrap_or_else(|error| {
-            log(&format!("no remote is used: {error}"));
+            log(&format!("no remote is used, because a key cannot be read: {error}"));
             Options::default()
         });
         exposed(settings).iter().for_each(|why| log(why));
@@ -129,42 +134,43 @@ impl Far {
             let parsed = url.parse::<RemoteUrl>();
             match parsed.and_then(|url| Ok((connect(&url, &options)?, url.read_only))) {
                 Ok(one) => all.push(one),
-                Err(error) => log(&format!("{} is done without: {error}", masked(url))),
+                Err(error) => log(&format!("{} is not used: {error}", masked(url))),
             }
         }
         Far { remotes: Remotes::of(all, &options), told: AtomicU64::new(0) }
     }
 
-    /// Whether anything is sent. Who believes signed records only and has no key writes none: they would take the place
-    /// of signed ones.
+    /// Returns true if anything is uploaded. A client that trusts only signed records but has no
+    /// key uploads nothing, because its records would replace signed ones.
     pub(crate) fn writes(&self) -> bool {
         self.remotes.is_writable() && !self.remotes.would_not_believe_itself()
     }
 
-    /// Whether what is sent is signed.
+    /// Returns true if uploads are signed.
     pub(crate) fn signs(&self) -> bool {
         self.remotes.signs()
     }
 
-    /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed. And the number of the
-    /// nearest that has any of it.
+    /// Returns the manifest of a fingerprint, merged from the trusted entries of all remotes, and
+    /// the number of the nearest remote that has some of it.
     pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<(Vec<u8>, usize)>, Failure> {
         Ok(self.remotes.manifest_from(weak).await?)
     }
 
-    /// Each remote, near first: what it is called, what was asked of it, and how long that took.
+    /// Returns each remote's name and request counts, the nearest first.
     pub(super) fn counts(&self) -> Vec<(&str, &Counts)> {
         self.remotes.each().iter().map(|one| (one.remote.name(), &*one.counts)).collect()
     }
 
-    /// How many records and blobs came that were not believed, since this was last asked.
+    /// Returns how many records and blobs were rejected since the last call.
     pub(super) fn refused(&self) -> u64 {
         const REFUSED: [Share; 5] = [Share::Damaged, Share::Foreign, Share::Unsigned, Share::Failed, Share::WrongBlobs];
         let now = REFUSED.into_iter().map(|share| self.remotes.tally().of(share)).sum();
         now - self.told.swap(now, Relaxed).min(now)
     }
 
-    /// Fetch a blob into the store at `dir`. Returns the number of the remote that it came from.
+    /// Downloads a blob into the store at `dir`. Returns the number of the remote that it came
+    /// from.
     pub(crate) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<usize, Failure> {
         let store = Store::open(dir)?;
         let mut sink = IntoStore { store: &store, blob, receiving: None };
@@ -172,14 +178,14 @@ impl Far {
         from.ok_or_else(|| Failure::ours("no remote has a blob that a record needs"))
     }
 
-    /// Send the records of a manifest and what they need.
+    /// Uploads the records of a manifest and their blobs.
     pub(super) async fn publish(&self, manifest: &[u8], dir: &Path) -> Result<Sending, Failure> {
         let store = Store::open(dir)?;
         let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
         let file = |digest: &Digest| Some(store.blob_file(digest));
         let published = self.remotes.publish(&manifest, file).await;
         let of_one = published.entries > 0;
-        // What may yet be taken counts for more than what never is.
+        // Errors that a retry may fix come before final ones.
         let mut failed: Vec<Failure> = published.failed.into_iter().map(Failure::from).collect();
         failed.sort_by_key(|failure| failure.is_final);
         match failed.into_iter().next() {
@@ -190,7 +196,8 @@ impl Far {
         }
     }
 
-    /// Pass a record on that came and is in the store at `dir` now, to remotes that are nearer than where it came from.
+    /// Copies a downloaded record from the store at `dir` to the remotes that are nearer than the
+    /// one that had it.
     pub(super) async fn fill(&self, manifest: &[u8], needed: &[Blob], dir: &Path) -> Result<(), Failure> {
         let store = Store::open(dir)?;
         let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
@@ -201,12 +208,12 @@ impl Far {
         Ok(())
     }
 
-    /// The images of a key or prefix.
+    /// Returns the images of a key or a prefix.
     pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<BelievedImage>, Failure> {
         Ok(self.remotes.images(list).await?)
     }
 
-    /// Which of these the first remote that can be written has.
+    /// Returns for each blob whether the first writable remote has it.
     pub(crate) async fn has(&self, blobs: &[Blob]) -> Vec<bool> {
         let none = vec![false; blobs.len()];
         let Some(one) = self.remotes.each().iter().find(|one| !one.read_only) else { return none };
@@ -214,7 +221,8 @@ impl Far {
         one.remote.has(&keys).await.unwrap_or(none)
     }
 
-    /// Which of these every remote says that it does not have. A remote that cannot say may have all.
+    /// Returns for each blob whether it is missing on every remote. If a remote cannot say, no blob
+    /// counts as missing.
     pub(crate) async fn lacks(&self, blobs: &[Blob]) -> Vec<bool> {
         let mut lacks = vec![true; blobs.len()];
         for one in self.remotes.each() {
@@ -228,8 +236,8 @@ impl Far {
         lacks
     }
 
-    /// Send an image whose parts are in the store at `dir`; each that is sent is told to `sends` first. Returns bytes of
-    /// what was not there before.
+    /// Uploads an image whose packs are in the store at `dir`. Calls `sends` before each pack.
+    /// Returns the bytes that were not there before.
     pub(crate) async fn publish_image(
         &self,
         record: &ImageRecord,
@@ -249,17 +257,17 @@ impl Far {
         }
     }
 
-    /// What builds of these commits used: of the first of them of which there is a list.
+    /// Returns the list of records that builds used, for the first of these commits that has one.
     pub(super) async fn used(&self, commits: &[Digest]) -> Result<Used, Failure> {
         Ok(self.remotes.used(commits).await?)
     }
 
-    /// What a bundle holds, if it can be had.
+    /// Downloads a bundle, or returns `None` if that fails.
     pub(super) async fn bundle(&self, bundle: &Bundle) -> Option<Unpacked> {
         self.remotes.bundle(bundle).await
     }
 
-    /// Look into those records of a bundle that are wanted, and tell `take` of each that is believed.
+    /// Decodes the wanted records of a bundle, and calls `take` with each trusted one.
     pub(super) fn believed(
         &self,
         unpacked: &Unpacked,
@@ -269,8 +277,8 @@ impl Far {
         self.remotes.believed(unpacked, is_wanted, take);
     }
 
-    /// Add to what builds of a commit used: `fresh`, and what the build began with. Returns how many bytes of bundles
-    /// were sent.
+    /// Adds `fresh` and `base`, the list with which the build began, to the list of a commit.
+    /// Returns how many bytes of bundles were uploaded.
     pub(super) async fn publish_used(
         &self,
         commit: &Digest,
@@ -282,7 +290,8 @@ impl Far {
     }
 }
 
-/// Receives a blob, as many times as a remote begins to send it.
+/// Writes a downloaded blob into the store. `begin` is called again if another remote starts to
+/// send the blob.
 struct IntoStore<'a> {
     store: &'a Store,
     blob: &'a Blob,
@@ -295,7 +304,7 @@ impl IntoStore<'_> {
     }
 }
 
-/// Written at once: to a file's pages, not to a disk.
+/// Writes without a separate thread, because it writes to the page cache and not to a disk.
 impl Sink for IntoStore<'_> {
     fn begin(&mut self) -> BoxFuture<'_, io::Result<()>> {
         Self::done(self.store.receive_blob(self.blob).map(|receiving| self.receiving = Some(receiving)))

@@ -1,14 +1,15 @@
-//! The keys of the settings: who signs, and who is believed.
+//! Reads the keys of the settings: the secret key that signs, and the public keys that are trusted.
 
 use std::os::unix::fs::PermissionsExt;
 
 use larder_config::Settings;
 use larder_remote::Keys;
 
-/// Read and write for those who are neither the owner nor of the group.
+/// Permission bits: read and write for others.
 const OTHERS: u32 = 0o006;
 
-/// An error where one cannot be read: then no remote is used, since nobody would know whom to believe.
+/// Returns the keys of the settings. If one cannot be read, no remote may be used, because it would
+/// be unknown which records to trust.
 pub(super) fn keys(settings: &Settings) -> Result<Keys, String> {
     let mut keys = Keys::default().in_namespace(&settings.remote_namespace);
     if let Some(path) = &settings.remote_sign_with {
@@ -21,14 +22,14 @@ pub(super) fn keys(settings: &Settings) -> Result<Keys, String> {
     Ok(keys)
 }
 
-/// What is wrong with how the secret key is kept, and how to mend it. It is used nevertheless: some CI services know no
-/// other way to hand a file to a job.
+/// Returns a message if every user can read the secret key, and how to fix that. The key is used
+/// anyway, because some CI services have no other way to give a file to a job.
 pub(crate) fn exposed(settings: &Settings) -> Option<String> {
     let path = settings.remote_sign_with.as_ref()?;
     let mode = std::fs::metadata(path).ok()?.permissions().mode();
     let path = path.display();
     (mode & OTHERS != 0).then(|| {
-        format!("{path} holds the secret key of remote_sign_with, and everybody on this machine can read it: chmod 600 {path}")
+        format!("{path} holds the secret key of remote_sign_with, and every user of this machine can read it: chmod 600 {path}")
     })
 }
 

@@ -1,7 +1,7 @@
-//! How each remote answers, by what is asked and how large that is, kept in the store for `larder stats`: since larderd
-//! began, of all classes of callers together.
+//! Response times of each remote by kind of request and size, kept in the store for `larder stats`.
+//! They count since larderd started, for all scheduling classes together.
 //!
-//! Unaware of: who reads it.
+//! Unaware of: which program reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::far::Far;
 use super::{Shared, on_disk};
 
-/// So often it is looked whether there is anything new.
+/// How often to check for new requests.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Keep it up to date, for ever.
+/// Writes the latencies whenever there were new requests, for ever.
 pub(super) async fn keep(shared: Arc<Shared>) {
     let mut last = 0;
     loop {
@@ -36,7 +36,7 @@ fn requests(shared: &Shared) -> u64 {
 }
 
 impl Shared {
-    /// Write it. Trouble with that costs numbers.
+    /// Writes the latencies to the store. An error only loses statistics.
     pub(super) fn keep_latencies(&self) {
         let fars: Vec<_> = self.far.iter().filter_map(|far| far.get()).map(Far::counts).collect();
         let Some(first) = fars.first() else { return };
@@ -47,7 +47,8 @@ impl Shared {
     }
 }
 
-/// One remote: each kind of request that was made, with how long it took for each size.
+/// Returns the JSON object of one remote: each kind of request that was made, with its latencies
+/// for each size.
 fn object(name: &str, counts: &Counts) -> Value {
     let asked = Asked::ALL.into_iter().filter_map(|asked| {
         let sum = counts.sum(asked);
@@ -62,7 +63,8 @@ fn object(name: &str, counts: &Counts) -> Value {
     json!({ "remote": name, "asked": asked.collect::<Vec<_>>() })
 }
 
-/// The last class has no upper bound. Times are at most twice what was measured.
+/// Returns the latencies for each size class. The last class has no upper bound. Times come from a
+/// histogram and are at most twice the measured ones.
 fn sizes(counts: &Counts, asked: Asked) -> Vec<Value> {
     let bounds = SIZE_CLASSES.into_iter().map(|most| (Some(most), most)).chain([(None, u64::MAX)]);
     let timed = bounds.filter_map(|(most, size)| {

@@ -1,19 +1,21 @@
-//! Remotes, as `larderd` uses them: fetching for wrappers, sending what they recorded, fetching ahead of a build.
+//! Remotes, as `larderd` uses them: downloads for wrappers, uploads of their records, and prefetch
+//! for builds.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | what all of it shares, and its beginning and end |
-//! | `far.rs` | what is asked of remotes |
-//! | `session.rs` | one wrapper that asks for a fetch |
-//! | `keys.rs` | who signs and who is believed, as the settings say |
-//! | `arrival.rs` | what came: what of it is believed, and into the store with it |
-//! | `expect.rs` | how long fetches take, and whether to ask at all |
-//! | `latencies.rs` | how each remote answers, for `larder stats` |
-//! | `queue.rs` | what is to be sent, and sending it |
-//! | `ahead.rs` | what another machine's build used, before it is asked for |
-//! | `places.rs` | what the list of that is kept under |
+//! | `mod.rs` | the shared state, start and end |
+//! | `far.rs` | the client of all remotes together |
+//! | `session.rs` | a connection of one wrapper that asks for a download |
+//! | `keys.rs` | signing and trusted keys, as the settings say |
+//! | `arrival.rs` | downloaded records: which are accepted, and how they get into the store |
+//! | `expect.rs` | how long downloads take, and whether asking is worthwhile |
+//! | `latencies.rs` | response times of each remote, for `larder stats` |
+//! | `queue.rs` | the queue of uploads |
+//! | `ahead.rs` | prefetch: records that another machine's build of this commit used |
+//! | `places.rs` | the commits of a directory, under which lists for prefetch are kept |
 //!
-//! The one part of larder that is asynchronous. Threads of connections ask and are told; tasks fetch and send.
+//! This is the only asynchronous part of larder. The threads of connections block; tasks download
+//! and upload.
 
 mod ahead;
 mod arrival;
@@ -47,43 +49,47 @@ use self::far::Far;
 use self::places::Places;
 use self::queue::Queue;
 
-/// Threads that work for all transfers: they wait for the network most of the time.
+/// The number of threads for all transfers. Few are enough, because transfers mostly wait for the
+/// network.
 const THREADS: usize = 2;
-/// Threads that may wait for the disk.
+/// The largest number of threads that wait for the disk.
 const DISK_THREADS_MAX: usize = 8;
-/// Of each of them, bytes.
+/// The stack size of each of these threads, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// All of it.
+/// The remotes and the runtimes in which transfers run.
 pub(crate) struct Remoting {
     runtime: Runtime,
     shared: Arc<Shared>,
-    /// For callers who are in these classes, once there was one.
+    /// Runtimes for callers in these scheduling classes, started on first use. `None` inside if no
+    /// threads could be started.
     utility: OnceLock<Option<Runtime>>,
     background: OnceLock<Option<Runtime>>,
 }
 
-/// What tasks and connections share.
+/// The state that tasks and connections share.
 struct Shared {
     dir: PathBuf,
-    /// For each class its own: a connection lives in the threads of those who made it.
+    /// One client for each scheduling class, because a network connection lives in the threads of
+    /// the runtime that opened it.
     far: [OnceLock<Far>; 3],
     how: Settings,
     expected: Expectations,
     places: Places,
     queue: Queue,
     ahead: Ahead,
-    /// By how many bytes the store grew, since somebody last asked.
+    /// The bytes by which the store grew since [`Remoting::grown`] was last called.
     grown: AtomicU64,
     settings: Digest,
-    /// Those that wrappers must have.
+    /// The settings that a wrapper must share to be served.
     terms: Terms,
-    /// Whether larderd is told to end.
+    /// Becomes true when larderd is told to exit.
     ends: watch::Sender<bool>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// The settings of remotes, by which it is seen that somebody else began with others.
+/// Returns a digest of the settings of remotes, with which a client sees whether a running larderd
+/// has other settings.
 pub(crate) fn settings_digest(settings: &Settings) -> Digest {
     let Settings { remote, remote_read_only, remote_sign_with, remote_trust, .. } = settings;
     let Settings { remote_handover, remote_namespace, .. } = settings;
@@ -94,16 +100,16 @@ pub(crate) fn settings_digest(settings: &Settings) -> Digest {
 }
 
 thread_local! {
-    /// Of the threads of a runtime, and so of all that runs in it.
+    /// The scheduling class of the threads of a runtime, and so of everything that runs in it.
     static CLASS: Cell<Class> = const { Cell::new(Class::Inherit) };
 }
 
-/// A runtime for transfers.
+/// Returns a runtime for transfers.
 pub(crate) fn runtime() -> Result<Runtime> {
     runtime_in(Class::Inherit)
 }
 
-/// One whose threads are in a class.
+/// Returns a runtime whose threads are in a scheduling class.
 fn runtime_in(class: Class) -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(THREADS).max_blocking_threads(DISK_THREADS_MAX).thread_stack_size(STACK_BYTES).enable_all();
@@ -111,11 +117,11 @@ fn runtime_in(class: Class) -> Result<Runtime> {
         CLASS.set(class);
         larder_sys::lower_thread(class);
     });
-    builder.build().context("no threads for remotes")
+    builder.build().context("the threads for remotes cannot be started")
 }
 
 impl Remoting {
-    /// Begin, where there are remotes. What cannot be opened is said in the log, and done without.
+    /// Starts, if remotes are configured. A remote that cannot be opened is logged and skipped.
     pub(crate) fn begin(
         dir: &Path,
         settings: &Settings,
@@ -127,7 +133,7 @@ impl Remoting {
         let runtime = runtime()?;
         let _inside = runtime.enter();
         let shared = Arc::new(Shared::new(dir, settings, log));
-        // Trouble with them is said now.
+        // `far()` opens the remotes, so problems are logged now and not at the first transfer.
         if shared.far().writes() {
             let queued = shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
             queued.into_iter().for_each(|upload| shared.queue.add(upload));
@@ -138,7 +144,7 @@ impl Remoting {
         Ok(Some(Remoting { runtime, shared, utility: OnceLock::new(), background: OnceLock::new() }))
     }
 
-    /// Serve a wrapper that asks for a fetch, until it leaves.
+    /// Serves a wrapper that asks for a download, until it disconnects.
     pub(crate) fn serve(
         &self,
         caller: &Caller,
@@ -154,7 +160,8 @@ impl Remoting {
         session::serve(&self.shared, self.threads_of(class).handle(), channel, weak, directory, session)
     }
 
-    /// Those for callers of a class; where there can be none, those for all.
+    /// Returns the runtime for callers of a class, or the common one if no threads could be started
+    /// for the class.
     fn threads_of(&self, class: Class) -> &Runtime {
         let own = match class {
             Class::Inherit => return &self.runtime,
@@ -164,8 +171,8 @@ impl Remoting {
         own.get_or_init(|| runtime_in(class).ok()).as_ref().unwrap_or(&self.runtime)
     }
 
-    /// Something new is in the store. It is sent if the process that made it says that it would send it to the same
-    /// remotes. What it says decides nothing else: see [`Shared::read`].
+    /// Notes that the store has a new record. It is uploaded if the process that made it would
+    /// upload to the same remotes. What the client says decides nothing else: see [`Shared::read`].
     pub(crate) fn recorded(&self, caller: &Caller, recorded: &Recorded) {
         let own = self.shared.terms.remotes;
         if caller.terms.is_some_and(|terms| terms.sends && terms.remotes == own) {
@@ -173,16 +180,17 @@ impl Remoting {
         }
     }
 
-    /// Something was handed over. It is sent only if larderd's own setting says so.
+    /// Notes that a record was handed over. It is uploaded only if larderd's own setting says so.
     pub(crate) fn handed_over(&self, caller: &Caller, recorded: &Recorded) {
         if self.shared.how.remote_handover {
             self.recorded(caller, recorded);
         }
     }
 
-    /// Wait until all is sent, or nothing can be sent, or the time is over, or larderd is to end.
+    /// Waits until everything is uploaded, uploading is hopeless, the time is over, or larderd
+    /// exits.
     pub(crate) fn flush(&self, patience: Duration) {
-        // Somebody may have queued without saying so.
+        // Another process may have queued uploads in the store without telling us.
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
         queued.into_iter().for_each(|upload| self.shared.queue.add(upload));
         self.shared.queue.hurry();
@@ -204,29 +212,29 @@ impl Remoting {
         }
     }
 
-    /// What a flush did not share.
+    /// Returns what a flush did not upload, and why.
     pub(crate) fn unshared(&self) -> Unshared {
         self.shared.queue.unshared()
     }
 
-    /// Nobody is to wait any more.
+    /// Tells every waiting task that larderd exits.
     pub(crate) fn end(&self) {
         self.shared.ends.send_replace(true);
     }
 
-    /// How it is.
+    /// Returns the counters and settings, for clients.
     pub(crate) fn state(&self) -> Remotes {
-        // Whoever asks may read that next.
+        // The client may read the latencies from the store next.
         self.shared.keep_latencies();
         Remotes { settings: self.shared.settings, ..self.shared.queue.state() }
     }
 
-    /// Whether something is under way that nobody waits for.
+    /// Returns true while uploads are in progress for which no client waits.
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.queue.is_busy()
     }
 
-    /// By how many bytes the store grew since this was last asked.
+    /// Returns by how many bytes the store grew since the last call.
     pub(crate) fn grown(&self) -> u64 {
         self.shared.grown.swap(0, Relaxed)
     }
@@ -254,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Of the class that this thread is in.
+    /// Returns the client for the scheduling class of this thread.
     fn far(&self) -> &Far {
         self.far[CLASS.get() as usize].get_or_init(|| Far::open(&self.how, &*self.log))
     }
@@ -274,12 +282,12 @@ impl Shared {
             return;
         }
         let upload = (recorded.weak, recorded.strong);
-        // What is handed over at this moment is sent by whoever takes it: were it found needless by one who looks
-        // before it is recorded, it would be forgotten.
+        // A record that is being handed over at this moment is queued by the thread that takes it.
+        // If it were queued here already, a task could find it missing in the store, and forget it.
         if let Ok(store) = self.store()
             && !self.is_absent(&store, &upload)
         {
-            // Trouble with it only means that it is lost when this process is.
+            // If this fails, the upload is only lost when this process ends first.
             let _ = store.queue_upload(&upload);
             for dropped in self.queue.add_bounded(upload) {
                 store.forget_upload(&dropped);
@@ -291,7 +299,7 @@ impl Shared {
         }
     }
 
-    /// Whether it is known that the store has no such record that may be sent.
+    /// Returns true if the store is known to have no such record that may be uploaded.
     fn is_absent(&self, store: &Store, (weak, strong): &Upload) -> bool {
         let lacks = |file: &Option<ManifestFile>| file.as_ref().is_none_or(|file| alone(&file.bytes, strong).is_none());
         store.read_manifest(weak, false).is_ok_and(|file| lacks(&file))
@@ -299,17 +307,17 @@ impl Shared {
     }
 }
 
-/// What was sent or fetched by hand.
+/// The counts of a `push` or `pull`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) records: u64,
-    /// Records that were there already.
+    /// Records that the remote already had.
     pub(crate) there: u64,
     pub(crate) failed: u64,
     pub(crate) bytes: u64,
 }
 
-/// Send every record of the store at `dir`; `tell` hears of what fails.
+/// Uploads every record of the store at `dir`. Calls `tell` with each failure.
 pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Moved> {
     let (runtime, shared) = by_hand(dir, settings)?;
     if !shared.far().writes() {
@@ -320,7 +328,8 @@ pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) 
     for weak in store.recorded()? {
         let Ok(Some(file)) = store.read_manifest(&weak, false) else { continue };
         if let Ok(manifest) = Manifest::decode(&file.bytes) {
-            // The newest last, so that it is the first of its manifest there as well.
+            // The newest comes last, so that it becomes the first entry of its manifest on the
+            // remote.
             all.extend(manifest.entries.iter().rev().map(|entry| (weak, entry.strong)));
         }
     }
@@ -332,23 +341,26 @@ pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) 
 fn why_nothing_is_sent(settings: &Settings) -> &'static str {
     match (&settings.remote_trust[..], &settings.remote_sign_with) {
         ([_, ..], None) => {
-            "nothing is sent: remote_trust is set and remote_sign_with is not, so that who believes as you do would \
-             believe none of it"
+            "not uploading: remote_trust is set but remote_sign_with is not, so clients with your settings would \
+             reject these records"
         }
         ([_, ..], Some(_)) => {
-            "nothing is sent: the key of remote_sign_with is none of remote_trust, or no remote can be written to \
-             (`larder remote check`)"
+            "not uploading: the key of remote_sign_with is not in remote_trust, or no remote can be written to \
+             (`larder remote check` says which)"
         }
-        _ => "nothing is sent: no remote can be written to (`larder remote check` says why)",
+        _ => "not uploading: no remote can be written to (`larder remote check` says why)",
     }
 }
 
-/// Fetch what the commit that is checked out at `cwd` used elsewhere.
+/// Downloads what builds of the commit checked out at `cwd` used on other machines.
 pub(crate) fn pull(dir: &Path, settings: &Settings, cwd: &Path) -> Result<Moved> {
     let (runtime, shared) = by_hand(dir, settings)?;
     let commits = shared.places.commits(cwd.as_os_str().as_encoded_bytes());
     if commits.is_empty() {
-        bail!("{} is in no checkout of git, or git is not installed: nothing says what to fetch", cwd.display());
+        bail!(
+            "{} is not in a git checkout, or git is not installed, so the commit to download for is not known",
+            cwd.display()
+        );
     }
     let records = runtime.block_on(shared.fetch_ahead(&commits)).map_err(|error| anyhow!("{error}"))? as u64;
     runtime.shutdown_background();
@@ -363,7 +375,7 @@ fn by_hand(dir: &Path, settings: &Settings) -> Result<(Runtime, Arc<Shared>)> {
     Ok((runtime, shared))
 }
 
-/// Run something that waits for the disk.
+/// Runs work that waits for the disk, in a thread that may block.
 async fn on_disk<T: Send + 'static>(handle: &Handle, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     handle.spawn_blocking(work).await.ok()
 }

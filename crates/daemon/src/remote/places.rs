@@ -1,10 +1,11 @@
-//! What a directory belongs to, as another machine would name it: the commit that is checked out there, and those
-//! before it.
+//! Maps a directory to the commits under which other machines know its contents: the commit that is
+//! checked out there, and its ancestors.
 //!
-//! A commit's name is the same everywhere, so the repository need not be named beside it. Asked of `git`, since only
-//! that knows where commits are kept; not more often than once in a while.
+//! A commit's hash is the same everywhere, so it identifies the repository as well. The commits
+//! come from `git`, because only git knows where they are stored; answers are cached for a short
+//! time.
 //!
-//! Unaware of: what a list is kept for.
+//! Unaware of: which lists are kept under a commit.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,35 +17,37 @@ use std::time::{Duration, Instant};
 use larder_git::{GitError, Repository, top};
 use larder_model::Digest;
 
-/// So long nothing is asked again: a build does not check out another commit.
+/// How long an answer is valid without asking again, because a build does not check out another
+/// commit.
 const COARSE: Duration = Duration::from_secs(10);
-/// Commits that are asked for a list: the one that is built, and those before it.
+/// The largest number of commits for which lists are requested: the checked-out one and its
+/// ancestors.
 const COMMITS_MAX: usize = 12;
-/// Each question to `git` is given so long, because a repository may lie on a disk that hangs.
+/// The timeout of each call of `git`, because a repository may lie on a disk that hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a repository that hung is not asked again.
+/// How long a repository that timed out is not asked again.
 const HANGS: Duration = Duration::from_secs(300);
-/// Checkouts that are remembered.
+/// The largest number of checkouts in the cache.
 const REMEMBERED_MAX: usize = 256;
 
-/// A commit and those before it, by what their lists are called, the newest first.
+/// A commit and its ancestors, as digests under which their lists are kept, the newest first.
 pub(crate) type Commits = Vec<Digest>;
 
-/// What is known of checkouts, and until when it is believed.
+/// The cached commits of checkouts, and until when they are valid.
 #[derive(Default)]
 pub(crate) struct Places {
     known: Mutex<HashMap<PathBuf, Known>>,
     answered: Condvar,
 }
 
-/// What is known of one.
+/// The state of one checkout.
 enum Known {
-    /// `git` is being asked.
+    /// Another thread is asking `git`.
     Asked,
     Answered(Instant, Commits),
 }
 
-/// One that `git` is asked about; whoever waits for it goes on when this is dropped.
+/// A running question to `git`. Dropping it wakes the threads that wait for the answer.
 struct Asking<'a> {
     places: &'a Places,
     top: &'a Path,
@@ -65,13 +68,14 @@ impl Places {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The commits of the checkout that a directory is in; none where it is in none. May wait for `git`, which is asked
-    /// once, however many want to know.
+    /// Returns the commits of the checkout that contains a directory, or none if it is in no
+    /// checkout. May block on `git`, which runs once even if several threads ask at the same time.
     pub(crate) fn commits(&self, directory: &[u8]) -> Commits {
         self.look(directory, true)
     }
 
-    /// The same; none as well where somebody else asks `git` just now.
+    /// Like [`Self::commits`], but returns no commits instead of waiting if another thread is
+    /// asking `git`.
     pub(crate) fn commits_unless_asked(&self, directory: &[u8]) -> Commits {
         self.look(directory, false)
     }
@@ -102,13 +106,13 @@ impl Places {
     }
 }
 
-/// The commits that are checked out; `None` if `git` did not answer in time.
+/// Returns the checked-out commit and its ancestors, or `None` if `git` did not answer in time.
 fn ask(top: &Path, patience: Duration) -> Option<Commits> {
     let count = format!("--max-count={COMMITS_MAX}");
     let repository = Repository::open(top, patience);
     let said = match repository.and_then(|repository| repository.ask(&["rev-list", &count, "--first-parent", "HEAD"])) {
         Err(GitError::Hangs(_)) => return None,
-        // A directory whose commits cannot be told has none.
+        // If git fails, the directory counts as having no commits.
         said => said.unwrap_or_default(),
     };
     let names = said.split(|byte| *byte == b'\n').filter(|name| name.len() >= 40);
@@ -144,7 +148,7 @@ mod tests {
         assert_eq!((one.len(), two.len()), (1, 2));
         assert_eq!(one[0], two[1]);
         assert_eq!(asked(Path::new("/proc")), []);
-        // Many who ask at once are all told the same.
+        // Threads that ask at the same time all get the same answer.
         let places = Places::default();
         let all = std::thread::scope(|scope| {
             let threads: Vec<_> =
@@ -167,7 +171,7 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(".git").join(below)).expect("makes");
         }
         std::fs::write(dir.path().join(".git/HEAD"), "ref: refs/heads/main\n").expect("writes");
-        // A process that opens it waits for a writer.
+        // A process that opens the FIFO blocks until there is a writer.
         let made = Command::new("mkfifo").arg(dir.path().join(".git/packed-refs")).status();
         if !made.is_ok_and(|made| made.success()) || Command::new("git").arg("--version").output().is_err() {
             eprintln!("skipped: mkfifo or git is not installed");
@@ -179,7 +183,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(places.commits(dir.path().as_os_str().as_bytes()), []);
         }
-        assert!(began.elapsed() < PATIENCE * 10, "it is asked once");
+        assert!(began.elapsed() < PATIENCE * 10, "git is asked only once");
     }
 
     #[test]
@@ -191,7 +195,7 @@ mod tests {
             eprintln!("skipped: git is not installed");
             return;
         }
-        // A partial clone whose commit is missing: git would fetch it.
+        // A partial clone whose commit is missing, which git would fetch.
         let config = format!(
             "[extensions]\n partialClone = o\n[core]\n repositoryformatversion = 1\n sshCommand = touch {ran}; false\n \
              fsmonitor = touch {ran}; false\n[protocol \"ext\"]\n allow = always\n[remote \"o\"]\n \
@@ -201,6 +205,6 @@ mod tests {
         std::fs::write(top.join(".git/config"), config).expect("writes");
         std::fs::write(top.join(".git/HEAD"), "1".repeat(40)).expect("writes");
         assert_eq!(ask(top, PATIENCE), Some(Commits::new()));
-        assert!(!ran.exists(), "larderd ran what the repository says");
+        assert!(!ran.exists(), "git ran a command from the repository's configuration");
     }
 }

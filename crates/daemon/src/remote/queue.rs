@@ -1,6 +1,9 @@
-//! What is to be sent to remotes, and sending it: oldest first, a few at once, again after a pause where it failed. A
-//! build never waits for it. What one of several remotes does not take is left for later, so that the others have what
-//! comes. Where more comes than can be sent, the oldest is dropped and counted.
+//! The queue of uploads to remotes. It uploads the oldest first, a few at once, and retries after a
+//! pause if an upload failed. A build never waits for it.
+//!
+//! If only some of several remotes fail to take a record, it is retried later, so that the other
+//! remotes get the next records at once. If more records come than can be uploaded, the oldest are
+//! dropped and counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,47 +21,48 @@ use super::arrival::{Alone, alone};
 use super::far::{Failure, Sending};
 use super::{Moved, Shared, on_disk};
 
-/// Records that wait: at 100 kB each a gigabyte is still to be sent.
+/// The largest number of waiting records. At 100 kB each that is a gigabyte to upload.
 const WAITING_MAX: usize = 10_000;
-/// Records that are sent at once.
+/// The number of records that are uploaded at once.
 const AT_ONCE: usize = 16;
-/// After a failure nothing is sent for so long, at first and at most; doubled each time.
+/// The pause after a failed upload, at first and at most; it doubles with each failure.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A remote that cannot be reached is waited for so long by a flush: it may be starting.
+/// How long a flush waits for a remote that cannot be reached, because it may be starting.
 const UNREACHABLE_MAX: Duration = Duration::from_secs(15);
-/// What is sent by hand is sent again where it fails, unless nothing was taken for so long.
+/// How long `push` retries failures after the last successful upload.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// What waits, and what became of the rest.
+/// The waiting records, and the counts of the finished ones.
 #[derive(Default)]
 pub(super) struct Queue {
     inner: Mutex<Inner>,
     more: Notify,
     less: Notify,
-    /// What waits after a failure is to be tried now.
+    /// Wakes the pause after a failure, so that the next upload is tried at once.
     hurried: Notify,
 }
 
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Upload>,
-    /// Those that some remotes have, and others did not take: for when these are asked again.
+    /// Records that some remotes took and others did not, to be retried at `again`.
     later: Vec<Upload>,
-    /// When that is.
+    /// The time to retry `later`.
     again: Option<Instant>,
     known: HashSet<Upload>,
     under_way: usize,
-    /// Failures in a row.
+    /// The number of failures in a row.
     failing: u32,
     sent: u64,
     dropped: u64,
     failed: u64,
-    /// Records that are neither shared nor tried again, since this was told last.
+    /// Records that were neither uploaded nor will be retried, since this was last reported.
     lost: u64,
-    /// Since nothing was sent: why, if waiting does not mend it.
+    /// The last error that waiting does not fix, such as a wrong password. A successful upload
+    /// clears it.
     for_people: Option<String>,
-    /// Since nothing was sent: why a remote could not be reached.
+    /// The last error of a remote that could not be reached. A successful upload clears it.
     unreachable: Option<String>,
 }
 
@@ -67,7 +71,7 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Add one, unless it is there.
+    /// Adds an upload, unless it is already queued.
     pub(super) fn add(&self, upload: Upload) {
         let mut inner = self.inner();
         if inner.known.insert(upload) {
@@ -76,7 +80,8 @@ impl Queue {
         }
     }
 
-    /// The same; returns what is dropped for it.
+    /// Adds an upload, and returns the oldest ones that are dropped to keep the queue within
+    /// [`WAITING_MAX`].
     pub(super) fn add_bounded(&self, upload: Upload) -> Vec<Upload> {
         self.add(upload);
         let mut inner = self.inner();
@@ -113,7 +118,7 @@ impl Queue {
         }
     }
 
-    /// One is done with. Returns how long to pause where it failed.
+    /// Finishes one upload. Returns how long to pause if it failed.
     fn done(&self, upload: Upload, end: &End) -> Option<Duration> {
         let mut inner = self.inner();
         inner.under_way -= 1;
@@ -148,7 +153,8 @@ impl Queue {
             End::Failed(_) => {
                 inner.failed += 1;
                 inner.failing = (inner.failing + 1).min(16);
-                // Behind the others: what fails again and again keeps nobody.
+                // At the end of the queue, so that a record that always fails does not block the
+                // others.
                 inner.waiting.push_back(upload);
                 Some(PAUSE.saturating_mul(1 << (inner.failing - 1)).min(PAUSE_MAX))
             }
@@ -159,7 +165,7 @@ impl Queue {
         pause
     }
 
-    /// Until nothing waits and nothing is under way.
+    /// Waits until no upload is queued or running.
     pub(super) async fn empty(&self) {
         loop {
             let notified = self.less.notified();
@@ -170,9 +176,10 @@ impl Queue {
         }
     }
 
-    /// Until somebody has to change something before anything is sent, or a remote could not be reached for too long.
+    /// Waits until uploads cannot succeed without a change by a person, or until a remote could not
+    /// be reached for [`UNREACHABLE_MAX`].
     pub(super) async fn hopeless(&self) {
-        // What was tried before may be mended by now.
+        // Earlier errors may be fixed by now.
         (self.inner().for_people, self.inner().unreachable) = (None, None);
         let began = Instant::now();
         loop {
@@ -187,12 +194,12 @@ impl Queue {
             if is_away && began.elapsed() >= UNREACHABLE_MAX {
                 return;
             }
-            // While nothing is tried nothing is said either.
+            // With a timeout, because nothing notifies while no upload is tried.
             let _ = tokio::time::timeout(PAUSE, notified).await;
         }
     }
 
-    /// What a flush did not share; what is lost is told once.
+    /// Returns what a flush did not upload. Lost records are reported once.
     pub(super) fn unshared(&self) -> Unshared {
         let mut inner = self.inner();
         let why = inner.for_people.as_ref().or(inner.unreachable.as_ref()).cloned().unwrap_or_default();
@@ -201,7 +208,7 @@ impl Queue {
         Unshared { lost: std::mem::take(&mut inner.lost), trouble }
     }
 
-    /// Let what waits after a failure be tried now.
+    /// Makes waiting retries run now.
     pub(super) fn hurry(&self) {
         let mut inner = self.inner();
         inner.failing = 0;
@@ -211,7 +218,8 @@ impl Queue {
         self.more.notify_one();
     }
 
-    /// Whether something is sent, and with success: what fails is left to the next time.
+    /// Returns true while uploads run successfully. Failing uploads do not count, because the next
+    /// daemon can retry them.
     pub(super) fn is_busy(&self) -> bool {
         let inner = self.inner();
         inner.failing == 0 && inner.under_way + inner.waiting.len() > 0
@@ -225,29 +233,29 @@ impl Queue {
     }
 }
 
-/// What became of one.
+/// The outcome of one upload.
 pub(super) enum End {
-    /// It is there, with so many bytes that were not.
+    /// It was uploaded. Holds the number of bytes that were sent.
     Sent(u64),
-    /// It was there.
+    /// The remote already had it.
     There,
-    /// It is not in the store any more, or is none that others would believe.
+    /// It is no longer in the store, or may not be shared (see [`Sending::Needless`]).
     Needless,
-    /// A service is in trouble, perhaps for a while.
+    /// A remote has a problem, which may be temporary.
     Failed(Failure),
-    /// The same of one, and others have it.
+    /// Some remotes took it, and others failed.
     Partly(Failure),
-    /// A service takes no such object, now or later.
+    /// A remote will never accept this object.
     Refused(Failure),
 }
 
-/// Send whatever comes, for ever.
+/// Uploads queued records, for ever.
 pub(super) async fn send_all(shared: Arc<Shared>) {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let pause = Arc::new(tokio::sync::Mutex::new(()));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        // Somebody failed just now.
+        // Another task holds this lock while it pauses after a failure.
         drop(pause.lock().await);
         let upload = shared.queue.next().await;
         let (shared, pause) = (Arc::clone(&shared), Arc::clone(&pause));
@@ -261,7 +269,7 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
                 End::There | End::Needless => {}
                 End::Failed(why) | End::Partly(why) | End::Refused(why) => {
                     shared.count(Remote::SendFailed, 1);
-                    (shared.log)(&format!("a record cannot be sent: {why}"));
+                    (shared.log)(&format!("a record cannot be uploaded: {why}"));
                 }
             }
             if !matches!(end, End::Failed(_) | End::Partly(_))
@@ -279,7 +287,7 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
     }
 }
 
-/// Send these, and wait for all of them; `tell` hears of what fails.
+/// Uploads these records and waits for all of them. Calls `tell` with each failure.
 pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mut dyn FnMut(&str)) -> Moved {
     let send = |upload: Upload| {
         let shared = Arc::clone(shared);
@@ -288,8 +296,8 @@ pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mu
     by_hand(all, send, tell).await
 }
 
-/// What fails is sent again, for as long as it worked just before: a service that is in trouble for a moment, and then
-/// left alone for a while, does not cost all the rest.
+/// Uploads records and retries a failure if an upload succeeded within [`AGAIN`] before it. So a
+/// short outage in the middle does not lose the rest.
 async fn by_hand<F: Future<Output = End> + Send + 'static>(
     all: Vec<Upload>,
     send: impl Fn(Upload) -> F,
@@ -344,14 +352,15 @@ impl Shared {
                 Err(error) if error.of_one => End::Partly(error),
                 Err(error) => End::Failed(error),
             },
-            // Not recorded yet by whoever it was handed over to; or evicted.
+            // Handed over but not recorded yet, or evicted.
             Some(None) => End::Needless,
             None => End::Failed(Failure::ours("the store cannot be read")),
         }
     }
 
-    /// A record of the store that may be sent, alone. Whether it is signed depends on its origin alone. What was handed
-    /// over is sent only if larderd's own setting says so, also where it lies among the others.
+    /// Returns one record of the store in a manifest of its own, if it may be uploaded. Its origin
+    /// alone decides whether it is signed. A handed-over record is uploaded only if larderd's own
+    /// setting says so, even if it is stored among the other records.
     fn read(&self, (weak, strong): &Upload) -> Option<Alone> {
         let store = self.store().ok()?;
         let sent = |alone: &Alone| alone.origin != Origin::HandedOver || self.how.remote_handover;
@@ -380,7 +389,7 @@ mod tests {
         let queue = Queue::default();
         queue.add(upload(0));
         queue.add(upload(0));
-        assert_eq!(queue.state().queued, 1, "what is there twice is sent once");
+        assert_eq!(queue.state().queued, 1, "a record that is queued twice is uploaded once");
         for n in 1..WAITING_MAX as u64 {
             assert!(queue.add_bounded(upload(n)).is_empty());
         }
@@ -391,22 +400,22 @@ mod tests {
         assert_eq!(next, upload(1));
         let failed = End::Failed(Failure::ours(""));
         assert_eq!(queue.done(next, &failed), Some(PAUSE));
-        assert!(!queue.is_busy(), "it need not stay for what fails");
-        assert_eq!(runtime.block_on(queue.next()), upload(2), "the others first");
+        assert!(!queue.is_busy(), "failing uploads must not keep the daemon running");
+        assert_eq!(runtime.block_on(queue.next()), upload(2), "the failed one goes behind the others");
         assert_eq!(queue.done(upload(2), &failed), Some(PAUSE * 2));
         for n in 3..23 {
             runtime.block_on(queue.next());
             assert!(queue.done(upload(n), &failed).expect("pauses") <= PAUSE_MAX);
         }
         runtime.block_on(queue.next());
-        assert_eq!(queue.done(upload(23), &End::Refused(Failure::ours(""))), None, "and is not tried again");
+        assert_eq!(queue.done(upload(23), &End::Refused(Failure::ours(""))), None, "a refused record is not retried");
         runtime.block_on(queue.next());
         assert_eq!(queue.done(upload(24), &End::Sent(7)), None);
         assert!(queue.is_busy());
         assert_eq!((queue.state().sent, queue.state().queued), (1, WAITING_MAX as u64 - 2));
         let next = runtime.block_on(queue.next());
-        assert_eq!(queue.done(next, &End::Partly(Failure::ours(""))), None, "the others go on");
-        assert_eq!(queue.state().queued, WAITING_MAX as u64 - 2, "and it is not forgotten");
+        assert_eq!(queue.done(next, &End::Partly(Failure::ours(""))), None, "no pause, because other remotes took it");
+        assert_eq!(queue.state().queued, WAITING_MAX as u64 - 2, "it waits to be retried");
     }
 
     #[test]
@@ -416,7 +425,7 @@ mod tests {
         (1..=3).for_each(|n| queue.add(upload(n)));
         let next = || runtime.block_on(queue.next());
         let first = next();
-        // A moment of trouble ends nothing.
+        // A temporary failure does not end the wait.
         queue.done(first, &End::Failed(Failure::ours("busy")));
         let waits = async { tokio::time::timeout(Duration::from_millis(50), queue.hopeless()).await };
         assert!(runtime.block_on(waits).is_err());
@@ -427,11 +436,11 @@ mod tests {
         };
         runtime.block_on(flush);
         assert_eq!(queue.unshared(), Unshared { lost: 0, trouble: b"redis://host: denied: no such password".to_vec() });
-        // A remote that takes no such object is told of once.
+        // A lost record is reported once.
         queue.done(next(), &End::Refused(Failure::ours("405")));
         assert_eq!(queue.unshared().lost, 1);
         assert_eq!(queue.unshared().lost, 0);
-        // What was sent ends the trouble.
+        // A successful upload clears the error.
         queue.done(next(), &End::Sent(1));
         assert_eq!(queue.unshared(), Unshared::default());
     }
@@ -439,7 +448,7 @@ mod tests {
     #[test]
     fn a_moment_of_trouble_does_not_cost_the_rest() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
-        // Three fail: after one that was sent, or before any is.
+        // Three uploads in a row fail: after a successful one, or before any.
         for (well, records, failed) in [(1, 5, 0), (0, 2, 3)] {
             let calls = AtomicU64::new(0);
             let send = |_: Upload| {

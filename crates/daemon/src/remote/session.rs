@@ -1,5 +1,5 @@
-//! One wrapper that asks for a fetch. A thread hears what it says, tasks answer; when it leaves, what is under way for
-//! it ends.
+//! One wrapper that asks for a download. A thread reads its messages and tasks answer. When the
+//! wrapper disconnects, its running download is aborted.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,29 +18,31 @@ use super::expect::{Class, Source};
 use super::far::Failure;
 use super::{Shared, ahead};
 
-/// A wrapper whose tool runs longer than this gets nothing any more.
+/// The longest connection: a wrapper whose tool runs longer gets no answer any more.
 const LONGEST: Duration = Duration::from_secs(600);
-/// What a fetch may take without history before it is overdue: as long as a wrapper waits.
+/// Without history, a download is overdue after this time, which is how long a wrapper waits for
+/// it.
 const UNKNOWN: Duration = Duration::from_millis(250);
 const SAMPLES_MIN: u64 = 5;
 const SOONEST: Duration = Duration::from_millis(5);
-/// So long a wrapper waits for a remote that was silent when it was last asked, less what telling takes.
+/// How long a wrapper waits for a remote that did not answer before, minus the time for the
+/// message.
 const SILENT: Duration = Duration::from_millis(8);
 
-/// A fetch under way.
+/// A running download.
 struct Stage {
     class: Class,
     expect: Expect,
     began: Instant,
-    /// It was noted that it takes too long.
+    /// The download was already counted as overdue.
     overdue: bool,
     task: JoinHandle<()>,
 }
 
-/// The records that were found, for when one is wanted, and where.
+/// The manifest that was found and its remote, kept until the wrapper chooses a record.
 type Found = Arc<Mutex<Option<(Bytes, Source)>>>;
 
-/// What tasks of a session need.
+/// The state that the tasks of a connection need.
 #[derive(Clone)]
 struct Answering {
     shared: Arc<Shared>,
@@ -49,7 +51,7 @@ struct Answering {
     began: Instant,
 }
 
-/// Serve it until it leaves.
+/// Serves the wrapper until it disconnects.
 pub(super) fn serve(
     shared: &Arc<Shared>,
     handle: &Handle,
@@ -65,7 +67,8 @@ pub(super) fn serve(
         began: Instant::now(),
     };
     let mut stage = answering.begin(handle, (Class::Records, None), answering.clone().records(weak))?;
-    // Another machine may have built this commit: what follows is fetched before it is asked for.
+    // Another machine may have built this commit: prefetch the records that the build will ask for
+    // next.
     ahead::begin(shared, handle, directory);
     let mut races = false;
     let ended = loop {
@@ -99,16 +102,16 @@ pub(super) fn serve(
         stage.judge(shared);
         stage.task.abort();
     }
-    // It left: an answer that it did not wait for is no fault of its.
+    // A wrapper that left without waiting for the answer did nothing wrong.
     ended
 }
 
 impl Stage {
-    /// Note once that it takes too long, where it does.
+    /// Counts the download as overdue, once, if it takes too long.
     fn judge(&mut self, shared: &Shared) {
         let Expect { median_us, p90_us, samples, overdue } = self.expect;
         let allowed = match samples {
-            // The wrapper waited for no longer.
+            // The wrapper did not wait longer than this.
             _ if overdue => SILENT,
             SAMPLES_MIN.. => Duration::from_micros(p90_us.min(median_us.saturating_mul(2))).max(SOONEST),
             _ => UNKNOWN,
@@ -116,13 +119,13 @@ impl Stage {
         if !self.overdue && !self.task.is_finished() && self.began.elapsed() >= allowed {
             self.overdue = true;
             shared.expected.is_overdue(Instant::now());
-            (shared.log)(&format!("a fetch of {:?} takes longer than {allowed:.0?}", self.class));
+            (shared.log)(&format!("a download of {:?} takes longer than {allowed:.0?}", self.class));
         }
     }
 }
 
 impl Answering {
-    /// Say how long it takes, and begin.
+    /// Tells the wrapper the expected duration, and starts the download.
     fn begin(
         &self,
         handle: &Handle,
@@ -134,7 +137,7 @@ impl Answering {
         Ok(Stage { class, expect, began: Instant::now(), overdue: false, task: handle.spawn(work) })
     }
 
-    /// The records of a fingerprint.
+    /// Downloads the manifest of a fingerprint and sends it to the wrapper.
     async fn records(self, weak: Fingerprint) {
         if let Some(bytes) = self.shared.ahead.came(&weak).await {
             return self.found(bytes, None);
@@ -164,7 +167,7 @@ impl Answering {
         }
     }
 
-    /// A record of those, with all that it needs.
+    /// Downloads one record of the manifest with its blobs.
     async fn wanted(self, alone: Alone, missing: Vec<Blob>, class: Class, subject: Digest, races: bool) {
         let began = Instant::now();
         match self.shared.take(alone, missing, Some(subject)).await {
@@ -189,7 +192,7 @@ impl Answering {
         let frame = Frame::Found { manifest_bytes: bytes.len() as u64 };
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some((bytes, from));
         match file {
-            // The wrapper may be gone: its tool was faster.
+            // Errors are ignored: the wrapper may have left because its tool was faster.
             Ok(file) => drop(say(&self.channel, &frame, Some(file.as_fd()))),
             Err(error) => self.failed(&Failure::ours(error)),
         }
@@ -200,7 +203,7 @@ impl Answering {
             self.shared.expected.failed(Instant::now());
         }
         self.shared.count(Remote::Failed, 1);
-        (self.shared.log)(&format!("a fetch failed: {why}"));
+        (self.shared.log)(&format!("a download failed: {why}"));
         self.nothing(Nothing::Failed);
     }
 

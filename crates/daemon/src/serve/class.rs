@@ -1,8 +1,8 @@
-//! Work in the class of whoever asked for it: what a build in the background has recorded must not come before what
-//! people wait for.
+//! Runs work in the scheduling class of the client that asked for it. For example, recording for a
+//! background build must not compete with work that people wait for.
 //!
-//! `larderd` as a whole is never lowered. What all share (who is served, what is evicted) is done by threads as they
-//! were.
+//! `larderd` as a whole is never lowered. Shared work, such as accepting connections and eviction,
+//! stays in the daemon's own class.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use larder_sys::Class;
 
 use super::STACK_BYTES;
 
-/// Do it in a thread of that class, where it is not our own, and wait for that. Where there can be no further thread it
-/// is done by this one.
+/// Runs `work` in a thread of that class and waits for it. If the class is `Inherit`, or if no
+/// thread can be started, this thread runs it.
 pub(super) fn in_class<T: Send>(class: Class, work: impl FnOnce() -> T + Send) -> T {
     if class == Class::Inherit {
         return work();
@@ -35,9 +35,9 @@ pub(super) fn in_class<T: Send>(class: Class, work: impl FnOnce() -> T + Send) -
 mod tests {
     use super::*;
 
-    /// Niceness and policy of this thread.
+    /// Returns the niceness and the scheduling policy of this thread.
     fn manner() -> (i32, u32) {
-        // Of the fields after the name, counted from the state.
+        // Indexes into the fields after the process name, counted from the state.
         const NICE: usize = 16;
         const POLICY: usize = 38;
         let text = std::fs::read_to_string("/proc/thread-self/stat").expect("reads");
@@ -53,9 +53,9 @@ mod tests {
         assert_eq!(in_class(Class::Utility, manner), (nice.max(10), policy));
         let background = if policy == 0 { IDLE } else { policy };
         assert_eq!(in_class(Class::Background, manner), (nice.max(10), background));
-        assert_eq!(manner(), (nice, policy), "we are as we were");
+        assert_eq!(manner(), (nice, policy), "the calling thread is not changed");
         let score = std::fs::read_to_string("/proc/self/oom_score_adj").expect("reads");
         let again = in_class(Class::Background, || std::fs::read_to_string("/proc/self/oom_score_adj"));
-        assert_eq!(again.expect("reads"), score, "that is of the whole process");
+        assert_eq!(again.expect("reads"), score, "the OOM score belongs to the whole process and must not change");
     }
 }

@@ -1,4 +1,5 @@
-//! A line for whatever went wrong, with the time. Trouble with the log is no trouble.
+//! The daemon's log: lines with a time stamp for failures, start and exit. Errors of the log itself
+//! are ignored.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +9,7 @@ use larder_store::{Store, StoreError};
 
 use crate::say;
 
-/// The log begins anew once it is longer.
+/// The log is truncated when it is larger than this, in bytes.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// An open log.
@@ -19,7 +20,7 @@ impl Log {
         Ok(Log(Mutex::new(store.open_daemon_log()?)))
     }
 
-    /// Add a line.
+    /// Appends a line.
     pub(super) fn say(&self, what: &str) {
         let seconds = larder_sys::now_coarse_ns() as f64 / 1e9;
         let line = format!("{seconds:.3} {}\n", say::one_line(what));

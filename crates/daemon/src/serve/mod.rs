@@ -1,17 +1,18 @@
-//! `larderd serve`: the one that takes what wrappers hand over which cannot write to the store, and fetches and sends
-//! for all of them where there are remotes (`../remote/`).
+//! `larderd serve`: the daemon. It records for wrappers that cannot write to the store. If remotes
+//! are configured, it also downloads and uploads for all wrappers (`../remote/`).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | who may serve, the loop that accepts, when it ends |
-//! | `class.rs` | work in the class of whoever asked for it |
-//! | `take.rs` | one hand-over: verified, then recorded |
-//! | `warm.rs` | stamps for those who cannot write any |
-//! | `log.rs` | what went wrong, in the store's `daemon.log` |
+//! | `mod.rs` | which process may serve a store, the accept loop, when the daemon exits |
+//! | `class.rs` | running work in the scheduling class of the client |
+//! | `take.rs` | one handed-over record: verified, then recorded |
+//! | `warm.rs` | stat cache entries for wrappers that cannot write any |
+//! | `log.rs` | failures, in the store's `daemon.log` |
 //!
-//! A thread for each connection, a bounded number of them; where the caller is in a class, one more in that class. What
-//! a connection sends is not believed, and costs at most that connection. It holds nothing of the build's: not its
-//! directory, not its descriptors, not its session.
+//! Each connection has a thread, up to a limit; if the client is in another scheduling class, a
+//! second thread runs its work. Nothing that a connection sends is trusted, and bad input costs at
+//! most that connection. The daemon holds nothing of the build that started it: not its working
+//! directory, descriptors or session.
 
 mod class;
 mod log;
@@ -41,48 +42,49 @@ use crate::remote::Remoting;
 use crate::surroundings::Surroundings;
 use crate::words::{FINE, daemon, evict};
 
-/// A connection says all that it has to say in this time.
+/// The time in which a connection must have sent its whole request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections that are served at once; the others wait to be accepted.
+/// The largest number of connections that are served at once. Others wait to be accepted.
 const AT_ONCE_MAX: usize = 128;
-/// Of the thread of each of them, bytes.
+/// The stack size of each connection's thread, in bytes.
 const STACK_BYTES: usize = 512 << 10;
-/// Another may be just leaving.
+/// How long to wait for the daemon's lock, because another daemon may be about to exit.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked whether the socket is still there.
+/// How often the daemon checks that its socket still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Nobody waits longer for all to be sent.
+/// The longest that `flush` waits for uploads, in seconds.
 const FLUSH_MAX_S: u64 = 3600;
-/// After a failure to accept, such as too many descriptors.
+/// The pause after a failed accept, for example because of too many open descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the threads share.
+/// The state that all threads share.
 struct Daemon {
     dir: PathBuf,
     limit_bytes: u64,
-    /// What becomes of what is handed over. A setting of larderd's own: no client says it.
+    /// What happens to handed-over records: they are refused, stored apart, or trusted. It is
+    /// larderd's own setting; a client cannot change it.
     handover: Handover,
     began: Instant,
     idle: Duration,
     log: Arc<Log>,
-    /// Remotes, where there are any.
+    /// The remotes, if any are configured.
     remoting: Option<Remoting>,
     recorded: AtomicU64,
     refused: AtomicU64,
     evicting: AtomicBool,
     work: Mutex<Work>,
     fewer: Condvar,
-    /// Closed by whoever is asked to stop, so that who waits at the door wakes up.
+    /// The write end of a pipe. A stop request closes it, which wakes the accept loop.
     wake: Mutex<Option<OwnedFd>>,
 }
 
-/// What is going on.
+/// The open connections, for the limit and for the idle time.
 struct Work {
     connections: usize,
     last: Instant,
 }
 
-/// Serve until nobody came for a while, or somebody says stop.
+/// Serves until there was no work for the idle time, or until a client asks to stop.
 pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     if options.apart {
         daemon::start_apart(around, options.idle, options.hits_only)?;
@@ -92,9 +94,9 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     larder_sys::close_others(3, &given.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
     larder_sys::raise_descriptor_limit();
     larder_sys::keep_to_ourselves();
-    let dir = around.settings().dir.clone().context("no place for the store is known: set LARDER_DIR")?;
+    let dir = around.settings().dir.clone().context("the directory of the store is not known: set LARDER_DIR")?;
     let dir = std::path::absolute(dir)?;
-    // The build's directory can be removed.
+    // So that the directory of the build that started the daemon can be removed.
     std::env::set_current_dir("/")?;
     let store = Store::open(&dir)?;
     let lock = lock(&store)?;
@@ -111,10 +113,10 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     let (woken, wake) = larder_sys::pipe()?;
     let log = Arc::new(Log::open(&store)?);
     let says = Arc::clone(&log);
-    // Without remotes it does what it did before.
+    // If the remotes cannot be used, the daemon serves the local store only.
     let remoting = Remoting::begin(&dir, around.settings(), Box::new(move |what| says.say(what)));
     let remoting = remoting.unwrap_or_else(|error| {
-        log.say(&format!("no remotes: {error:#}"));
+        log.say(&format!("the remotes are not used: {error:#}"));
         None
     });
     let daemon = Arc::new(Daemon {
@@ -132,20 +134,21 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         fewer: Condvar::new(),
         wake: Mutex::new(Some(wake)),
     });
-    daemon.log.say(&format!("process {} begins", larder_sys::process_id()));
+    daemon.log.say(&format!("process {} starts", larder_sys::process_id()));
     let why = serve(&daemon, &door, socket.as_ref(), &woken);
-    // Nobody new comes; who is there already is served.
+    // No new client can connect now. Connections that are already waiting are served.
     socket.iter().for_each(StoreSocket::remove);
     while accept(&daemon, &door) {}
     daemon.wait_until_at_most(0);
-    daemon.log.say(&format!("process {} ends: {why}", larder_sys::process_id()));
-    // What is under way ends with the process: what was not sent is sent by the next one. The lock goes last, so that who
-    // waits for it finds nobody at work in the store.
+    daemon.log.say(&format!("process {} exits: {why}", larder_sys::process_id()));
+    // Does not wait for work in progress: it ends with the process, and the next daemon uploads the
+    // rest. The lock is released last, by the exit, so that a daemon that waits for it finds no
+    // other one at work in the store.
     std::mem::forget((daemon, lock));
     Ok(FINE)
 }
 
-/// The socket that systemd listens with for us.
+/// Returns the listening socket that systemd passed, if there is one.
 fn given_socket() -> Result<Option<OwnedFd>> {
     let mut given = listenfd::ListenFd::from_env();
     match given.len() {
@@ -166,18 +169,18 @@ fn lock(store: &Store) -> Result<std::fs::File> {
     }
 }
 
-/// Accept until it is time to leave; says why it is.
+/// Accepts connections until it is time to exit. Returns the reason, for the log.
 fn serve(daemon: &Arc<Daemon>, door: &Door, socket: Option<&StoreSocket>, woken: &OwnedFd) -> &'static str {
     loop {
         daemon.wait_until_at_most(AT_ONCE_MAX - 1);
         if daemon.is_told_to_stop() {
-            return "it was told to";
+            return "a client asked it to stop";
         }
         if accept(daemon, door) {
             continue;
         }
         let left = match daemon.idle_left() {
-            Some(Duration::ZERO) => return "nobody came",
+            Some(Duration::ZERO) => return "there was no client for the idle time",
             left => left.unwrap_or(daemon.idle).min(LOOK_EVERY),
         };
         if socket.is_some_and(|socket| !socket.is_there()) {
@@ -190,13 +193,13 @@ fn serve(daemon: &Arc<Daemon>, door: &Door, socket: Option<&StoreSocket>, woken:
     }
 }
 
-/// Accept one connection, and serve it by a thread of its own. False where there is none.
+/// Accepts one connection and serves it in a thread of its own. Returns false if none is waiting.
 fn accept(daemon: &Arc<Daemon>, door: &Door) -> bool {
     let channel = match door.accept() {
         Ok(Some(channel)) => channel,
         Ok(None) => return false,
         Err(error) => {
-            daemon.log.say(&format!("nobody can be let in: {error}"));
+            daemon.log.say(&format!("no connection can be accepted: {error}"));
             std::thread::sleep(PAUSE);
             return false;
         }
@@ -234,7 +237,8 @@ impl Daemon {
         }
     }
 
-    /// How long nobody must come before it leaves; `None` while somebody is served.
+    /// Returns how long there must be no client before the daemon exits, or `None` while there is
+    /// work.
     fn idle_left(&self) -> Option<Duration> {
         let work = self.work();
         let busy = self.remoting.as_ref().is_some_and(Remoting::is_busy);
@@ -245,19 +249,20 @@ impl Daemon {
         self.wake.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Serve one connection.
+    /// Serves one connection.
     fn attend(&self, channel: &Arc<Channel>) {
         let done = receive(channel, PATIENCE)
             .and_then(|(caller, request)| in_class(caller.class, || self.serve_request(channel, caller, request)));
         match done {
-            // Not in the caller's class: who waits for room may be of another.
+            // Not in the client's class, because processes of another class may be waiting for
+            // space.
             Ok(grown) => self.keep_within_limit(grown),
             Err(IpcError::Stranger(user)) => self.refuse(&format!("user {user} connected")),
             Err(error) => self.refuse(&error.to_string()),
         }
     }
 
-    /// Do what is asked for. Returns by how many bytes the store grew.
+    /// Handles a request. Returns the number of bytes by which the store grew.
     fn serve_request(&self, channel: &Arc<Channel>, caller: Caller, request: Request) -> Result<u64, IpcError> {
         match request {
             Request::Nothing => {}
@@ -286,7 +291,7 @@ impl Daemon {
             Request::Ask => answer(channel, self.state())?,
             Request::Stop(proof) => {
                 if !proof.is_some_and(|proof| self.may_stop(proof)) {
-                    self.refuse("who cannot write to the store asked larderd to stop");
+                    self.refuse("a client that cannot write to the store asked larderd to stop");
                     return Ok(0);
                 }
                 answer(channel, self.state())?;
@@ -297,7 +302,7 @@ impl Daemon {
         Ok(0)
     }
 
-    /// Serve a wrapper that asks for a fetch.
+    /// Serves a wrapper that asks for a download.
     fn fetch(
         &self,
         channel: &Arc<Channel>,
@@ -310,7 +315,7 @@ impl Daemon {
             say(channel, &Frame::Nothing(Nothing::NoRemote), None)?;
             return Ok(0);
         };
-        // However it ends, it is no fault of who asked: a wrapper leaves when its tool was faster.
+        // An error here is not counted as refused: a wrapper disconnects when its tool was faster.
         let _ = remoting.serve(&caller, channel, weak, directory, session);
         Ok(remoting.grown())
     }
@@ -336,7 +341,8 @@ impl Daemon {
         }
     }
 
-    /// Whether this was passed by a process that can write the store. A sandbox that only reads it cannot open it so.
+    /// Returns true if the client can write to the store. The proof is a descriptor of a file in
+    /// the store, opened for writing, which a sandbox with a read-only store cannot open.
     fn may_stop(&self, proof: OwnedFd) -> bool {
         let proof = std::fs::File::from(proof);
         Store::open(&self.dir).is_ok_and(|store| store.is_proof_of_writing(&proof))
@@ -347,7 +353,7 @@ impl Daemon {
             Handover::Apart => Came::HandedOver,
             Handover::Trusted => Came::HandedOverTrusted,
             Handover::Off => {
-                self.refuse("a hand-over came, and larderd gives hits only");
+                self.refuse("a record was handed over, but larderd was started with --hits-only or handover is off");
                 return 0;
             }
         };
@@ -372,7 +378,8 @@ impl Daemon {
         }
     }
 
-    /// Have what was handed over sent, if larderd's own settings say so: what the client says can only prevent it.
+    /// Uploads a handed-over record if larderd's own settings say so. The client's settings can
+    /// only prevent the upload.
     fn send(&self, caller: &Caller, manifest: &[u8]) {
         if let (Some(remoting), Ok(manifest)) = (&self.remoting, Manifest::decode(manifest))
             && let [entry] = manifest.entries.as_slice()

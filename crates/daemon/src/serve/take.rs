@@ -1,7 +1,9 @@
-//! One hand-over: everything in it is verified, then it is recorded as a wrapper would have.
+//! Accepts one handed-over record: verifies everything in it, then records it as a wrapper would
+//! have.
 //!
-//! Bytes are hashed as they are written to the store, so that it does not matter who could change them before. What is
-//! not what it is said to be is dropped, and so is the record that needs it.
+//! Bytes are hashed while they are written to the store, so it does not matter if another process
+//! changed them before. A blob with another digest than announced is dropped, and so is the record
+//! that needs it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,20 +16,20 @@ use larder_model::{Fallback, Judgement, Outcome, Unrecorded};
 use larder_store::{Came, Counters, NotTaken, Store, StoreError};
 use larder_sys::Kind;
 
-/// What was taken.
+/// An accepted record.
 pub(super) struct Taken {
-    /// By how many bytes the store grew.
+    /// The number of bytes by which the store grew.
     pub(super) grown: u64,
-    /// The manifest that came; empty where none did.
+    /// The encoded manifest of the record; empty if there was none.
     pub(super) manifest: Vec<u8>,
 }
 
-/// What does not fit into the store at all.
+/// The error for a record whose blobs are larger than the limit of the store.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} bytes are more than the store may have")]
 struct TooLarge(u64);
 
-/// Take what was handed over into a store that may have `limit_bytes`; 0 is no limit.
+/// Accepts a handed-over record into a store whose limit is `limit_bytes`; 0 means no limit.
 pub(super) fn take(
     store: &Store,
     came: Came,
@@ -43,8 +45,9 @@ pub(super) fn take(
     let judgements: Vec<_> =
         parcel.judgements.iter().map(|(key, bytes)| Ok((key, Judgement::decode(bytes)?))).collect::<Result<_>>()?;
     for (key, judgement) in judgements {
-        // Trouble with it only means that it is asked again. It says how a program is watched, so it is believed by
-        // those alone whom the records of the same process answer.
+        // Errors are ignored, because then the program is only judged again. A judgement decides
+        // how a program is observed. So a judgement that is not trusted is stored apart, like the
+        // records of the same client.
         let _ = match came {
             Came::HandedOverTrusted => store.keep_judgement(key, &judgement),
             _ => store.keep_judgement_handed_over(key, &judgement),
@@ -66,7 +69,8 @@ fn record(store: &Store, came: Came, limit_bytes: u64, handed: &Handed, files: V
     if files.len() != handed.blobs.len() {
         bail!("{} files came for {} blobs", files.len(), handed.blobs.len());
     }
-    // A file without blocks can be of any size, and its bytes are written before their digest is known.
+    // Check this before writing: a sparse file can claim any size, and its bytes are written before
+    // their digest is known.
     let all = handed.blobs.iter().fold(0u64, |sum, blob| sum.saturating_add(blob.size_bytes));
     if limit_bytes > 0 && all > limit_bytes {
         bail!(TooLarge(all));
@@ -80,7 +84,7 @@ fn record(store: &Store, came: Came, limit_bytes: u64, handed: &Handed, files: V
     Ok(grown + store.take_record(handed.manifest, came, &handed.blobs, Some(&handed.subject))?)
 }
 
-/// How a run is counted that was not recorded.
+/// Returns the outcome that is counted for a run that could not be recorded.
 fn became_of(error: &anyhow::Error) -> Outcome {
     let store = error.downcast_ref::<StoreError>().or(match error.downcast_ref::<NotTaken>() {
         Some(NotTaken::Store(error)) => Some(error),
@@ -89,16 +93,17 @@ fn became_of(error: &anyhow::Error) -> Outcome {
     match store.map(StoreError::fallback) {
         None if error.is::<TooLarge>() => Outcome::Miss(Some(Unrecorded::TooLarge)),
         Some(cause) if cause != Fallback::Damaged => Outcome::Fallback(cause),
-        // It changed after it was handed over.
+        // The output changed after it was handed over.
         _ => Outcome::Miss(Some(Unrecorded::OutputLost)),
     }
 }
 
-/// A file that was passed, if it is one and has that size: reading anything else could wait for ever, or have no end.
+/// Returns the passed descriptor as a file if it is a regular file of that size. Reading anything
+/// else could block for ever, or never reach an end.
 fn file_of(passed: OwnedFd, size_bytes: u64) -> Result<File> {
     let (file, look) = larder_sys::passed_file(passed)?;
     if look.kind != Kind::File {
-        bail!("what was passed is no file");
+        bail!("the passed descriptor is no regular file");
     }
     if look.size_bytes != size_bytes {
         bail!("{} bytes were passed for {size_bytes}", look.size_bytes);
@@ -106,7 +111,8 @@ fn file_of(passed: OwnedFd, size_bytes: u64) -> Result<File> {
     Ok(file)
 }
 
-/// A file from its start, wherever those who share it have read to.
+/// Reads a file from its start, at an offset of its own: processes that share the descriptor can
+/// move its position.
 struct FromStart {
     file: File,
     at: u64,
@@ -132,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Larger than what stands in a record.
+    /// Larger than the contents that are stored inside a record.
     const OBJECT: &[u8] = &[7; 9000];
     const LIMIT_BYTES: u64 = 1 << 20;
 
@@ -160,7 +166,7 @@ mod tests {
     }
 
     impl Handing {
-        /// A manifest with one entry, which has one output.
+        /// Returns a manifest with one entry, which has one output.
         fn manifest(&self) -> Vec<u8> {
             let mode = FileMode { bits: self.bits, rule: ModeRule::Exact };
             let (placement, rewrite, content) = (Placement::Truncate, Rewrite::None, Content::Blob(self.blob));
@@ -187,7 +193,7 @@ mod tests {
             take(&self.store, Came::HandedOver, LIMIT_BYTES, memory(&bytes), bytes.len() as u64, files)
         }
 
-        /// Nothing is recorded, for this reason, and it is counted so.
+        /// Checks that nothing was recorded, for this reason, and that it was counted.
         #[track_caller]
         fn refused(&self, taken: Result<Taken>, why: &str) {
             let error = format!("{:#}", taken.err().expect("is refused"));
@@ -204,13 +210,16 @@ mod tests {
         let taken = handing.hand(&[handing.blob], vec![memory(OBJECT)]).expect("is taken");
         assert!(taken.grown > OBJECT.len() as u64);
         let taken = Manifest::decode(&taken.manifest).expect("was read");
-        assert_eq!(taken.entries[0].origin, Origin::Own, "as it came: the store says what it is");
+        assert_eq!(taken.entries[0].origin, Origin::Own, "the bytes are unchanged: the origin is kept by the store");
         let store = &handing.store;
         assert!(store.open_blob(&handing.blob, &Stamps::none()).is_ok());
         assert!(store.read_handed_over(&Digest::of(b"weak"), false).expect("reads").is_some());
-        assert!(store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_none(), "it answers no others");
+        assert!(
+            store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_none(),
+            "it answers only clients that accept handed-over records"
+        );
         assert_eq!(store.near(&Digest::of(b"subject")), None);
-        assert_eq!(store.judgement(&Digest::of(b"judged")), None, "nor does it say how others watch");
+        assert_eq!(store.judgement(&Digest::of(b"judged")), None, "its judgement is not used for other clients");
         let judged = std::fs::read_dir(store.directory().join(format!("v{FORMAT_VERSION}/judged-handed-over")));
         assert_eq!(judged.expect("is there").count(), 1);
         assert_eq!((Counters::read(store).miss, Counters::read(store).fallback), (1, 0));
@@ -241,7 +250,7 @@ mod tests {
         let write_only = File::options().write(true).open("/dev/null").expect("opens").into();
         for passed in [reader, directory, device, write_only] {
             let handing = handing();
-            handing.refused(handing.hand(&[handing.blob], vec![passed]), "no file");
+            handing.refused(handing.hand(&[handing.blob], vec![passed]), "no regular file");
         }
         assert!(
             take(
@@ -264,7 +273,7 @@ mod tests {
         handing_.refused(handing_.hand(&[], Vec::new()), "did not come with it");
         let handing_ = handing();
         handing_.refused(handing_.hand(&[], vec![memory(OBJECT)]), "1 files came for 0 blobs");
-        // One that the store has does not count: nobody hashed it now.
+        // A blob that is already in the store does not count, because it was not hashed now.
         let handing_ = handing();
         handing_.store.put_blob(&mut &OBJECT[..]).expect("writes");
         handing_.refused(handing_.hand(&[], Vec::new()), "did not come with it");
@@ -310,6 +319,6 @@ mod tests {
             );
         }
         assert!(take(&handing.store, Came::HandedOver, LIMIT_BYTES, memory(b"parcel"), u64::MAX, Vec::new()).is_err());
-        assert_eq!(Counters::read(&handing.store).miss, 0, "nothing is known of it");
+        assert_eq!(Counters::read(&handing.store).miss, 0, "its outcome is unknown, so it is not counted");
     }
 }

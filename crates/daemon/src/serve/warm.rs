@@ -1,10 +1,16 @@
-//! Stamps for wrappers that cannot write any: the system's files that a record relied on are looked at from here, so
-//! that the next sandbox need not read compilers and headers to know that they are as they were; nor the blobs that it
-//! copies.
+//! Fills the stat cache for wrappers that cannot write to it. It hashes the system files that a
+//! record relied on, and the blobs of the record. The next sandbox then need not read compilers and
+//! headers to know that they are unchanged.
 //!
-//! Nothing is taken from the wrapper but paths, and the sandbox reads the stamps. So a file is read only if everybody on
-//! the machine may read it: it and each directory above it belong to root, nobody else can write to them, and all may
-//! read the one and search the others. What the sandbox hides beside that, it hides from nobody.
+//! Only paths are taken from the wrapper, but the sandbox can read the stat cache, and with it the
+//! digests of files. So a file is hashed only if every user of the machine may read it:
+//!
+//! 1. The file and all its parent directories belong to root.
+//! 2. No other user can write to any of them.
+//! 3. All users may read the file and search the directories.
+//!
+//! A sandbox can hide such a file from its processes, but then only the digest of a public file is
+//! revealed.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -15,20 +21,21 @@ use larder_model::{Fact, Manifest, PLACEHOLDER};
 use larder_store::{STAMP_AGE_MIN_NS, Stamps, Store};
 use larder_sys::{Kind, Look, Opening};
 
-/// What was written just now is not stamped yet.
+/// The wait before files are hashed, because files that were written just now get no stat cache
+/// entry yet.
 const AGE: Duration = Duration::from_nanos(STAMP_AGE_MIN_NS as u64 + 10_000_000);
-/// The field of a walk that has the tool's path.
+/// The field of a walk that holds the tool's path.
 const TOOL: &[u8] = b"tool path";
 const SUPERUSER: u32 = 0;
-/// Write for the group and for others.
+/// Permission bits: write for the group and for others.
 const OTHERS_WRITE: u32 = 0o022;
-/// Read for others.
+/// Permission bit: read for others.
 const ALL_READ: u32 = 0o004;
-/// Search for others.
+/// Permission bit: search for others.
 const ALL_SEARCH: u32 = 0o001;
 
-/// Stamp the system's files that the record in `bytes` relied on, and its blobs. Whether the record holds here does not
-/// matter.
+/// Adds stat cache entries for the system files that the record in `bytes` relied on, and for its
+/// blobs. It does not matter whether the record's observations hold on this machine.
 pub(super) fn warm(store: &Store, bytes: &[u8]) {
     let Ok(manifest) = Manifest::decode(bytes) else { return };
     std::thread::sleep(AGE);
@@ -47,7 +54,7 @@ pub(super) fn warm(store: &Store, bytes: &[u8]) {
     let _ = stamps.settle(store);
 }
 
-/// Read a file of the system's and stamp it, if it has no stamp yet.
+/// Hashes a system file and adds its stat cache entry, if it has none yet.
 fn stamp(path: &[u8], stamps: &Stamps) {
     if let Some((mut file, look)) = of_the_system(path)
         && stamps.content(&look).is_none()
@@ -56,8 +63,8 @@ fn stamp(path: &[u8], stamps: &Stamps) {
     }
 }
 
-/// The file at an absolute path, open, if everybody may read it and only root can change what the path leads to. What was
-/// opened is what is looked at; nothing is waited for.
+/// Opens the file at an absolute path, if every user may read it and only root can change what the
+/// path leads to. The returned stat is of the opened file, and opening never blocks.
 fn of_the_system(path: &[u8]) -> Option<(File, Look)> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     let real = path.is_absolute().then(|| path.canonicalize().ok())??;
@@ -87,18 +94,19 @@ mod tests {
     #[test]
     fn what_all_may_read_is_read() {
         let users = Path::new("/etc/passwd");
-        assert!(is_read(users), "it belongs to root, and everybody reads it");
+        assert!(is_read(users), "it belongs to root and is readable for all");
         assert!(!is_read(Path::new("etc/passwd")) && !is_read(Path::new("/etc")) && !is_read(Path::new("/dev/zero")));
     }
 
-    /// Whoever runs larderd may read these. A sandbox may not, and would have their digests.
+    /// The daemon's user can read these files, but a sandbox may not, and must not learn their
+    /// digests.
     #[test]
     fn what_is_somebodys_own_is_not_read() {
         if larder_sys::effective_user() != SUPERUSER {
             eprintln!("skipped: only root can make files that belong to root");
             return;
         }
-        // Below a directory that only root can write to.
+        // A directory in which only root can write.
         let top = tempfile::tempdir_in("/usr/local").expect("a directory");
         let mode =
             |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("is ours");
@@ -115,18 +123,18 @@ mod tests {
         mode(&fifo, 0o644);
         mode(&secret, 0o640);
         assert!(is_read(&open));
-        assert!(!is_read(&secret), "not for all to read");
-        assert!(!is_read(&link), "nor by another name");
-        assert!(!is_read(&fifo), "no file, and it is not waited for");
+        assert!(!is_read(&secret), "it is not readable for all");
+        assert!(!is_read(&link), "a link to it is not followed either");
+        assert!(!is_read(&fifo), "a FIFO is no regular file, and opening it must not block");
         mode(&open, 0o664);
-        assert!(!is_read(&open), "others can write to it");
+        assert!(!is_read(&open), "the group can write to it");
         mode(&open, 0o644);
         mode(top.path(), 0o700);
-        assert!(!is_read(&open), "nobody else can reach it");
+        assert!(!is_read(&open), "other users cannot search its directory");
         mode(top.path(), 0o777);
-        assert!(!is_read(&open), "others can exchange it");
+        assert!(!is_read(&open), "other users can replace it");
         mode(top.path(), 0o755);
         std::os::unix::fs::chown(&open, Some(65534), None).expect("gives it away");
-        assert!(!is_read(&open), "it is somebody's own");
+        assert!(!is_read(&open), "it does not belong to root");
     }
 }

@@ -1,5 +1,6 @@
-//! `larder clear`: everything goes but what is mounted, also what earlier versions of larder left. No question is asked:
-//! what was in the store can be made again.
+//! `larder clear`: removes everything except images that are mounted or being restored, including
+//! stores of earlier versions. It asks for no confirmation, because everything in the store can be
+//! created again.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use super::FINE;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// How often it is tried while builds write.
+/// The number of attempts while builds are writing.
 const TRIES: usize = 5;
 
-/// Remove everything, and say what went.
+/// Removes everything, and prints what was removed.
 pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     let shown = store.directory().display().to_string();
@@ -21,12 +22,14 @@ pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
         writeln!(out, "{shown}: there is no store yet, so nothing to clear")?;
         return Ok(FINE);
     }
-    // Eviction to nothing counts what it removes; it may leave what it thinks a writer needs, or fail half-way.
+    // Evicting everything first counts what is removed. It may leave files that look as if a writer
+    // needs them, or fail half-way.
     let counted = store.evict(0).ok();
-    // A build may put a file into a directory between its emptying and its removal.
+    // `clear` can fail because a build puts a file into a directory after it was emptied and before
+    // it is removed.
     let cleared = (1..TRIES).find_map(|_| store.clear().ok());
     let used = cleared.map_or_else(|| store.clear(), Ok);
-    let used = used.context("not everything could be removed: see whose files these are")?;
+    let used = used.context("not everything could be removed: check the owner and permissions of the files")?;
     match counted {
         Some(gone) => {
             let records = say::count(gone.manifests, "record", "records");
@@ -37,12 +40,12 @@ pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
     let earlier = store.earlier();
     store.remove_earlier(Duration::ZERO);
     for path in earlier {
-        let what = if path.exists() { "in use, and stays" } else { "removed" };
+        let what = if path.exists() { "in use, so it stays" } else { "removed" };
         writeln!(out, "{}, of an earlier version of larder: {what}", path.display())?;
     }
     if used > 0 {
         let images = say::count(used as u64, "image", "images");
-        writeln!(out, "{images} in use: what is mounted or being restored stays")?;
+        writeln!(out, "{images} in use: images that are mounted or being restored stay")?;
     }
     Ok(FINE)
 }

@@ -1,4 +1,4 @@
-//! `larder compare`: two records side by side.
+//! `larder compare`: prints two records side by side.
 
 use std::io::Write;
 
@@ -13,10 +13,10 @@ use crate::cli::{CompareTwo, Judging};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Characters of a value that is not the same.
+/// The largest number of characters that are shown of a value that differs.
 const VALUE_CHARS_MAX: usize = 60;
 
-/// What is to be taken for the same; an error where a part is named that there is not.
+/// Returns the options of the comparison. Fails if `--expect` has an unknown part.
 pub(super) fn wanted(judging: &Judging) -> Result<Options> {
     let mut expected = Vec::new();
     for name in &judging.expect {
@@ -28,7 +28,7 @@ pub(super) fn wanted(judging: &Judging) -> Result<Options> {
     Ok(Options { margin: judging.margin / 100.0, anyway: judging.anyway, expected })
 }
 
-/// Compare, and print it.
+/// Compares two records and prints the result.
 pub(crate) fn run(around: &Surroundings, options: &CompareTwo, out: &mut dyn Write) -> Result<u8> {
     let (a, b) = (open(around, &options.a)?, open(around, &options.b)?);
     let comparison = compare(&a, &b, &wanted(&options.judging)?);
@@ -48,7 +48,7 @@ fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     let [a, b] = &comparison.names;
     writeln!(out, " A is {}, B is {}", say::one_line(a), say::one_line(b))?;
     if !comparison.unlike.is_empty() {
-        writeln!(out, "\n Not the same:")?;
+        writeln!(out, "\n Differences between the two:")?;
         let mut table = plain_table();
         for unlike in &comparison.unlike {
             let [a, b] = unlike.values.each_ref().map(|value| shortened(value));
@@ -64,7 +64,7 @@ fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         writeln!(out, " {}\n", comparison.refused)?;
     }
     let mut table = plain_table();
-    // The ratio is that of runs side by side, and not of the two medians.
+    // The ratio comes from pairs of runs, and is not the ratio of the two medians.
     table.add_row(["", "A, median", "B, median", "B / A by pairs", "interval", ""]);
     for measure in &comparison.measures {
         table.add_row(row(measure, comparison.refused.is_empty()));
@@ -75,8 +75,8 @@ fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
             show_pairs(what, pairs, out)?;
         }
     }
-    went("Where CPU time went, by program:", &comparison.by_kind, out)?;
-    went("Steps of the wrappers:", &comparison.by_phase, out)
+    went("CPU time by program:", &comparison.by_kind, out)?;
+    went("Time of the wrappers by step:", &comparison.by_phase, out)
 }
 
 fn row(measure: &Measure, is_told: bool) -> Vec<Cell> {
@@ -91,13 +91,13 @@ fn row(measure: &Measure, is_told: bool) -> Vec<Cell> {
 
 fn ratio(measure: &Measure) -> [String; 2] {
     measure.ratio.map_or([String::new(), String::new()], |[ratio, low, high]| {
-        // One run has no spread to make an interval of.
+        // A single run has no spread, so there is no interval.
         let is_spread = measure.samples.iter().all(|samples| *samples > 1);
         [format!("{ratio:.3}"), if is_spread { format!("{low:.3} to {high:.3}") } else { String::new() }]
     })
 }
 
-/// The verdict in words.
+/// Returns the verdict in words.
 fn told(measure: &Measure) -> String {
     let samples = measure.samples[0].min(measure.samples[1]);
     match (measure.verdict, measure.more_runs) {
@@ -105,10 +105,10 @@ fn told(measure: &Measure) -> String {
         ("more", _) => "B needs more".to_owned(),
         ("equal", _) => "equal".to_owned(),
         (_, Some(more)) if samples + more <= PAIRS_MIN => {
-            format!("cannot tell from {samples}: at least {more} more a side would be needed")
+            format!("cannot tell from {samples} runs: at least {more} more per side are needed")
         }
-        (_, Some(more)) => format!("cannot tell from {samples}: {more} more a side would"),
-        _ => format!("cannot tell from {samples}, and no sensible number of runs would"),
+        (_, Some(more)) => format!("cannot tell from {samples} runs: {more} more per side would be enough"),
+        _ => format!("cannot tell from {samples} runs, and no practical number of runs would be enough"),
     }
 }
 
@@ -140,7 +140,7 @@ fn went(title: &str, rows: &[Went], out: &mut dyn Write) -> Result<()> {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let kernel = row.kernel_ms[1] - row.kernel_ms[0];
         let [a, b] = row.ms.map(|ms| right(format!("{ms:.0} ms")));
-        // Not "-0".
+        // So that it is not printed as "-0".
         let difference = right(format!("{:+} ms", (row.ms[1] - row.ms[0]).round() as i64));
         let of_it = if kernel.abs() >= 1.0 { format!("{kernel:+.0} ms in the kernel") } else { String::new() };
         table.add_row(vec![Cell::new(format!("  {}", shortened(&row.name))), a, b, difference, Cell::new(of_it)]);
@@ -166,7 +166,7 @@ fn markdown(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "| {} {} | {a:.3} | {b:.3} | {ratio} | {interval} | {told} |", measure.name, measure.unit)?;
     }
     if !comparison.unlike.is_empty() {
-        writeln!(out, "\n| not the same | | A | B |\n|---|---|---|---|")?;
+        writeln!(out, "\n| difference | | A | B |\n|---|---|---|---|")?;
     }
     for unlike in &comparison.unlike {
         let [a, b] = unlike.values.each_ref().map(|value| cell(&shortened(value)));

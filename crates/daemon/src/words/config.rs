@@ -1,4 +1,4 @@
-//! `larder config`: each setting, its value, who set it; and what is wrong.
+//! `larder config`: prints each setting, its value and its source, and lists problems.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::cli::Config;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Show the settings. Exit code 1 where something was wrong and ignored.
+/// Prints the settings. The exit code is 1 if something was invalid and ignored.
 pub(crate) fn run(around: &Surroundings, options: &Config, out: &mut dyn Write) -> Result<u8> {
     let loaded = &around.loaded;
     if options.json {
@@ -28,13 +28,14 @@ pub(crate) fn run(around: &Surroundings, options: &Config, out: &mut dyn Write) 
     Ok(if loaded.problems.is_empty() && remotes.is_empty() { FINE } else { PROBLEM })
 }
 
-/// What is wrong with the remotes' URLs, and which part of each.
+/// Returns the errors in the URLs of remotes, and which part of a URL each is about.
 fn remotes(loaded: &Loaded) -> Vec<String> {
     let parsed = loaded.settings.remote.iter().map(|url| url.parse::<RemoteUrl>());
     parsed.filter_map(Result::err).map(|error| say::one_line(&format!("remote: {error}"))).collect()
 }
 
-/// The values in force; where records go follows from the environment if nobody says so.
+/// Returns the effective values. If `record_dir` is not set, its default follows from the
+/// environment.
 fn values(around: &Surroundings) -> Vec<Shown> {
     let mut values = around.loaded.values();
     let record_dir = values.iter_mut().find(|value| value.name == "record_dir" && value.source == Source::Default);
@@ -51,13 +52,13 @@ fn show(around: &Surroundings, out: &mut dyn Write) -> Result<()> {
         table.add_row(vec![value.name.to_owned(), say::one_line(&value.shown), source(&value)]);
     }
     print_table(&table, out)?;
-    writeln!(out, "\n Files, the later ones over the earlier:")?;
+    writeln!(out, "\n Files; later ones override earlier ones:")?;
     for file in &loaded.files {
-        let found = if file.found { "read" } else { "not there" };
+        let found = if file.found { "read" } else { "does not exist" };
         let whose = if file.of_project { ", the project's own" } else { "" };
         writeln!(out, "   {} ({found}{whose})", say::one_line(&file.path.to_string_lossy()))?;
     }
-    for (title, found) in [("Problems; what is wrong is ignored:", &loaded.problems), ("Notes:", &loaded.notes)] {
+    for (title, found) in [("Problems; invalid settings are ignored:", &loaded.problems), ("Notes:", &loaded.notes)] {
         if !found.is_empty() {
             writeln!(out, "\n {title}")?;
         }
@@ -68,7 +69,7 @@ fn show(around: &Surroundings, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Who set a value, in words.
+/// Returns the source of a value in words.
 pub(super) fn source(value: &Shown) -> String {
     match &value.source {
         Source::Default => "default".to_owned(),
@@ -76,7 +77,7 @@ pub(super) fn source(value: &Shown) -> String {
         Source::Environment(name) if Setting::by_key(value.name).is_some_and(|s| s.variable == *name) => {
             format!("environment {name}")
         }
-        Source::Environment(name) => format!("follows from environment {name}"),
+        Source::Environment(name) => format!("derived from environment {name}"),
         Source::File { path, line } => say::one_line(&format!("{}:{line}", path.display())),
     }
 }

@@ -1,6 +1,6 @@
-//! `larder daemon`: start, stop, look at, and install the `larderd` that takes what sandboxes hand over.
+//! `larder daemon`: starts, stops, queries and installs the `larderd` that records for sandboxes.
 //!
-//! Unaware of: what it does once it runs (`serve/`).
+//! Unaware of: what larderd does once it runs (`serve/`).
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -18,11 +18,11 @@ use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord, IDLE_S};
 use crate::surroundings::Surroundings;
 use crate::{say, units};
 
-/// How long a start or a stop may take.
+/// The longest time for a start or a stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Do it, and say what was done.
+/// Runs the subcommand and prints what was done.
 pub(crate) fn run(around: &Surroundings, options: &Daemon, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     match &options.word {
@@ -33,17 +33,18 @@ pub(crate) fn run(around: &Surroundings, options: &Daemon, out: &mut dyn Write) 
     }
 }
 
-/// How `larderd` is to be reached.
+/// How `larderd` can be reached.
 pub(crate) enum Found {
     Runs(State),
-    /// It does not run; whoever listens for it starts it when somebody connects.
+    /// It does not run, but something (such as systemd) listens on its socket and starts it on
+    /// demand.
     OnDemand,
-    /// It has the lock, and does not answer.
+    /// It holds its lock, but does not answer.
     Silent(String),
     Nothing,
 }
 
-/// Look for it.
+/// Looks for the `larderd` of this store.
 pub(crate) fn find(store: &Store) -> Found {
     if store.daemon_runs() {
         return match ask(&store.daemon_socket()) {
@@ -54,7 +55,7 @@ pub(crate) fn find(store: &Store) -> Found {
     if listens(&store.daemon_socket()).is_ok() { Found::OnDemand } else { Found::Nothing }
 }
 
-/// The same, once one that has just been started is there, or one that ends is gone.
+/// Looks for it, and waits while one that is starting or exiting does not answer.
 pub(crate) fn find_settled(store: &Store) -> Found {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -65,20 +66,20 @@ pub(crate) fn find_settled(store: &Store) -> Found {
     }
 }
 
-/// What to do about one that is silent.
+/// Returns what to do about a larderd that does not answer.
 pub(crate) fn unanswered(store: &Store) -> String {
     let log = store.daemon_log();
-    format!("larderd does not answer; {} says last which process it is, and `kill -9` ends that", log.display())
+    format!("larderd does not answer: the end of {} has its process ID; end that process with `kill -9`", log.display())
 }
 
 fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut dyn Write) -> Result<u8> {
     match find(store) {
         Found::Runs(state) => {
-            writeln!(out, "larderd runs already: process {}", state.pid)?;
+            writeln!(out, "larderd is already running: process {}", state.pid)?;
             return Ok(FINE);
         }
         Found::OnDemand => {
-            writeln!(out, "larderd is started on demand: somebody listens for it already")?;
+            writeln!(out, "larderd is started on demand: its socket is already listened on, for example by systemd")?;
             return Ok(FINE);
         }
         Found::Silent(_) | Found::Nothing => {}
@@ -88,7 +89,7 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
     Ok(FINE)
 }
 
-/// Start it, where it does not run, and wait until it does.
+/// Starts it if it does not run, and waits until it answers.
 pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
     match find(store) {
         Found::Runs(_) => Ok(()),
@@ -112,9 +113,9 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64, hits_only: bool) ->
     }
 }
 
-/// Start it, and leave it to itself.
+/// Starts it in a session of its own, and does not wait for it.
 pub(crate) fn start_apart(around: &Surroundings, idle_s: u64, hits_only: bool) -> Result<()> {
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
     let idle = idle_s.to_string();
     let mut argv = [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec();
@@ -130,16 +131,16 @@ fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {
         writeln!(out, "larderd does not run")?;
         return Ok(FINE);
     }
-    let proof = store.proof_of_writing().context("larderd ends only for who can write to its store")?;
+    let proof = store.proof_of_writing().context("larderd can only be stopped by a user who can write to its store")?;
     let state = larder_ipc::stop(&store.daemon_socket(), &proof).with_context(|| unanswered(store))?;
     let until = Instant::now() + PATIENCE;
     while store.daemon_runs() {
         if Instant::now() > until {
-            bail!("larderd does not end: process {} is at work", state.pid);
+            bail!("larderd did not exit in time: process {} is still working", state.pid);
         }
         std::thread::sleep(PAUSE);
     }
-    writeln!(out, "larderd ended: it was process {}", state.pid)?;
+    writeln!(out, "larderd exited: it was process {}", state.pid)?;
     Ok(FINE)
 }
 
@@ -168,15 +169,15 @@ fn status(store: &Store, options: &DaemonStatus, out: &mut dyn Write) -> Result<
 fn sentence(found: &Found) -> String {
     match found {
         Found::Runs(state) => format!(
-            "larderd runs: process {}, since {} s, leaves after {} s without work; {} taken, {} refused",
+            "larderd runs: process {}, for {} s, exits after {} s without work; {} accepted, {} refused",
             state.pid,
             state.up_s,
             state.idle_s,
             say::count(state.recorded, "hand-over", "hand-overs"),
             state.refused
         ),
-        Found::OnDemand => "larderd does not run, and is started on demand".to_owned(),
-        Found::Silent(why) => format!("larderd runs and does not answer: {why}"),
+        Found::OnDemand => "larderd does not run, but is started on demand".to_owned(),
+        Found::Silent(why) => format!("larderd runs, but does not answer: {why}"),
         Found::Nothing => "larderd does not run: `larder daemon start`".to_owned(),
     }
 }

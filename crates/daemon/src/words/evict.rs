@@ -1,4 +1,5 @@
-//! `larder evict`: within the limit, the least recently used first.
+//! `larder evict`: brings the store within its limit, and removes the least recently used entries
+//! first.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,17 +14,18 @@ use crate::cli::Evict;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// How often the bar moves while nothing is known of progress.
+/// The interval of the progress bar's animation while no progress is known.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Evict, and say what went.
+/// Evicts, and prints what was removed.
 pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -> Result<u8> {
     if options.background {
-        // A job server's pipes among them: whoever waits for those is not to wait for us.
+        // Among the inherited descriptors can be the pipes of a job server. A process that waits
+        // for their end must not wait for this one.
         larder_sys::close_others(3, &[]);
     }
     if options.images && options.max_size.is_none() && options.older_than.is_none() {
-        bail!("--images: say what is kept of them, by --max-size SIZE or --older-than AGE");
+        bail!("--images needs a limit: add --max-size SIZE or --older-than AGE");
     }
     let limit_bytes = options.max_size.unwrap_or(around.settings().max_size_bytes);
     let store = around.store()?;
@@ -34,7 +36,7 @@ pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -
         return Ok(FINE);
     }
     let bar = if options.background { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    bar.set_message("reading what there is");
+    bar.set_message("reading the store");
     bar.enable_steady_tick(TICK);
     let done = evict(&store, limit_bytes, around.settings(), options);
     bar.finish_and_clear();
@@ -45,14 +47,15 @@ pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -
     Ok(FINE)
 }
 
-/// Whether the counters already say that there is nothing to do: when many wrappers found the store too large at once,
-/// all but the first of those that they started end here.
+/// Returns true if the counters show that there is nothing to do. If many wrappers find the store
+/// too large at the same time, this ends all but the first of the evictions that they start.
 fn within(store: &Store, limit_bytes: u64, options: &Evict) -> bool {
     let no_limit = limit_bytes == 0 && options.max_size.is_none();
     no_limit || Counters::read(store).store_bytes <= limit_bytes
 }
 
-/// To exactly the limit that was typed, and what is too old; to a share of the limit that is set, once over it.
+/// With options, evicts to exactly those limits. Without options, evicts to a share of the
+/// configured limit if the store exceeds it.
 fn evict(store: &Store, limit_bytes: u64, settings: &Settings, options: &Evict) -> Result<Eviction> {
     if options.max_size.is_none() && options.older_than.is_none() && !options.images {
         let images = images_to_limits(store, settings)?;
@@ -65,8 +68,8 @@ fn evict(store: &Store, limit_bytes: u64, settings: &Settings, options: &Evict) 
     Ok(store.evict_all_but(&Keep { bytes_max, age_max: options.older_than, images_only: options.images })?)
 }
 
-/// What images may take by themselves, and how old they may be; none where the settings say nothing of that. What is left
-/// of whoever was killed while making files of them goes as well.
+/// Evicts images to their own limits of size and age. Returns `None` if the settings have no such
+/// limits. Also removes the remains of processes that were killed while they restored images.
 pub(crate) fn images_to_limits(store: &Store, settings: &Settings) -> Result<Option<Eviction>> {
     store.image_workplaces().iter().for_each(|dir| drop(larder_image::sweep(dir)));
     let is_set = |number: u64| (number > 0).then_some(number);
@@ -79,8 +82,8 @@ pub(crate) fn images_to_limits(store: &Store, settings: &Settings) -> Result<Opt
     Ok(Some(store.evict_all_but(&keep)?))
 }
 
-/// To a share of the limit, where the store is over it; 0 is no limit. The size is measured first: the counter is only
-/// about right.
+/// Evicts to a share of the limit if the store exceeds it; 0 means no limit. Measures the size
+/// first, because the counter is only approximate.
 pub(crate) fn to_limit(store: &Store, limit_bytes: u64) -> Result<Eviction> {
     let measured = store.evict(u64::MAX)?;
     if limit_bytes == 0 || measured.after_bytes <= limit_bytes {
@@ -97,7 +100,7 @@ fn report(store: &Store, limit_bytes: u64, options: &Evict, done: &Eviction, out
         let limit = if options.max_size == Some(0) { "0".to_owned() } else { say::limit(limit_bytes) };
         limits.push(format!("limit {}{limit}", if options.images { "of images " } else { "" }));
     }
-    limits.extend(options.older_than.map(|_| "nothing older than was said".to_owned()));
+    limits.extend(options.older_than.map(|_| "nothing older than the given age".to_owned()));
     let limit = limits.join(", ");
     let (before, after) = (say::bytes(done.before_bytes), say::bytes(done.after_bytes));
     if done.manifests == 0 && done.blobs == 0 {

@@ -1,4 +1,4 @@
-//! `larder fsck`: every record and every byte, verified.
+//! `larder fsck`: verifies every record and every blob.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::cli::Fsck;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Verify, and list what is wrong.
+/// Verifies the store and lists problems.
 pub(crate) fn run(around: &Surroundings, options: &Fsck, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     let shown = store.directory().display();
@@ -25,7 +25,7 @@ pub(crate) fn run(around: &Surroundings, options: &Fsck, out: &mut dyn Write) ->
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    let report = report.context("not everything could be verified: see whose files these are")?;
+    let report = report.context("not everything could be verified: check the owner and permissions of the files")?;
     for problem in &report.problems {
         writeln!(out, "{}", say::one_line(problem))?;
     }
@@ -38,7 +38,7 @@ pub(crate) fn run(around: &Surroundings, options: &Fsck, out: &mut dyn Write) ->
     );
     let verdict = match (report.problems.len() as u64, options.repair) {
         (0, _) => "all sound".to_owned(),
-        (count, true) => format!("{} repaired as said above", say::count(count, "problem", "problems")),
+        (count, true) => format!("{} repaired, as listed above", say::count(count, "problem", "problems")),
         (count, false) => {
             format!("{}; `larder fsck --repair` removes what is damaged", say::count(count, "problem", "problems"))
         }

@@ -1,6 +1,7 @@
-//! `larderd gate`: the process for which reads of a lazily mounted image wait when its filler is gone.
+//! `larderd gate`: the process that holds back reads of a lazily mounted image while no filler
+//! runs.
 //!
-//! Unaware of: what is read, who fills.
+//! Unaware of: what is read, and which program fills.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -9,9 +10,11 @@ use anyhow::{Context, Result};
 
 use super::FINE;
 
-/// Be one, until nobody needs it. `rescue` is how a filler is started: directory, program, arguments.
+/// Runs as the gate until it is not needed any more. `rescue` is the command that starts a filler:
+/// directory, program, arguments.
 pub(crate) fn run(rescue: Vec<OsString>) -> Result<u8> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("standard input is closed")?;
-    larder_mount::lazy::gate(socket, rescue).context("larderd starts it: `larder gate` is not for people")?;
+    larder_mount::lazy::gate(socket, rescue)
+        .context("`larder gate` is started by larderd and cannot be used by hand")?;
     Ok(FINE)
 }

@@ -1,4 +1,4 @@
-//! The last build that was recorded: what `stats` and `explain` say of it.
+//! The last recorded build, for `stats --last-build` and `explain --last-build`.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use super::{FINE, plain_table, print_json, print_table};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// `larder stats --last-build`: its counts.
+/// `larder stats --last-build`: prints the build's counts.
 pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &mut dyn Write) -> Result<u8> {
     let record = last(around)?;
     if markdown {
@@ -46,8 +46,8 @@ pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &
     let rows = [
         ("hit", counts.hit, rate.as_str()),
         ("  waited", counts.waited, "for another process that ran the same action"),
-        ("  fetched", counts.fetched, "from a remote when they were asked for"),
-        ("  raced", counts.raced, "from a remote while the tool ran"),
+        ("  fetched", counts.fetched, "from a remote on request"),
+        ("  raced", counts.raced, "from a remote, while the tool already ran"),
         ("miss", counts.miss, ""),
         ("bypass", counts.bypass, ""),
         ("fallback", counts.fallback, ""),
@@ -57,11 +57,11 @@ pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &
         table.add_row(vec![Cell::new(name), number, Cell::new(why)]);
     }
     print_table(&table, out)?;
-    writeln!(out, " record: {} (`larder report last` makes a page of it)", record.path.display())?;
+    writeln!(out, " record: {} (`larder report last` writes a page about it)", record.path.display())?;
     Ok(FINE)
 }
 
-/// `larder explain --last-build`: its misses, bypasses and fallbacks by first cause.
+/// `larder explain --last-build`: prints misses, bypasses and fallbacks, grouped by first cause.
 pub(super) fn causes(around: &Surroundings, as_json: bool, markdown: bool, out: &mut dyn Write) -> Result<u8> {
     let record = last(around)?;
     let groups = record.explaining().map(|run| grouped(&run.actions)).unwrap_or_default();
@@ -76,16 +76,16 @@ pub(super) fn causes(around: &Surroundings, as_json: bool, markdown: bool, out: 
     Ok(FINE)
 }
 
-/// Groups as text.
+/// Prints the groups as text.
 pub(super) fn show(name: &str, groups: &[Group], all: usize, out: &mut dyn Write) -> Result<()> {
     let name = say::one_line(name);
     if groups.is_empty() {
-        let what = if all == 0 { "no command of it went through larder" } else { "every command was a hit" };
+        let what = if all == 0 { "none of its commands ran through larder" } else { "every command was a hit" };
         writeln!(out, " {name}: {what}")?;
         return Ok(());
     }
     let count: u64 = groups.iter().map(|group| group.count).sum();
-    writeln!(out, " {name}: no hits: {count} of {}", say::count(all as u64, "command", "commands"))?;
+    writeln!(out, " {name}: not hits: {count} of {}", say::count(all as u64, "command", "commands"))?;
     for group in groups {
         let time = say::duration_us(group.took_ns / 1000);
         writeln!(out, "\n {:>6} {} · {time} · {}", group.count, group.outcome, say::one_line(&group.cause))?;
@@ -93,7 +93,7 @@ pub(super) fn show(name: &str, groups: &[Group], all: usize, out: &mut dyn Write
             writeln!(out, "        not recorded: {}", group.unrecorded)?;
         }
         let examples: Vec<String> = group.examples.iter().map(|example| say::one_line(example)).collect();
-        writeln!(out, "        such as {}", examples.join(", "))?;
+        writeln!(out, "        for example {}", examples.join(", "))?;
     }
     Ok(())
 }

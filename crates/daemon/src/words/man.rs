@@ -1,4 +1,4 @@
-//! `larder man`: pages made from the same description as the help.
+//! `larder man`: man pages, made from the same description as the help.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use clap_mangen::Man as Page;
 use super::FINE;
 use crate::cli::{Man, description};
 
-/// Print one page, or write all of them.
+/// Prints one page, or writes all of them.
 pub(crate) fn run(options: &Man, out: &mut dyn Write) -> Result<u8> {
     if let Some(dir) = &options.dir {
         return write_all(dir, out);
@@ -19,7 +19,7 @@ pub(crate) fn run(options: &Man, out: &mut dyn Write) -> Result<u8> {
         "" | "larder" => Page::new(top()),
         typed => match words().into_iter().find(|word| word.typed == typed) {
             Some(word) => word.page(),
-            None => bail!("man: there is no word {typed:?}: see `larder help`"),
+            None => bail!("man: there is no subcommand {typed:?}: see `larder help`"),
         },
     };
     out.write_all(text_of(&page)?.as_bytes())?;
@@ -40,7 +40,7 @@ fn write_all(dir: &Path, out: &mut dyn Write) -> Result<u8> {
     Ok(FINE)
 }
 
-/// The page, its headings as man pages have them.
+/// Renders a page, with the section headings that are usual in man pages.
 fn text_of(page: &Page) -> Result<String> {
     let mut text = Vec::new();
     page.render(&mut text)?;
@@ -48,14 +48,14 @@ fn text_of(page: &Page) -> Result<String> {
     Ok(text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n").replace("\n.SH Words\n", "\n.SH WORDS\n"))
 }
 
-/// The whole as its page shows it. man pages have one help, so it is the long one.
+/// Returns the whole program's description for its man page, with the long help.
 fn top() -> clap::Command {
     description().after_help(crate::help::top_long()).disable_help_subcommand(true)
 }
 
-/// A word that has a page of its own.
+/// A subcommand that has a page of its own.
 struct Word {
-    /// What is typed after `larder`: `remote`, `remote check`.
+    /// The words after `larder`, for example `remote` or `remote check`.
     typed: String,
     command: clap::Command,
 }
@@ -79,7 +79,8 @@ fn words() -> Vec<Word> {
     words
 }
 
-/// Those of a command, each before its own, which its page names as pages.
+/// Adds the subcommands of a command, each before its own subcommands. A page lists the pages of
+/// its subcommands.
 fn add_words(command: &clap::Command, before: &str, words: &mut Vec<Word>) {
     for command in command.get_subcommands().filter(|word| word.get_name() != "help" && !word.is_hide_set()) {
         let typed = format!("{before}{}", command.get_name());

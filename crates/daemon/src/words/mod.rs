@@ -1,5 +1,6 @@
-//! A file a word. Each reads its options and the surroundings, writes what it has to say to `out`, and returns the exit
-//! code; an error becomes one line and exit code 1.
+//! The subcommands, one file each. A subcommand gets its options and the surroundings, writes its
+//! output to `out`, and returns the exit code. An error becomes one line on standard error and exit
+//! code 1.
 
 pub(crate) mod clear;
 pub(crate) mod compare;
@@ -26,12 +27,12 @@ use std::io::Write;
 use anyhow::Result;
 use comfy_table::{Table, presets};
 
-/// All is well.
+/// The exit code for success.
 pub(crate) const FINE: u8 = 0;
-/// There is a problem, and it was said.
+/// The exit code for a problem that was printed.
 pub(crate) const PROBLEM: u8 = 1;
 
-/// A table without lines around anything.
+/// Returns a table without borders.
 fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

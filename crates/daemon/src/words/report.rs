@@ -1,4 +1,4 @@
-//! `larder report`: a record as a page.
+//! `larder report`: writes an HTML page about a record.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,14 +14,15 @@ use crate::cli::Report;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Write the page, and say where it is.
+/// Writes the page, and prints its path.
 pub(crate) fn run(around: &Surroundings, options: &Report, out: &mut dyn Write) -> Result<u8> {
     let record = open(around, &options.record)?;
     let comparison = match &options.against {
         None => None,
         Some(other) => Some(compare(&open(around, other)?, &record, &wanted(&options.judging)?)),
     };
-    // By its file: a record that came from elsewhere may be called anything.
+    // Uses the file name of the record, because the name inside a record from elsewhere can be any
+    // text.
     let file = std::path::absolute(&record.path)?;
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.strip_suffix(larder_record::PACKED).unwrap_or(&name).to_owned();

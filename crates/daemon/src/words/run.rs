@@ -1,13 +1,15 @@
-//! `larder run`: the wrapper's own, here only for those who typed `larderd run`.
+//! `larder run`, which the wrapper handles. This is reached only by typing `larderd run`.
 
 use anyhow::{Result, bail};
 
 use crate::surroundings::Surroundings;
 
-/// Say who does this.
+/// Fails with a message that names the wrapper.
 pub(crate) fn run(around: &Surroundings) -> Result<u8> {
     match &around.wrapper {
-        Some(wrapper) => bail!("run: the wrapper runs commands: use {} run -- COMMAND", wrapper.display()),
-        None => bail!("run: the wrapper runs commands, and it is not beside larderd: install larder there"),
+        Some(wrapper) => bail!("run: larderd does not run commands: use {} run -- COMMAND", wrapper.display()),
+        None => bail!(
+            "run: larderd does not run commands, and the wrapper is not beside it: install larder in the same directory"
+        ),
     }
 }

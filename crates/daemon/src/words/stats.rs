@@ -1,4 +1,4 @@
-//! `larder stats`: what became of the commands so far, and why.
+//! `larder stats`: how many commands were hits, misses, bypasses and fallbacks so far, and why.
 
 use std::io::Write;
 
@@ -14,7 +14,8 @@ use crate::cli::Stats;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Show the counters, or set them to zero, or both: with `--json --zero` the object is from before.
+/// Prints the counters, resets them, or both. With `--json --zero` the printed counts are from
+/// before the reset.
 pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -> Result<u8> {
     if options.last_build {
         return super::last_build::stats(around, options.json, options.markdown, out);
@@ -22,7 +23,7 @@ pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -
     let limit_bytes = around.settings().max_size_bytes;
     let store = match around.store() {
         Ok(store) => store,
-        // A program that reads the counters of a build wants numbers, whatever the store is like.
+        // A program that reads the counters expects numbers even if the store cannot be used.
         Err(error) if options.json => {
             say::tell(&say::one_line(&format!("{error:#}")));
             print_json(&object(&Totals::default(), limit_bytes), out)?;
@@ -47,7 +48,7 @@ pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -
     Ok(FINE)
 }
 
-/// A store that is not there yet has counted nothing, and is not made for this.
+/// Resets the counters. If there is no store yet, none is created.
 fn zero(store: &Store) -> Result<()> {
     if store.directory().exists() {
         let counters = Counters::open(store).context("the counters cannot be written: `larder doctor` says more")?;
@@ -80,7 +81,8 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
     })
 }
 
-/// What larderd did with remotes; how long fetches took in microseconds, to within a factor of two.
+/// Returns the counters of remotes. The durations of downloads are in microseconds and exact to a
+/// factor of two.
 fn remote(totals: &Totals) -> Value {
     let counts = Remote::ALL.iter().zip(totals.remote).map(|(what, count)| (what.code().to_owned(), count.into()));
     let mut object: Map<String, Value> = counts.collect();
@@ -89,7 +91,7 @@ fn remote(totals: &Totals) -> Value {
     Value::Object(object)
 }
 
-/// What so many tenths of all fetches took at most.
+/// Returns an upper bound for the duration of this many tenths of all downloads, in microseconds.
 fn fetch_us(totals: &Totals, tenths: u64) -> Option<u64> {
     let all: u64 = totals.fetches.iter().sum();
     let mut before = 0;
@@ -100,7 +102,8 @@ fn fetch_us(totals: &Totals, tenths: u64) -> Option<u64> {
     class.map(|class| 2 << class)
 }
 
-/// How each remote answered since larderd began, as that last said; what is there now is written down first.
+/// Returns each remote's latencies since larderd started, from the store. A running larderd is
+/// asked first, because that makes it write the current ones.
 fn remotes(store: &Store) -> Value {
     if store.daemon_runs() {
         let _ = ask_remotes(&store.daemon_socket());
@@ -109,7 +112,7 @@ fn remotes(store: &Store) -> Value {
     said.filter(Value::is_array).unwrap_or(Value::Array(Vec::new()))
 }
 
-/// A line for each remote, and one for each size of what it sent.
+/// Adds a row for each remote, and one for each size class of its downloads.
 fn show_each(remotes: &Value, table: &mut Table) {
     let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for remote in array(remotes) {
@@ -129,13 +132,13 @@ fn show_each(remotes: &Value, table: &mut Table) {
     }
 }
 
-/// Lines on remotes, where there was anything.
+/// Adds the rows about remotes, if there was any traffic.
 fn show_remote(totals: &Totals, table: &mut Table) {
     let of = |what: Remote| totals.remote[what as usize];
     if totals.remote.iter().all(|count| *count == 0) {
         return;
     }
-    let came = format!("came, {} were sent", say::bytes(of(Remote::BytesOut)));
+    let came = format!("downloaded, {} uploaded", say::bytes(of(Remote::BytesOut)));
     table.add_row(vec![Cell::new("remotes"), Cell::new(say::bytes(of(Remote::BytesIn))), Cell::new(came)]);
     for what in Remote::ALL.into_iter().filter(|what| !matches!(what, Remote::BytesIn | Remote::BytesOut)) {
         if of(what) > 0 {
@@ -144,7 +147,7 @@ fn show_remote(totals: &Totals, table: &mut Table) {
     }
     if let (Some(median), Some(p90)) = (fetch_us(totals, 5), fetch_us(totals, 9)) {
         let ms = |us: u64| us as f64 / 1e3;
-        let latency = format!("half of the fetches took at most {:.1} ms, nine of ten {:.1} ms", ms(median), ms(p90));
+        let latency = format!("half of the downloads took at most {:.1} ms, nine of ten {:.1} ms", ms(median), ms(p90));
         table.add_row(vec![Cell::new("  fetches"), Cell::new(""), Cell::new(latency)]);
     }
 }
@@ -156,12 +159,12 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
         row(&mut table, "  waited", totals.waited, "for another process that ran the same action");
     }
     if totals.remote_hit > 0 {
-        row(&mut table, "  remote", totals.remote_hit, "fetched from a remote when they were asked for");
+        row(&mut table, "  remote", totals.remote_hit, "downloaded from a remote on request");
     }
     row(&mut table, "miss", totals.miss, "");
     if totals.token_waits > 0 {
         let seconds = totals.token_waited_ms as f64 / 1e3;
-        let why = format!("for other tools to end or for memory, {seconds:.1} s together: docs/scheduling.md");
+        let why = format!("waited for other tools to end or for memory, {seconds:.1} s in total: docs/scheduling.md");
         row(&mut table, "  queued", totals.token_waits, &why);
     }
     for (why, count) in &totals.unrecorded_reasons {
@@ -179,7 +182,7 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
     show_each(&remotes(store), &mut table);
     print_table(&table, out)?;
     let size = format!("about {} of {}", say::bytes(totals.store_bytes), say::limit(limit_bytes));
-    let there = if store.directory().exists() { size } else { "not there yet".to_owned() };
+    let there = if store.directory().exists() { size } else { "not created yet".to_owned() };
     writeln!(out, " store: {}, {there}", store.directory().display())?;
     for path in store.earlier() {
         writeln!(out, " not counted: {}, of an earlier version of larder (`larder doctor`)", path.display())?;
@@ -192,7 +195,7 @@ fn row(table: &mut Table, name: &str, count: u64, why: &str) {
     table.add_row(vec![Cell::new(name), count, Cell::new(why)]);
 }
 
-/// Of those that were looked up.
+/// Returns the share of hits among the commands that were looked up.
 fn hit_rate(totals: &Totals) -> String {
     let asked = totals.hit.saturating_add(totals.miss);
     if asked == 0 {

@@ -1,4 +1,4 @@
-//! `larder version`.
+//! `larder version`: prints the version.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::FINE;
 
-/// Print name and version.
+/// Prints the name and the version.
 pub(crate) fn run(out: &mut dyn Write) -> Result<u8> {
     writeln!(out, "larder {}", env!("CARGO_PKG_VERSION"))?;
     Ok(FINE)

@@ -1,4 +1,5 @@
-//! `explain`: hit, miss, nearest record, bypass; against records made here by the same code as the wrapper's.
+//! Tests of `explain`: hit, miss, nearest record and bypass. The records are made here by the same
+//! code that the wrapper uses.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -12,12 +13,13 @@ use larder_store::{Stamps, Store};
 
 use crate::place::{Here, bytes_of};
 
-/// Record a run of `argv` that read `x.c` in the working directory, made `x.o`, and said nothing.
+/// Records a run of `argv` that read `x.c` in the working directory, wrote `x.o`, and printed
+/// nothing.
 pub(crate) fn record(here: &Here, argv: &[&str]) {
     record_saying(here, argv, Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY });
 }
 
-/// The same, which said this.
+/// Records the same run, with this output on stdout and stderr.
 fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
@@ -36,7 +38,7 @@ fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
     let tool = find(argv[0].as_bytes(), place.variable(b"PATH"), &nobody, false).expect("is on PATH");
     let store = Store::open(&here.path("store")).expect("opens");
     let argv = argv.iter().map(|argument| argument.as_bytes().to_vec()).collect();
-    let Ok(request) = Request::new(tool, argv, &place, &Stamps::none()) else { panic!("not ours") };
+    let Ok(request) = Request::new(tool, argv, &place, &Stamps::none()) else { panic!("the command is not cached") };
     let blob = store.put_blob(&mut &[7; 10_000][..]).expect("writes");
     let source = Digest::of(&std::fs::read(here.path("work/x.c")).expect("reads"));
     let fact = Fact::Content { digest: source, executable: false, plain: false, rooted: None };
@@ -76,7 +78,7 @@ fn a_hit_and_what_it_relies_on() {
     let object = here.larder(&["explain", "--json", "--", "gcc", "-O1", "-c", "x.c"]).ends(0).json();
     assert_eq!((object["outcome"].as_str(), object["run_time_us"].as_u64()), (Some("hit"), Some(840_000)));
     assert_eq!(object["relies_on"]["absences"], 1);
-    assert!(!here.path("work/x.o").exists(), "nothing is put in place");
+    assert!(!here.path("work/x.o").exists(), "explain restores no output");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Help, usage errors, aliases, completions, man pages.
+//! Tests of help, usage errors, aliases, completions and man pages.
 
 use crate::place::Here;
 

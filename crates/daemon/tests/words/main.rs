@@ -1,4 +1,5 @@
-//! The real `larderd`, in a fresh place for each test: what it prints, where, and with which exit code.
+//! Tests of the real `larderd`, each in a fresh directory: what it prints, where, and its exit
+//! code.
 #![cfg(target_os = "linux")]
 
 mod explain;

@@ -1,4 +1,4 @@
-//! A fresh place: its own home, store, working directory and `PATH`.
+//! A fresh directory for each test, with its own home, store, working directory and `PATH`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Where a test runs; removed afterwards.
+/// The directory of a test, which is removed afterwards.
 pub(crate) struct Here {
     top: PathBuf,
     _dir: TempDir,
 }
 
-/// What a run of `larderd` gave.
+/// The result of a run of `larderd`.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -41,7 +41,7 @@ impl Here {
         std::fs::write(self.path(rel), text).expect("writes");
     }
 
-    /// A program called `gcc` on `PATH` that is dynamically linked and compiles nothing.
+    /// Creates a program called `gcc` on `PATH` that is dynamically linked and compiles nothing.
     pub(crate) fn fake_gcc(&self) {
         std::fs::copy("/bin/true", self.path("bin/gcc")).expect("copies");
     }
@@ -79,7 +79,7 @@ impl Here {
 }
 
 impl Ran {
-    /// It ended so; for chaining.
+    /// Checks the exit code.
     #[track_caller]
     pub(crate) fn ends(self, code: i32) -> Ran {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -92,7 +92,7 @@ impl Ran {
         self
     }
 
-    /// One line on standard error, by `larder`.
+    /// Checks that standard error has one line, by `larder`, which contains `piece`.
     #[track_caller]
     pub(crate) fn complains(self, piece: &str) -> Ran {
         assert!(self.err.starts_with("larder: ") && self.err.lines().count() == 1, "{self:#?}");

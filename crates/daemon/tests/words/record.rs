@@ -1,4 +1,4 @@
-//! `record`, `compare`, `report`, and what `stats` and `explain` say of the last build.
+//! Tests of `record`, `compare` and `report`, and of `stats` and `explain` for the last build.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,12 +14,12 @@ fn larder(here: &Here, words: &[&str]) -> Ran {
     here.larder_with(&[PATH], words)
 }
 
-/// Record `script`, run by a shell.
+/// Records `script`, run by a shell.
 fn record(here: &Here, options: &[&str], script: &str) -> Ran {
     larder(here, &[&["record"], options, &["--", "sh", "-c", script]].concat())
 }
 
-/// Whether processes can be followed here; a reason is printed where they cannot.
+/// Returns true if processes can be traced here, else prints why not.
 fn is_followed(here: &Here) -> bool {
     let shown = larder(here, &["record", "show", "--json"]).ends(0).json();
     let why = shown["runs"].as_array().and_then(|runs| runs.last()?["end"]["not_traced"].as_str().map(str::to_owned));
@@ -33,7 +33,7 @@ fn records(here: &Here) -> std::path::PathBuf {
     here.path("home/.local/state/larder/records")
 }
 
-/// Everything that is in a directory, in one text.
+/// Returns the contents of all files in a directory tree as one text.
 fn all_bytes(directory: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(directory).expect("is a directory").flatten() {
@@ -53,7 +53,7 @@ fn a_build_that_fails_is_recorded_and_its_exit_code_is_ours() {
     let ran = record(&here, &["--name", "one"], "echo out; echo err >&2; /bin/true; exit 3");
     assert!(ran.code == Some(3) && ran.out == "out\n" && ran.err.starts_with("err\nlarder: one: "), "{ran:?}");
     larder(&here, &["record", "list"]).ends(0).says("one").says("sh -c");
-    larder(&here, &["record", "show", "one"]).ends(0).says("sh -c").says("no command of it went through larder");
+    larder(&here, &["record", "show", "one"]).ends(0).says("sh -c").says("none of its commands ran through larder");
     let shown = larder(&here, &["record", "show", "--json"]).ends(0).json();
     assert_eq!((&shown["runs"][0]["end"]["exit_code"], &shown["record"]["name"]), (&3.into(), &"one".into()));
     if is_followed(&here) {
@@ -67,8 +67,8 @@ fn a_build_that_fails_is_recorded_and_its_exit_code_is_ours() {
     assert!(again.err.contains("one-2"), "{again:?}");
 }
 
-/// A secret that the command writes, a packed record of the same name, a session that is not begun, and input that
-/// only one run could have read.
+/// Covers four cases: output with a secret, a packed record with an existing name, a session that
+/// fails before its first run, and input that only one of two runs could have read.
 #[test]
 fn what_is_kept_is_private_whole_and_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -88,7 +88,7 @@ fn what_is_kept_is_private_whole_and_alone() {
     );
     larder(&here, &["record", "--name", "n", "--prepare", "exit 4", "--", "true"]).ends(1).complains("ended with 4");
     assert!(!records(&here).join("n").exists());
-    // As a machine that went down leaves them.
+    // A machine that crashed leaves empty files like these.
     std::fs::write(top.join("context.json"), "").expect("writes");
     std::fs::write(top.join("runs/2/run.json"), "").expect("writes");
     larder(&here, &["record", "show", "x"]).ends(0).says("not known: ").says("cut off");
@@ -125,7 +125,7 @@ fn several_runs_are_timed_and_one_more_followed() {
     let here = Here::new();
     let options = ["-n", "3", "--name", "x", "--prepare", "echo p >> prepared"];
     let ran = record(&here, &options, "echo hidden").ends(0);
-    assert!(ran.out.is_empty(), "messages of several runs are kept: {ran:?}");
+    assert!(ran.out.is_empty(), "the output of several runs is kept in the record: {ran:?}");
     let prepared = std::fs::read_to_string(here.path("work/prepared")).expect("was written");
     assert_eq!(prepared.lines().count(), 4);
     let shown = larder(&here, &["record", "show", "--json"]).ends(0).json();
@@ -134,16 +134,17 @@ fn several_runs_are_timed_and_one_more_followed() {
     let kept = std::fs::read_to_string(records(&here).join("x/runs/2/output.txt")).expect("is there");
     assert_eq!(kept, "hidden\n");
     let failed = record(&here, &["-n", "3", "--name", "y"], "exit 4").ends(4);
-    assert!(failed.err.contains("3 runs did not take place"), "{failed:?}");
+    assert!(failed.err.contains("3 runs were left out"), "{failed:?}");
     let prepare = record(&here, &["--prepare", "exit 5"], "true").ends(1);
     assert!(prepare.err.contains("ended with 5"), "{prepare:?}");
 }
 
-/// Ignored signals, limits and descriptors are part of what a build can ask for.
+/// A build can query ignored signals, limits and descriptors, so they must be unchanged.
 #[test]
 fn the_command_inherits_what_it_would_without_us() {
     let here = Here::new();
-    // Signals 32 and 33 are the C library's own: whether they are ignored hangs on which one larderd was linked with.
+    // Signals 32 and 33 belong to the C library: whether they are ignored depends on the library
+    // that larderd is linked with.
     let signals = r"sed -nE 's/^(Sig(Ign|Blk)).*(.{7})$/\1 \3/p' /proc/self/status";
     let script = &format!("{signals}; ls /proc/self/fd | wc -l; ulimit -n");
     let mut plain = std::process::Command::new("/bin/sh");
@@ -225,7 +226,7 @@ fn every_form() {
 #[test]
 fn reproduce_does_it_again() {
     let here = Here::new();
-    // `larder` as people have it on their PATH.
+    // A program `larder` on PATH, as people have it.
     here.write("bin/larder", &format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_larderd")));
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(here.path("bin/larder"), executable).expect("can be set");
@@ -242,14 +243,14 @@ fn reproduce_does_it_again() {
     assert!(records(&here).join("x-2").is_dir(), "it is recorded again");
 }
 
-/// Start a recording, and wait until its command says that it began.
+/// Starts a recording, and waits until its command has begun.
 fn started(here: &Here) -> std::process::Child {
     let mut command =
         here.command(&["record", "--name", "x", "--", "sh", "-c", "/bin/true; : > began; sleep 30; echo late"]);
     let child = command.env(PATH.0, PATH.1).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
     let until = Instant::now() + Duration::from_secs(20);
     while !here.path("work/began").exists() {
-        assert!(Instant::now() < until, "the command does not begin");
+        assert!(Instant::now() < until, "the command did not begin in time");
         std::thread::sleep(Duration::from_millis(10));
     }
     child

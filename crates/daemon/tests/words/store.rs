@@ -1,4 +1,5 @@
-//! Words about the store and the settings: stats, config, doctor, evict, fsck, clear.
+//! Tests of subcommands about the store and the settings: stats, config, doctor, evict, fsck,
+//! clear.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -28,7 +29,7 @@ fn stats_of_no_store_are_zeros_and_make_none() {
     for (name, zero) in zeros.as_object().expect("is one") {
         assert_eq!(&said[name], zero, "{name}");
     }
-    here.larder(&["stats"]).ends(0).says("not there yet");
+    here.larder(&["stats"]).ends(0).says("not created yet");
     here.larder(&["stats", "--zero"]).ends(0);
     for word in ["clear", "evict", "fsck"] {
         here.larder(&[word]).ends(0).says("no store yet");
@@ -113,9 +114,9 @@ fn doctor_finds_what_is_there_and_what_is_wrong() {
     std::fs::set_permissions(here.path("larder"), PermissionsExt::from_mode(0o755)).expect("sets");
     let wrapper = here.path("larder");
     let wrapper = ("LARDER_WRAPPER", wrapper.to_str().expect("is text"));
-    let ran = here.larder_with(&[wrapper], &["doctor"]).says("bin/gcc: family gcc; not tried");
+    let ran = here.larder_with(&[wrapper], &["doctor"]).says("bin/gcc: family gcc; not tested");
     assert!(!ran.out.contains("LARDER_WRAPPER"), "{ran:?}");
-    ran.says("not there yet, and can be made").says("no name on PATH leads to larder");
+    ran.says("not created yet, and can be created").says("no compiler name on PATH leads to larder");
     assert!(!here.path("store").exists());
 
     std::fs::create_dir(here.path("store")).expect("makes");
@@ -165,7 +166,9 @@ fn what_this_environment_sets_is_not_set_for_an_installed_larderd() {
     let here = Here::new();
     let install = ["daemon", "install", "--print"];
     let remote = [("LARDER_REMOTE", "file:///far"), ("LARDER_LOG", "/log")];
-    here.larder_with(&remote, &install).ends(0).complains("LARDER_REMOTE is set here alone: set remote in larder.toml");
+    here.larder_with(&remote, &install)
+        .ends(0)
+        .complains("LARDER_REMOTE is set only in this environment: set remote in larder.toml");
     assert_eq!(here.larder(&install).ends(0).err, "");
 }
 
@@ -177,18 +180,18 @@ fn what_an_earlier_version_left_is_said_and_cleared() {
     std::fs::create_dir(&earlier).expect("makes");
     std::fs::set_permissions(&earlier, PermissionsExt::from_mode(0o700)).expect("sets");
     here.larder(&["clear"]).ends(0);
-    assert!(earlier.exists(), "it is no store");
+    assert!(earlier.exists(), "it is not a store, so it must stay");
     let now = Store::open(&here.path("store")).expect("opens").daemon_socket().with_file_name("counters");
     std::fs::copy(now, earlier.join("counters")).expect("copies");
     here.larder(&["doctor"]).says("store/v1 is of an earlier version of larder");
     here.larder(&["stats"]).ends(0).says("not counted: ").says("store/v1, of an earlier version of larder");
     here.larder(&["evict"]).ends(0);
-    assert!(earlier.exists(), "it was used just now");
+    assert!(earlier.exists(), "it was used a moment ago, so it must stay");
     here.larder(&["clear"]).ends(0).says("store/v1, of an earlier version of larder: removed");
     assert!(!earlier.exists());
 }
 
-/// Change a byte of every file that is a blob by its place.
+/// Overwrites every file that is a blob by its path.
 fn damage(dir: &std::path::Path) {
     for entry in std::fs::read_dir(dir).expect("lists").map(|entry| entry.expect("is there").path()) {
         if entry.is_dir() {

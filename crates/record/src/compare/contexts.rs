@@ -1,4 +1,4 @@
-//! What is not the same around two records, part by part.
+//! Lists what differs between the contexts of two records, part by part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use serde::{Serialize, Serializer};
 use crate::directory::Record;
 use crate::form::{Git, Machine, Tool};
 
-/// Part of what a measurement has to be believed with.
+/// A part of the context, in which two records can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Processor, memory, kernel, limits.
+    /// Processor, memory, kernel and limits.
     Machine,
     /// Compilers and build tools.
     Tools,
-    /// The project's commit, and what is not committed.
+    /// The project's commit, and its uncommitted changes.
     Project,
     /// The command.
     Command,
-    /// Variables of the environment.
+    /// Environment variables.
     Environment,
     /// larder's settings.
     Configuration,
@@ -27,7 +27,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Part; 7] = [
         Part::Machine,
         Part::Tools,
@@ -38,18 +38,18 @@ impl Part {
         Part::Larder,
     ];
 
-    /// As it is written and shown.
+    /// Returns the name of the part, as it is written and shown.
     pub fn name(self) -> &'static str {
         ["machine", "tools", "project", "command", "environment", "configuration", "larder"][self as usize]
     }
 
-    /// The part that is written so.
+    /// Returns the part with this name.
     pub fn named(name: &str) -> Option<Part> {
         Self::ALL.into_iter().find(|part| part.name() == name)
     }
 
-    /// Whether a difference in it makes a verdict meaningless, unless it is what was to be compared: the others are
-    /// what people compare.
+    /// Returns true if a difference in this part makes a verdict meaningless, unless the user
+    /// expects it. Differences in the other parts are what people want to compare.
     pub fn blocks(self) -> bool {
         matches!(self, Part::Machine | Part::Tools | Part::Project)
     }
@@ -64,15 +64,15 @@ impl Serialize for Part {
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unlike {
-    /// Of which part.
+    /// The part.
     pub part: Part,
-    /// Of what.
+    /// The name of the value that differs.
     pub what: String,
-    /// In A and in B.
+    /// The values in A and in B.
     pub values: [String; 2],
 }
 
-/// All differences, those that block first.
+/// Returns all differences, those that block a verdict first.
 pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
     let mut found = Found::default();
     found.texts(Part::Machine, machine(&a.context.machine), machine(&b.context.machine));
@@ -100,7 +100,8 @@ pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
     found.texts(Part::Configuration, settings(a), settings(b));
     let larder = |record: &Record| {
         let mut all: BTreeMap<String, String> = texts([("version", record.header.larder.clone())]);
-        // Several of a name: the recorder's own, and those that the command names.
+        // A name may have several digests: the recorder's own program, and those that the command
+        // names.
         let mut named: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for (path, digest) in &record.context.binaries {
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -163,5 +164,5 @@ fn tools(tools: &[Tool]) -> BTreeMap<String, String> {
 
 fn git(git: Option<&Git>) -> BTreeMap<String, String> {
     let Some(git) = git else { return BTreeMap::new() };
-    texts([("commit", git.head.clone()), ("not committed", git.diff_digest.clone())])
+    texts([("commit", git.head.clone()), ("uncommitted changes", git.diff_digest.clone())])
 }

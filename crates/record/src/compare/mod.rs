@@ -1,7 +1,9 @@
-//! Two records side by side: what differs around them, whether one is faster, and where the difference went.
+//! Compares two records: what differs in their contexts, whether one is faster, and where the
+//! difference comes from.
 //!
-//! `contexts` says what is not the same on both sides, `pairs` compares actions and processes that both have. Unaware
-//! of: how any of it is shown.
+//! `contexts` compares the contexts. `pairs` compares actions and processes that both records have.
+//!
+//! Unaware of: how any of it is shown.
 
 mod contexts;
 mod pairs;
@@ -16,80 +18,81 @@ use crate::summary::{kinds, phases, unlike};
 pub use contexts::{Part, Unlike};
 pub use pairs::{PairRow, Pairs};
 
-/// Others may use so much of the processors; above it a warning.
+/// The share of all processors that other processes may use without a warning.
 const FOREIGN_MAX: f64 = 0.05;
-/// Rows that say where a difference went.
+/// The largest number of rows in each list of where a difference comes from.
 const ROWS_MAX: usize = 12;
 
-/// What is wanted.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A difference below this is none: 0.01 is 1 %.
+    /// Smaller differences are ignored. For example, 0.01 is 1 %.
     pub margin: f64,
-    /// Give a verdict also where the contexts differ.
+    /// Give a verdict even if the contexts differ.
     pub anyway: bool,
-    /// Parts of the context that are meant to differ.
+    /// Parts of the context that the user expects to differ.
     pub expected: Vec<Part>,
 }
 
-/// What there is to say.
+/// The result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Names of both.
+    /// The names of both records.
     pub names: [String; 2],
-    /// What is not the same.
+    /// The differences between the contexts.
     pub unlike: Vec<Unlike>,
-    /// Why there is no verdict; empty where there is one.
+    /// Why there is no verdict, or empty if there is one.
     pub refused: String,
-    /// What has to be known about the samples.
+    /// What may have disturbed the measurement.
     pub warnings: Vec<String>,
-    /// Wall time first.
+    /// The measured quantities, wall time first.
     pub measures: Vec<Measure>,
-    /// Actions that both have, by key.
+    /// The actions that both records have, matched by key.
     pub actions: Option<Pairs>,
-    /// Processes that both have, by command line.
+    /// The processes that both records have, matched by command line.
     pub processes: Option<Pairs>,
-    /// Where the difference went, by process name: the largest first.
+    /// The CPU time by process name, the largest difference first.
     pub by_kind: Vec<Went>,
-    /// The same by step of the wrappers.
+    /// The time by step of the wrappers, the largest difference first.
     pub by_phase: Vec<Went>,
 }
 
-/// A quantity on both sides.
+/// A quantity, measured on both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure {
-    /// What it is.
+    /// The name of the quantity.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// The middle one of A and of B.
+    /// The medians of A and of B.
     pub medians: [f64; 2],
-    /// Samples of A and of B.
+    /// The number of samples of A and of B.
     pub samples: [usize; 2],
-    /// B ÷ A with its interval; none where there are no samples.
+    /// B ÷ A with the bounds of its confidence interval. `None` if there are no samples.
     pub ratio: Option<[f64; 3]>,
-    /// Whether pairs were compared.
+    /// True if the samples were compared in pairs.
     pub paired: bool,
     /// `less`, `more`, `equal`, `cannot tell`, or `refused`.
     pub verdict: &'static str,
-    /// So many more runs a side would tell; none where it can be told, or where no sensible number would.
+    /// How many more runs per side would allow a verdict. `None` if there is a verdict, or if no
+    /// practical number of runs would be enough.
     pub more_runs: Option<usize>,
 }
 
-/// Part of a difference.
+/// One row of a list of where a difference comes from.
 #[derive(Clone, Debug, Serialize)]
 pub struct Went {
-    /// Of what.
+    /// The name of a program or a step.
     pub name: String,
-    /// How many in A and in B.
+    /// The number of processes or actions in A and in B.
     pub counts: [u64; 2],
-    /// Milliseconds in A and in B.
+    /// The time in A and in B, in milliseconds.
     pub ms: [f64; 2],
-    /// Of these in the kernel.
+    /// The part of that time in the kernel.
     pub kernel_ms: [f64; 2],
 }
 
-/// Compare `b` with `a`.
+/// Compares `b` with `a`.
 pub fn compare(a: &Record, b: &Record, options: &Options) -> Comparison {
     let unlike = contexts::unlike(a, b);
     let blocking: Vec<&str> = unlike
@@ -139,10 +142,10 @@ fn nothing(a: &Record, b: &Record, unlike: Vec<Unlike>, refused: String, warning
 fn refusal(mut blocking: Vec<&str>) -> String {
     blocking.dedup();
     let expected = blocking.iter().map(|part| format!("--expect {part}")).collect::<Vec<_>>().join(" ");
-    format!("no verdict, since {} differ: with {expected} they are meant to, with --anyway all is", blocking.join(", "))
+    format!("no verdict, because {} differ: add {expected} if that is intended, or --anyway", blocking.join(", "))
 }
 
-/// The timed runs of both.
+/// The timed runs of both records.
 struct Samples<'a> {
     a: Vec<&'a RecordedRun>,
     b: Vec<&'a RecordedRun>,
@@ -150,7 +153,8 @@ struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
-    /// Pairs where both are sides of one session, each with the half that ran beside it.
+    /// Takes pairs of runs if both records are sides of one session: each run with the run that was
+    /// next to it.
     fn of(a: &'a Record, b: &'a Record) -> Self {
         let (timed_a, timed_b) = (a.timed(), b.timed());
         let session = |record: &Record| record.header.side.as_ref().map(|side| side.session.clone());
@@ -162,11 +166,11 @@ impl<'a> Samples<'a> {
             half.map(|half| (*one, *half))
         };
         let (a, b): (Vec<_>, Vec<_>) = timed_a.iter().filter_map(half_of).unzip();
-        // A session that was cut off before its first pair has runs of either side at most.
+        // A session that ended before its first pair was complete has at most runs of one side.
         if a.is_empty() { Samples { a: timed_a, b: timed_b, paired: false } } else { Samples { a, b, paired: true } }
     }
 
-    /// Why the two did not do the same: one of them failed, or failed otherwise.
+    /// Returns why the two sides cannot be compared, if their exit codes differ.
     fn ended_otherwise(&self) -> Option<String> {
         let codes = |runs: &[&RecordedRun]| -> std::collections::BTreeSet<i32> {
             runs.iter().filter_map(|run| run.run.end.as_ref()).map(|end| end.exit_code).collect()
@@ -176,12 +180,12 @@ impl<'a> Samples<'a> {
             |codes: &std::collections::BTreeSet<i32>| codes.iter().map(i32::to_string).collect::<Vec<_>>().join(" or ");
         (a != b && !a.is_empty() && !b.is_empty()).then(|| {
             let (a, b) = (shown(&a), shown(&b));
-            format!("no verdict, since A ended with {a} and B with {b}: with --anyway they are compared all the same")
+            format!("no verdict, because A ended with {a} and B with {b}: add --anyway to compare them")
         })
     }
 }
 
-/// A quantity of a run.
+/// A quantity that is measured for each run.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
@@ -224,14 +228,14 @@ impl Quantity {
             more_runs: match verdict {
                 Some(Verdict::CannotTell(more)) => more,
                 Some(_) => None,
-                // Where one is 0, there is no ratio.
+                // If a value is 0, there is no ratio.
                 None => statistics::PAIRS_MIN.checked_sub(a.len().min(b.len())).filter(|more| *more > 0),
             },
         }
     }
 }
 
-/// As it is written and shown.
+/// Returns the name of a verdict, as it is written and shown.
 pub fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Less => "less",
@@ -253,20 +257,18 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
         if count > 0 {
             let of = runs.len();
             found.push(format!(
-                "{name}: in {count} of {of} runs others used more than {:.0} % of the processors, at most {:.0} %",
+                "{name}: in {count} of {of} runs, other processes used more than {:.0} % of the processors, at most {:.0} %",
                 FOREIGN_MAX * 100.0,
                 most * 100.0
             ));
         }
         if let Some([(a, of_a), (b, of_b)]) = unlike(runs) {
             found.push(format!(
-                "{name}: its runs did not do the same: in one {a} of {of_a} were hits, in another {b} of {of_b}"
+                "{name}: its runs did different work: in one {a} of {of_a} were hits, in another {b} of {of_b}"
             ));
         }
         if runs.iter().any(|run| run.run.traced) {
-            found.push(format!(
-                "{name}: its times are of a run whose processes were followed; record it with -n 8 or more"
-            ));
+            found.push(format!("{name}: its times are of a traced run; record it with -n 8 or more"));
         }
         let failed = runs.iter().filter(|run| run.run.end.as_ref().is_some_and(|end| end.exit_code != 0)).count();
         if failed > 0 {
@@ -274,23 +276,25 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
         }
         let ended = record.runs.iter().filter_map(|run| run.run.end.as_ref());
         if ended.clone().any(|end| end.interrupted) {
-            found.push(format!("{name}: a run was interrupted; the others are compared"));
+            found.push(format!("{name}: a run was interrupted and is not compared"));
         }
         if ended.clone().any(|end| end.left > 0) {
-            found.push(format!("{name}: processes went on when the command had ended: what they used is others'"));
+            found.push(format!(
+                "{name}: processes still ran after the command ended; what they used counts as other processes' use"
+            ));
         }
         if record.runs.iter().any(|run| run.run.end.is_none()) {
-            found.push(format!("{name}: the record was cut off; what was complete is compared"));
+            found.push(format!("{name}: the record was cut off; only its complete runs are compared"));
         }
     }
     let untracked = |record: &Record| record.context.project.as_ref().map(|git| git.untracked_digest.clone());
     if untracked(a) != untracked(b) {
-        found.push("files that are in no commit are not the same in both".to_owned());
+        found.push("untracked files differ between the two".to_owned());
     }
     if !samples.paired {
-        let remedy = "`larder record --ab` runs both in turn";
+        let remedy = "`larder record --ab` alternates between both";
         found.push(format!(
-            "the two were not measured side by side: what changed in between is in the difference ({remedy})"
+            "the two were not measured in turn, so the difference includes everything that changed in between ({remedy})"
         ));
     }
     found
@@ -361,7 +365,7 @@ mod tests {
         assert!(comparison.refused.is_empty() && comparison.warnings.is_empty(), "{:?}", comparison.warnings);
         let same = compare(&record("a", "a", &walls), &record("b", "b", &walls), &options());
         assert_eq!(same.measures[0].verdict, "equal");
-        assert_eq!(same.measures[3].more_runs, None, "no faults, no ratio");
+        assert_eq!(same.measures[3].more_runs, None, "without page faults there is no ratio");
         let few = compare(&record("a", "a", &walls[..3]), &record("b", "b", &walls[..3]), &options());
         assert_eq!(few.measures[3].more_runs, Some(statistics::PAIRS_MIN - 3));
     }
@@ -402,6 +406,6 @@ mod tests {
         assert_eq!(comparison.by_phase[0].name, "place");
         let actions = comparison.actions.expect("both have some");
         assert_eq!((actions.count, actions.rows[0].ratio), (3, 2.0));
-        assert!(comparison.warnings.iter().any(|warning| warning.contains("followed")));
+        assert!(comparison.warnings.iter().any(|warning| warning.contains("traced run")));
     }
 }

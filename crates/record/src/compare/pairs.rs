@@ -1,4 +1,4 @@
-//! Actions and processes that both records have: one build gives hundreds of pairs.
+//! Matches actions and processes that both records have. One build gives hundreds of pairs.
 
 use std::collections::HashMap;
 
@@ -9,34 +9,36 @@ use crate::form::Action;
 use crate::processes::Processes;
 use crate::statistics;
 
-/// Pairs that are shown: those that differ most.
+/// The number of pairs that are shown, those that differ most.
 const ROWS_MAX: usize = 12;
-/// A process that used less tells nothing, in microseconds: the kernel counts in steps of as much.
+/// Processes with less CPU time, in microseconds, are ignored, because the kernel counts in steps
+/// of this size.
 const CPU_MIN_US: u64 = 1000;
 
-/// Pairs. Those of one build are disturbed together: they say where a difference is, and not whether there is one.
+/// The pairs of two records. All pairs of one build are disturbed by the same events, so they show
+/// where a difference is, but not whether it is significant.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pairs {
-    /// How many.
+    /// The number of pairs.
     pub count: usize,
-    /// How many of A and of B have no half.
+    /// The number of items that exist only in A, and only in B.
     pub alone: [usize; 2],
-    /// B ÷ A with its interval.
+    /// B ÷ A with the bounds of its confidence interval.
     pub ratio: Option<[f64; 3]>,
-    /// Those that differ most, by time.
+    /// The pairs with the largest difference in time.
     pub rows: Vec<PairRow>,
 }
 
 /// One pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairRow {
-    /// What it is.
+    /// The command, source or tool.
     pub name: String,
-    /// Milliseconds in A and in B.
+    /// The time in A and in B, in milliseconds.
     pub ms: [f64; 2],
     /// B ÷ A.
     pub ratio: f64,
-    /// Outcomes in A and in B; empty for processes.
+    /// The outcomes in A and in B; empty for processes.
     pub outcomes: [String; 2],
 }
 
@@ -48,14 +50,15 @@ struct Half {
     outcome: String,
 }
 
-/// Actions with the same key. `None` where a side has none.
+/// Matches actions by key. Returns `None` if a side has none.
 pub(super) fn actions(a: &[Action], b: &[Action]) -> Option<Pairs> {
     let half = |action: &Action| {
         let name = if action.source.is_empty() { &action.tool } else { &action.source };
         let outcome = action.outcome.clone();
         Half { key: action.key.clone(), name: name.clone(), ms: action.took_ns as f64 / 1e6, outcome }
     };
-    // A command that is not larder's to cache has no key: its tool and its file stand for it.
+    // A command that larder does not cache has no key, so it is matched by directory, tool and
+    // source.
     let keyed = |action: &Action| match action.key.is_empty() {
         true => Half { key: format!("{} {} {}", action.cwd, action.tool, action.source), ..half(action) },
         false => half(action),
@@ -63,8 +66,8 @@ pub(super) fn actions(a: &[Action], b: &[Action]) -> Option<Pairs> {
     pairs(a.iter().map(keyed).collect(), b.iter().map(keyed).collect())
 }
 
-/// Processes with the same command line in the same place of their builds, by processor time. `None` where a side has
-/// none.
+/// Matches processes by command line and directory (relative to the build's directory), and
+/// compares their CPU time. Returns `None` if a side has none.
 pub(super) fn processes([a, b]: [(&Record, &Processes); 2]) -> Option<Pairs> {
     let halves = |(record, processes): (&Record, &Processes)| -> Vec<Half> {
         let top = &record.header.cwd;
@@ -87,7 +90,7 @@ fn pairs(a: Vec<Half>, b: Vec<Half>) -> Option<Pairs> {
     }
     let (count_a, count_b) = (a.len(), b.len());
     let mut waiting: HashMap<String, Vec<Half>> = HashMap::new();
-    // The first of several equal ones goes with the first.
+    // Equal items are matched in order: the first with the first.
     for half in a.into_iter().rev() {
         waiting.entry(half.key.clone()).or_default().push(half);
     }

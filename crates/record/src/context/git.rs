@@ -1,5 +1,5 @@
-//! A checkout: which commit it is at, what came since a base, what is not committed. Asks `git` through `larder-git`,
-//! so that the checkout's configuration runs nothing.
+//! Describes a checkout: its commit, the commits since a base, and uncommitted changes. Uses `git`
+//! through `larder-git`, so that the checkout's configuration runs no program.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -12,27 +12,30 @@ use larder_git::Repository;
 use crate::Redact;
 use crate::form::Git;
 
-/// Commits that are listed.
+/// The largest number of commits that are listed.
 const COMMITS_MAX: usize = 500;
-/// Lines of what is not committed.
+/// The largest number of lines of `git status`.
 const STATUS_MAX: usize = 500;
-/// Of a difference, in bytes: a larger one is named by its digest only.
+/// The largest diff that is stored, in bytes. Of a larger one only the digest is kept.
 const DIFF_BYTES_MAX: usize = 1 << 20;
-/// Files that are in no commit are read up to so many bytes together; the others are known by name and size.
+/// The largest total size of untracked files that are hashed. Further ones are identified by name
+/// and size.
 const UNTRACKED_BYTES_MAX: u64 = 64 << 20;
 const DIGEST_DIGITS: usize = 16;
-/// Each question to `git` is given so long: the first look at a large checkout reads all of it from the disk.
+/// The timeout of each git command, because the first one in a large checkout reads all of it from
+/// the disk.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// What commits are counted from, where nobody says: the first that there is.
+/// The revisions from which commits are counted by default. The first that exists is taken.
 const BASES: &[&str] = &["@{upstream}", "origin/HEAD", "origin/main", "origin/master"];
 
-/// What is wanted.
+/// The options for a checkout.
 pub(super) struct Asked<'a> {
     pub(super) prefix: Option<&'a str>,
     pub(super) base: Option<&'a str>,
 }
 
-/// The checkout that `directory` is in, and its difference to the commit; `None` where it is in none.
+/// Returns a description of the checkout that contains `directory`, and its diff to the commit.
+/// Returns `None` if it is in no checkout.
 pub(super) fn checkout(
     directory: &Path,
     asked: &Asked,
@@ -50,7 +53,7 @@ pub(super) fn checkout(
     let head = match git.ask(&["rev-parse", "--verify", "HEAD"]) {
         Ok(head) => text(&head),
         Err(error) => {
-            missing.push(format!("the commit of {top}: it has none, or it cannot be read ({error})"));
+            missing.push(format!("the commit of {top}: there is none, or it cannot be read ({error})"));
             return None;
         }
     };
@@ -65,7 +68,8 @@ pub(super) fn checkout(
         }
         None => Vec::new(),
     };
-    // Of a submodule only the commit is compared: git would start another git in it.
+    // Of a submodule only the commit is compared, because otherwise git would start another git in
+    // it.
     let status = ["status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"];
     let status = ask(git, &status).unwrap_or_default();
     let diff = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "HEAD"];
@@ -83,7 +87,7 @@ pub(super) fn checkout(
         untracked_digest,
     };
     let diff = if diff.len() > DIFF_BYTES_MAX {
-        missing.push(format!("the difference to the commit: it has {} bytes, and is named by its digest", diff.len()));
+        missing.push(format!("the diff to the commit: it has {} bytes, so only its digest is kept", diff.len()));
         Vec::new()
     } else {
         without_secrets(&diff, redact)
@@ -95,7 +99,7 @@ fn digits(digest: &blake3::Hash) -> String {
     digest.to_hex()[..DIGEST_DIGITS].to_owned()
 }
 
-/// Of the names of files that are neither tracked nor ignored, and of what is in them.
+/// Returns a digest of the names and contents of files that are neither tracked nor ignored.
 fn untracked_digest(git: &Repository) -> Option<String> {
     let names = git.ask(&["ls-files", "--others", "--exclude-standard", "-z"]).ok()?;
     let mut hasher = blake3::Hasher::new();
@@ -109,14 +113,14 @@ fn untracked_digest(git: &Repository) -> Option<String> {
             hasher.update(std::fs::read_link(&path).unwrap_or_default().as_os_str().as_bytes());
         } else if look.is_file() && look.len() <= left_bytes {
             left_bytes -= look.len();
-            // Who cannot read it knows it by its size.
+            // An unreadable file is identified by its size.
             let _ = std::fs::File::open(&path).and_then(|file| hasher.update_reader(file.take(look.len())).map(drop));
         }
     }
     (!names.is_empty()).then(|| digits(&hasher.finalize()))
 }
 
-/// What commits are counted from, in words, and the range since then.
+/// Returns the base from which commits are counted, in words, and the range of commits since then.
 fn base(git: &Repository, asked: Option<&str>, missing: &mut Vec<String>) -> (String, Option<String>) {
     let digest = |revision: &str| ask(git, &["merge-base", "HEAD", revision]);
     let range = |base: &str| Some(format!("{base}..HEAD"));
@@ -124,8 +128,9 @@ fn base(git: &Repository, asked: Option<&str>, missing: &mut Vec<String>) -> (St
         return match digest(revision) {
             Some(base) => (format!("{revision} ({base})"), range(&base)),
             None => {
-                missing
-                    .push(format!("commits since {revision}: there is no such revision, or nothing in common with it"));
+                missing.push(format!(
+                    "commits since {revision}: there is no such revision, or it has no common ancestor with HEAD"
+                ));
                 (String::new(), None)
             }
         };
@@ -154,7 +159,7 @@ fn without_secrets(diff: &[u8], redact: &Redact) -> Vec<u8> {
         let (is_begin, is_end) = (holds(line, b"-----BEGIN "), holds(line, b"-----END "));
         in_key = (in_key || is_begin && holds(line, b"PRIVATE KEY-----")) && !is_end;
         match line.split_first() {
-            // Behind the sign of a line that came or went.
+            // Keeps the sign of an added or removed line.
             Some((sign, rest)) if in_key && !is_begin => {
                 [&[*sign][..], (redact.argument)(b"--secret", rest).as_bytes()].concat()
             }
@@ -250,11 +255,11 @@ mod tests {
         std::fs::write(top.join("x"), "2\n").expect("writes");
         let asked = Asked { prefix: None, base: None };
         let (found, diff) = checkout(&top, &asked, &Redact::nothing(), &mut Vec::new()).expect("a checkout");
-        assert!(!ran.exists(), "what the checkout's configuration says was run");
+        assert!(!ran.exists(), "a program from the checkout's configuration was run");
         assert_eq!(found.status, [" M x"]);
         assert!(String::from_utf8_lossy(&diff).contains("+2"));
-        // git itself runs it.
+        // Plain git does run it.
         git(&top, &["status"]);
-        assert!(ran.exists(), "the attack is none");
+        assert!(ran.exists(), "the attack does not work even against plain git");
     }
 }

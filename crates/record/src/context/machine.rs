@@ -1,4 +1,5 @@
-//! Machine and system: processor, memory, kernel, file systems, limits. What cannot be seen is left empty.
+//! Describes the machine and the system: processor, memory, kernel, file systems, limits. What
+//! cannot be found out is left empty.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const CGROUP: &str = "/sys/fs/cgroup";
-/// What a control group may limit, in version 2 and in version 1 of them.
+/// The limit files of control groups, of versions 2 and 1.
 const LIMITS: &[&str] = &[
     "cpu.max",
     "cpu.weight",
@@ -29,10 +30,10 @@ const LIMITS: &[&str] = &[
     "cpu.shares",
     "memory.limit_in_bytes",
 ];
-/// As they are when nothing is limited.
+/// The values that mean no limit.
 const UNLIMITED: &[&str] = &["", "max", "-1", "max 100000", "9223372036854771712"];
 
-/// Everything, with the file systems of `places`.
+/// Returns the description, with the file systems of `places`.
 pub(super) fn machine(places: &[(String, PathBuf)]) -> Machine {
     let said = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -72,13 +73,13 @@ fn value<'a>(text: &'a str, start: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default()
 }
 
-/// The value of the first of `names` that there is.
+/// Returns the value of the first of `names` that exists.
 fn after_colon(text: &str, names: &[&str]) -> String {
     let of = |name: &&str| text.lines().find_map(|line| line.strip_prefix(*name)?.split_once(':'));
     names.iter().find_map(of).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
 }
 
-/// `always [madvise] never` → `madvise`.
+/// Returns the selected value: `always [madvise] never` becomes `madvise`.
 fn chosen(text: &str) -> String {
     text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text, |(chosen, _)| chosen).to_owned()
 }
@@ -91,12 +92,13 @@ fn boost() -> String {
     }
 }
 
-/// `/dev/vda on / (ext4, rw,relatime)`: of the longest mount point above `path`.
+/// Returns the mount of a path, for example `/dev/vda on / (ext4, rw,relatime)`: the longest mount
+/// point above `path`.
 fn file_system(path: &Path) -> String {
     let there = path.ancestors().find_map(|path| fs::canonicalize(path).ok()).unwrap_or_default();
     let mounts = Process::myself().and_then(|own| own.mountinfo()).map(|mounts| mounts.0).unwrap_or_default();
     let above = mounts.into_iter().filter(|mount| there.starts_with(&mount.mount_point));
-    // Of several at one place the last one is seen.
+    // Of several mounts on one mount point, the last one is visible.
     let Some(mount) = above.max_by_key(|mount| mount.mount_point.as_os_str().len()) else { return String::new() };
     let source = mount.mount_source.unwrap_or_default();
     let mut options: Vec<String> = mount.mount_options.into_keys().collect();
@@ -104,7 +106,7 @@ fn file_system(path: &Path) -> String {
     format!("{source} on {} ({}, {})", mount.mount_point.display(), mount.fs_type, options.join(","))
 }
 
-/// By what container runtimes leave; empty where none did.
+/// Returns the container runtime, recognised by the files it leaves, or an empty string.
 fn container() -> String {
     let marks =
         [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/run/systemd/container", "systemd-nspawn")];
@@ -114,7 +116,8 @@ fn container() -> String {
     mark.or(named.map(str::to_owned)).unwrap_or_default()
 }
 
-/// Limits of the control groups that this process is in, the nearest first, and of the process itself.
+/// Returns the limits of this process's control groups, the nearest group first, and of the process
+/// itself.
 fn limits() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for line in read("/proc/self/cgroup").lines() {

@@ -1,7 +1,9 @@
-//! What a measurement has to be believed with: the project and larder, machine and system, environment and tools.
+//! The context of a measurement, without which its times mean nothing: the project and larder,
+//! machine and system, environment and tools.
 //!
-//! `git` asks a checkout, `machine` the system, `tools` looks at programs, `variables` decides which variables are
-//! kept. Nothing here fails: what cannot be found out is named in [`Context::missing`].
+//! `git` describes a checkout, `machine` the system, `tools` programs, and `variables` decides
+//! which variables are kept. Nothing here fails: what could not be found out is listed in
+//! [`Context::missing`].
 
 mod git;
 mod machine;
@@ -16,26 +18,26 @@ use crate::form::{Configured, Context};
 
 pub(crate) use variables::{KEPT, environment};
 
-/// What the context is made from.
+/// The inputs from which the context is made.
 #[derive(Clone, Default)]
 pub struct Surroundings {
-    /// Where the command runs.
+    /// The working directory of the command.
     pub cwd: PathBuf,
-    /// larder's programs.
+    /// The paths of larder's programs.
     pub binaries: Vec<PathBuf>,
-    /// Each setting.
+    /// All settings.
     pub configuration: Vec<Configured>,
-    /// How subjects of commits begin that are to be listed by themselves.
+    /// The prefix of commit subjects that are listed separately.
     pub commit_prefix: Option<String>,
-    /// The revision that commits are counted from; what is most likely meant where there is none.
+    /// The revision from which commits are counted, or `None` for the most likely base.
     pub base: Option<String>,
-    /// Compilers and build tools: name and file.
+    /// Compilers and build tools, by name and file.
     pub tools: Vec<(String, PathBuf)>,
-    /// Places whose file system matters: what they are for, and where.
+    /// Directories whose file system matters, with their purpose.
     pub places: Vec<(String, PathBuf)>,
 }
 
-/// Find everything out. Also what of the project is not committed, secrets taken out.
+/// Collects the context, and the project's uncommitted changes without secrets.
 pub(crate) fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u8>) {
     let mut missing = Vec::new();
     let asked = git::Asked { prefix: around.commit_prefix.as_deref(), base: around.base.as_deref() };
@@ -44,7 +46,7 @@ pub(crate) fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u
         None => (None, Vec::new()),
     };
     let own = around.binaries.first().and_then(|binary| binary.parent());
-    // The base is a revision of the project's.
+    // The base is a revision of the project and not of larder.
     let asked = git::Asked { base: None, ..asked };
     let larder =
         own.and_then(|directory| git::checkout(directory, &asked, redact, &mut Vec::new())).map(|(git, _)| git);

@@ -1,11 +1,12 @@
-//! Which variables of the environment are kept: those that are known to matter to builds. Of all others a short digest,
-//! by which two records can be compared.
+//! Decides which environment variables are kept: those that are known to matter to builds. Of all
+//! others a short digest is kept, so that two records can be compared.
 
 use std::collections::BTreeMap;
 
 use crate::Redact;
 
-/// Kept whole, but for what looks secret. One that ends with `*` stands for all that begin so.
+/// Variables that are kept, except secrets in their values. A name that ends with `*` stands for
+/// all names with that prefix.
 pub(crate) const KEPT: &[&str] = &[
     "AR",
     "AS",
@@ -74,11 +75,11 @@ pub(crate) const KEPT: &[&str] = &[
     "XDG_CONFIG_HOME",
 ];
 
-/// What differs between two shells and means nothing to a build.
+/// Variables that differ between shells and do not matter to a build.
 const LEFT_OUT: &[&str] = &["_", "OLDPWD", "SHLVL", "WINDOWID", "LARDER_RECORD"];
 const DIGEST_DIGITS: usize = 8;
 
-/// Those that are kept, and of the others a digest.
+/// Returns the kept variables, and the digests of the others.
 pub(crate) fn environment(
     all: &[(Vec<u8>, Vec<u8>)],
     redact: &Redact,

@@ -1,5 +1,5 @@
-//! Chrome's trace events (JSON), which Chrome, Perfetto and Speedscope read: a process is a complete event on a line of
-//! its own process, microseconds.
+//! Chrome's trace event format (JSON), which Chrome, Perfetto and Speedscope read. A process is a
+//! complete event in a track of its own; times are in microseconds.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::arguments;
 use crate::directory::RecordedRun;
 use crate::processes::{Processes, processes};
 
-/// The run that explains, as one JSON object.
+/// Returns a run as one JSON object.
 pub fn chrome(run: &RecordedRun) -> Value {
     let Processes { all, .. } = processes(run);
     let mut events: Vec<Value> = Vec::with_capacity(all.len() * 2);

@@ -1,4 +1,4 @@
-//! Everything that is made of a record, as one JSON object for programs.
+//! Everything that can be computed from a record, as one JSON object for programs.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,8 @@ use crate::directory::Record;
 use crate::processes::processes;
 use crate::summary::{Counts, causes, kinds, phases};
 
-/// The whole record: header, context, runs, and of the run that explains its processes, causes, tables, critical path.
+/// Returns the record: header, context and runs, and for the explaining run its processes, causes,
+/// tables and critical path.
 pub fn json(record: &Record) -> Value {
     let runs: Vec<_> = record.runs.iter().map(|run| &run.run).collect();
     let explained = record.explaining().map(|run| {

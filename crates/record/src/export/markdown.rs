@@ -1,4 +1,4 @@
-//! Markdown, for the summary of a CI job.
+//! A Markdown summary of a record, for a CI job.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use crate::directory::Record;
 use crate::processes::processes;
 use crate::summary::{Counts, Group, ROWS_MAX, causes as grouped, slowest};
 
-/// Rows of each table: a summary is read at a glance.
+/// The number of rows of each table, which keeps the summary short.
 const ROWS: usize = 10;
 
-/// A record: what it was, how it ended, why what was no hit.
+/// Returns the summary of a record: what it recorded, how it ended, and why commands were not hits.
 pub fn markdown(record: &Record) -> String {
     let mut text = String::new();
     let header = &record.header;
@@ -18,14 +18,14 @@ pub fn markdown(record: &Record) -> String {
     let _ = writeln!(text, "`{}`\n", shortened(&command));
     let ended: Vec<_> = record.runs.iter().filter_map(|run| Some((run, run.run.end.as_ref()?))).collect();
     if !ended.is_empty() {
-        text += "| run | wall s | CPU s | in the kernel s | peak MiB | others' CPU | exit |\n";
+        text += "| run | wall s | CPU s | in the kernel s | peak MiB | other CPU | exit |\n";
         text += "|---|---:|---:|---:|---:|---:|---:|\n";
         for (run, end) in &ended {
             let _ = writeln!(
                 text,
                 "| {}{} | {:.2} | {:.2} | {:.2} | {:.0} | {:.1} % | {} |",
                 run.run.number,
-                if run.run.traced { " (followed)" } else { "" },
+                if run.run.traced { " (traced)" } else { "" },
                 end.wall_ns as f64 / 1e9,
                 end.usage.cpu_us() as f64 / 1e6,
                 end.usage.system_us as f64 / 1e6,
@@ -36,7 +36,7 @@ pub fn markdown(record: &Record) -> String {
         }
     }
     if ended.len() < record.runs.len() {
-        text += "\n**Cut off:** a run has no end.\n";
+        text += "\n**Cut off:** a run was not finished.\n";
     }
     let Some(run) = record.explaining() else { return text };
     let counts = Counts::of(&run.actions);
@@ -44,7 +44,7 @@ pub fn markdown(record: &Record) -> String {
         let asked = (counts.hit + counts.miss).max(1);
         let _ = writeln!(
             text,
-            "\n**{} hits, {} misses, {} bypasses, {} fallbacks** ({:.1} % of what was looked up)\n",
+            "\n**{} hits, {} misses, {} bypasses, {} fallbacks** ({:.1} % of lookups)\n",
             counts.hit,
             counts.miss,
             counts.bypass,
@@ -55,7 +55,7 @@ pub fn markdown(record: &Record) -> String {
     }
     let found = processes(run);
     if !found.all.is_empty() {
-        let _ = writeln!(text, "\n{} processes; those that used most CPU time:\n", found.all.len());
+        let _ = writeln!(text, "\n{} processes; those with the most CPU time:\n", found.all.len());
         text += "| CPU s | wall s | process | outcome |\n|---:|---:|---|---|\n";
         for at in slowest(&found).into_iter().take(ROWS.min(ROWS_MAX)) {
             let process = &found.all[at];
@@ -68,7 +68,7 @@ pub fn markdown(record: &Record) -> String {
     text
 }
 
-/// Causes as a table; nothing where there are none.
+/// Returns the causes as a table, or nothing if there are none.
 pub fn causes(groups: &[Group]) -> String {
     let mut text = String::new();
     if !groups.is_empty() {
@@ -88,7 +88,7 @@ pub fn causes(groups: &[Group]) -> String {
         );
     }
     if groups.len() > ROWS {
-        let _ = writeln!(text, "\n{} causes more: `larder explain --last-build` lists them.", groups.len() - ROWS);
+        let _ = writeln!(text, "\n{} more causes: see `larder explain --last-build`.", groups.len() - ROWS);
     }
     text
 }
@@ -102,7 +102,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// Text in a table's cell.
+/// Escapes text for a table cell.
 fn escaped(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars() {

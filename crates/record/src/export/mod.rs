@@ -1,4 +1,4 @@
-//! A record in forms that other programs read: a file a form.
+//! Exports of a record to the formats of other programs, one file per format.
 
 mod chrome;
 mod json;
@@ -13,7 +13,7 @@ pub use perfetto::perfetto;
 use crate::form::Action;
 use crate::processes::Process;
 
-/// What a trace viewer shows of a process beside its name and times.
+/// Returns what a trace viewer shows of a process besides its name and times.
 fn arguments(process: &Process, actions: &[Action]) -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("command", process.command()),

@@ -1,6 +1,6 @@
-//! Perfetto's own form: protocol buffers, of which only what is written here is described. A process is a track, named,
-//! below its parent's; what it was is one slice on it. The numbers are those of Perfetto's `trace_packet.proto` and
-//! `track_event/`.
+//! Perfetto's own trace format: protocol buffers, of which only the parts that are written here are
+//! declared. A process is a named track below its parent's track, with one slice for its life. The
+//! field numbers are those of Perfetto's `trace_packet.proto` and `track_event/`.
 
 use prost::Message;
 
@@ -8,7 +8,7 @@ use super::arguments;
 use crate::directory::RecordedRun;
 use crate::processes::processes;
 
-/// All packets here come from one writer.
+/// The sequence ID of all packets, because they come from one writer.
 const SEQUENCE: u32 = 1;
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
@@ -63,10 +63,10 @@ struct Annotation {
     name: Option<String>,
 }
 
-/// The run that explains, as a file that ui.perfetto.dev opens.
+/// Returns a run as a file for ui.perfetto.dev.
 pub fn perfetto(run: &RecordedRun) -> Vec<u8> {
     let all = processes(run).all;
-    // 0 is the whole trace's own track.
+    // Track 0 belongs to the whole trace.
     let track = |at: usize| at as u64 + 1;
     let mut timed: Vec<Packet> = Vec::with_capacity(all.len() * 2);
     let mut packet: Vec<Packet> = Vec::with_capacity(all.len() * 3);
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn tracks_and_slices() {
         let bytes = perfetto(&a_run());
-        // The first packet, of field 1, holds a descriptor, of field 60.
+        // The first packet is field 1, and holds a descriptor, which is field 60.
         assert_eq!(bytes[0], 1 << 3 | 2);
         let trace = Trace::decode(&bytes[..]).expect("is one");
         let tracks: Vec<_> = trace.packet.iter().filter_map(|packet| packet.track_descriptor.as_ref()).collect();

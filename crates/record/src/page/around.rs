@@ -1,4 +1,5 @@
-//! The parts of the page around one run: all runs, what they have to be believed with, and a comparison.
+//! The parts of the page that surround the main run: the table of all runs, the context, and a
+//! comparison.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,12 @@ use crate::compare::{Comparison, Measure, Pairs, Went};
 use crate::directory::Record;
 use crate::form::{Git, RunEnd};
 
-/// Characters of a command line in a table of pairs.
+/// The number of characters of a command line in a table of pairs.
 const NAME_CHARS: usize = 120;
-/// Commits that are listed.
+/// The largest number of commits that are listed.
 const COMMITS_MAX: usize = 50;
 
-/// All runs.
+/// Returns the table of all runs.
 pub(super) fn runs(record: &Record) -> Markup {
     let ends: Vec<_> = record.runs.iter().map(|run| (&run.run, run.run.end.as_ref())).collect();
     let busiest = record.explaining().and_then(|run| run.run.end.as_ref()).map(|end| end.busiest.as_slice());
@@ -22,15 +23,15 @@ pub(super) fn runs(record: &Record) -> Markup {
         section #runs aria-labelledby="runs-h" {
             h2 #runs-h { "Runs" }
             table.sortable {
-                caption { "Others’ CPU: what processes that were none of this build’s used of all processors meanwhile" }
+                caption { "Other CPU: the CPU time of processes outside of this build, as a share of all processors" }
                 thead { tr { th.n scope="col" { "Run" } th scope="col" { "Kind" } th.n scope="col" { "Wall, s" }
                     th.n scope="col" { "CPU, s" }
                     th.n scope="col" { "Kernel, s" } th.n scope="col" { "Faults" } th.n scope="col" { "Peak, MiB" }
-                    th.n scope="col" { "Others’ CPU, %" } th.n scope="col" { "Recorder, s" } th.n scope="col" {
+                    th.n scope="col" { "Other CPU, %" } th.n scope="col" { "Recorder, s" } th.n scope="col" {
                     "Exit" } } }
                 tbody { @for (run, end) in &ends { tr {
                     td.n { (run.number) }
-                    td { @if run.traced { "followed" } @else { "timed" } @if let Some(pair) = run.pair { ", pair "
+                    td { @if run.traced { "traced" } @else { "timed" } @if let Some(pair) = run.pair { ", pair "
                     (pair) } }
                     @match end {
                         Some(end) => (run_row(end)),
@@ -39,7 +40,7 @@ pub(super) fn runs(record: &Record) -> Markup {
                 } } }
             }
             @if let Some(busiest) = busiest.filter(|busiest| !busiest.is_empty()) {
-                p.note { "Busiest others: "
+                p.note { "Busiest other processes: "
                     @for (at, one) in busiest.iter().enumerate() { @if at > 0 { ", " } code { (one.name) } " "
                         (one.cpu_ms) " ms" }
                     "." }
@@ -61,7 +62,7 @@ fn run_row(end: &RunEnd) -> Markup {
     }
 }
 
-/// What the record has to be believed with.
+/// Returns the context of the record.
 pub(super) fn context(record: &Record) -> Markup {
     let (header, context) = (&record.header, &record.context);
     let machine = &context.machine;
@@ -103,7 +104,7 @@ pub(super) fn context(record: &Record) -> Markup {
     html! {
         section #context aria-labelledby="context-h" {
             h2 #context-h { "Context" }
-            @if !context.missing.is_empty() { p.note { "Not found out: " (context.missing.join("; ")) "." } }
+            @if !context.missing.is_empty() { p.note { "Unknown: " (context.missing.join("; ")) "." } }
             (folded("Machine and system", &shown, true))
             @if let Some(git) = &context.project { (checkout("Project", git)) }
             @if let Some(git) = &context.larder { (checkout("larder’s source", git)) }
@@ -134,8 +135,8 @@ fn checkout(title: &str, git: &Git) -> Markup {
             summary { (title) ": " code { (git.head.get(..12).unwrap_or(&git.head)) } @if !git.branch.is_empty() {
                 " on " (git.branch) } }
             p { code { (git.top) } }
-            @if git.diff_digest.is_empty() { p { "Nothing that is tracked was changed." } }
-            @else { p { strong { "There were changes that were not committed" } ": " code { "project.diff" }
+            @if git.diff_digest.is_empty() { p { "There were no changes to tracked files." } }
+            @else { p { strong { "There were uncommitted changes" } ": " code { "project.diff" }
                 ", digest " code { (git.diff_digest) } "." } }
             @if !git.status.is_empty() { pre { (git.status.join("\n")) } }
             @if !git.base.is_empty() { p { (git.commits.len()) " commits since " (git.base) "." } }
@@ -149,18 +150,18 @@ fn checkout(title: &str, git: &Git) -> Markup {
     }
 }
 
-/// Two records side by side.
+/// Returns the comparison of two records.
 pub(super) fn comparison(comparison: &Comparison) -> Markup {
     let [a, b] = &comparison.names;
     html! {
         section #comparison aria-labelledby="comparison-h" {
             h2 #comparison-h { "Comparison" }
-            p { "A is " strong { (a) } ", B is " strong { (b) } ". Ratios are B ÷ A with an interval of 99 %." }
+            p { "A is " strong { (a) } ", B is " strong { (b) } ". Ratios are B ÷ A with a confidence interval of 99 %." }
             @if !comparison.refused.is_empty() { p.alarm role="status" { (comparison.refused) } }
             @for warning in &comparison.warnings { p.note { "⚠ " (warning) } }
             @if !comparison.unlike.is_empty() {
                 details open {
-                    summary { "What is not the same (" (comparison.unlike.len()) ")" }
+                    summary { "Differences in the context (" (comparison.unlike.len()) ")" }
                     table { thead { tr { th scope="col" { "Part" } th scope="col" { "What" } th scope="col" { "A" }
                         th scope="col" { "B" } } }
                         tbody { @for one in &comparison.unlike { tr {
@@ -170,24 +171,24 @@ pub(super) fn comparison(comparison: &Comparison) -> Markup {
                 }
             }
             table {
-                caption { "Timed runs: the middle one of each side" }
+                caption { "Timed runs: the median of each side" }
                 thead { tr { th scope="col" { "Measure" } th.n scope="col" { "A" } th.n scope="col" { "B" }
                     th.n scope="col" { "Runs" }
                     th.n scope="col" { "B ÷ A" } th.n scope="col" { "Interval" } th scope="col" { "Verdict" } } }
                 tbody { @for measure in &comparison.measures { (measure_row(measure, comparison.refused.is_empty())) } }
             }
-            @if let Some(pairs) = &comparison.actions { (pairs_table("Actions that both have", pairs)) }
+            @if let Some(pairs) = &comparison.actions { (pairs_table("Actions in both records", pairs)) }
             @if let Some(pairs) = &comparison.processes {
-                (pairs_table("Processes that both have, by CPU time", pairs)) }
-            (went("Where the difference went: CPU time by program", &comparison.by_kind, true))
-            (went("Steps of the wrappers", &comparison.by_phase, false))
+                (pairs_table("Processes in both records, by CPU time", pairs)) }
+            (went("CPU time by program, largest difference first", &comparison.by_kind, true))
+            (went("Time of the wrappers by step", &comparison.by_phase, false))
         }
     }
 }
 
 fn measure_row(measure: &Measure, is_told: bool) -> Markup {
     let more = match measure.more_runs {
-        Some(more) if measure.verdict == "cannot tell" => format!(": {more} more runs a side would"),
+        Some(more) if measure.verdict == "cannot tell" => format!(": {more} more runs per side would be enough"),
         _ => String::new(),
     };
     html! { tr {
@@ -207,14 +208,14 @@ fn measure_row(measure: &Measure, is_told: bool) -> Markup {
 }
 
 fn pairs_table(title: &str, pairs: &Pairs) -> Markup {
-    // Processes have none.
+    // Pairs of processes have no outcomes.
     let with_outcomes = pairs.rows.iter().any(|row| !row.outcomes[0].is_empty());
     html! {
         table.sortable {
             caption { (title) ": " (pairs.count) " pairs"
                 @if let Some([ratio, low, high]) = pairs.ratio {
                     (format!(", B ÷ A {ratio:.3} ({low:.3} – {high:.3})")) }
-                "; " (pairs.alone[0]) " only in A, " (pairs.alone[1]) " only in B. Those that differ most:" }
+                "; " (pairs.alone[0]) " only in A, " (pairs.alone[1]) " only in B. The pairs that differ most:" }
             thead { tr {
                 th scope="col" { "What" }
                 th.n scope="col" { "A, ms" }
@@ -241,7 +242,7 @@ fn went(title: &str, rows: &[Went], with_kernel: bool) -> Markup {
         @if !rows.is_empty() {
             table.sortable {
                 caption { (title) }
-                thead { tr { th scope="col" { "Of" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" }
+                thead { tr { th scope="col" { "Name" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" }
                     th.n scope="col" { "Difference, ms" }
                     @if with_kernel { th.n scope="col" { "in the kernel, ms" } } th.n scope="col" { "Count" } } }
                 tbody { @for row in rows { tr {

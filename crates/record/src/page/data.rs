@@ -1,5 +1,5 @@
-//! What the page's script draws: columns of numbers with one table of texts, as JSON, compressed, in base64. A hundred
-//! thousand processes are some megabytes so, and a browser has them in a blink.
+//! The data for the page's script: columns of numbers and one table of texts, as JSON, compressed,
+//! in base64. In this form 100,000 processes take some megabytes, which a browser decodes quickly.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,20 +15,23 @@ use crate::critical::critical_path;
 use crate::directory::RecordedRun;
 use crate::processes::{Process, Processes};
 
-/// Slices of the strip of busy processors: about as many as a wide screen has dots.
+/// The number of slices in the chart of busy processors, about the number of pixels on a wide
+/// screen.
 const SLICES: usize = 2000;
-/// Characters of a command line that are shown, and where there are many processes.
+/// The number of characters of a command line that are kept, normally and if there are more than
+/// [`MANY`] processes.
 const COMMAND_CHARS: [usize; 2] = [2000, 160];
 const MANY: usize = 20_000;
 
 #[derive(Default, Serialize)]
 struct Data {
-    /// Microseconds.
+    /// The wall time, in microseconds.
     wall: u64,
     processors: u32,
     lanes: usize,
     texts: Vec<String>,
-    /// Columns: one number a process. Times in microseconds, memory in KiB, texts by their place.
+    /// Columns with one number per process. Times are in microseconds, memory is in KiB, and texts
+    /// are indices into `texts`.
     start: Vec<u64>,
     took: Vec<u64>,
     lane: Vec<usize>,
@@ -43,23 +46,23 @@ struct Data {
     faults: Vec<u64>,
     pid: Vec<i32>,
     code: Vec<i32>,
-    /// Process → text on its action.
+    /// Pairs of a process and a text about its action.
     action: Vec<(usize, usize)>,
-    /// (process, from, to).
+    /// The critical path, as (process, from, to).
     critical: Vec<(usize, u64, u64)>,
-    /// Busy processors in each slice, in hundredths.
+    /// The number of busy processors in each slice, in hundredths.
     busy: Vec<u32>,
     stacks: String,
 }
 
-/// An end that was not seen.
+/// The exit code of a process whose end was not recorded.
 const NO_CODE: i32 = -1;
 
-/// All of it, ready to be put into a page.
+/// Returns the encoded data, to be put into a page.
 pub(super) fn encoded(run: &RecordedRun, found: &Processes, processors: u32) -> String {
     let json = serde_json::to_vec(&data(run, found, processors)).unwrap_or_default();
     let mut packed = GzEncoder::new(Vec::new(), Compression::new(6));
-    // Writing into memory does not fail.
+    // Writing to memory cannot fail.
     let bytes = packed.write_all(&json).and_then(|()| packed.finish()).unwrap_or_default();
     STANDARD.encode(bytes)
 }
@@ -123,8 +126,9 @@ pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// A line for each process, the highest that is free when it begins, and how many lines there are. Processes come in
-/// the order in which they began, so that parents are above their children.
+/// Assigns each process to a lane: the topmost one that is free when it begins. Returns the lane of
+/// each process, and the number of lanes. Processes come in the order in which they began, so a
+/// parent is usually above its children.
 fn lanes(all: &[Process]) -> (Vec<usize>, usize) {
     let (mut free, mut taken, mut lanes) = (BinaryHeap::new(), BinaryHeap::new(), 0);
     let mut of = Vec::with_capacity(all.len());
@@ -144,7 +148,8 @@ fn lanes(all: &[Process]) -> (Vec<usize>, usize) {
     (of, lanes)
 }
 
-/// Busy processors in each slice of the run, in hundredths, as if each process used its time evenly while it was there.
+/// Returns the number of busy processors in each slice, in hundredths. It is assumed that each
+/// process used its CPU time evenly over its life.
 fn busy(all: &[Process], wall_ns: u64) -> Vec<u32> {
     let mut slices = vec![0.0; SLICES];
     let slice_ns = wall_ns as f64 / SLICES as f64;

@@ -1,13 +1,15 @@
 'use strict';
-// The flame graph: what each program used, below that which started it; or sampled stacks.
+// The flame graph: the CPU time of each program, below the program that started it; or sampled
+// stacks.
 const FLAME_ROW = 20;
 
-// A tree of names with what each used itself: from processes, the parent of each before it.
+// Builds a tree of program names with the time that each used itself. Parents come before children
+// in the data.
 function treeOfProcesses(data) {
   const root = { name: 'all', own: 0, children: new Map(), unit: 'µs' }, of = new Array(data.start.length);
   for (let at = 0; at < data.start.length; at++) {
     const above = data.parent[at] >= 0 ? of[data.parent[at]] : root, name = data.texts[data.label[at]];
-    // A process that runs its parent's program, as a subshell does, is part of it.
+    // A process with its parent's name, such as a subshell, is merged into the parent.
     of[at] = above.name === name ? above : below(above, name);
     of[at].own += data.cpu[at];
   }
@@ -52,7 +54,8 @@ class Flame {
     this.draw();
   }
 
-  // What each used with all below it; the widest first. Not by calls: stacks can be deep.
+  // Computes the total of each node and sorts children by it. It is not recursive, because stacks
+  // can be deep.
   sum(root) {
     const order = [[root, 0]];
     for (let k = 0; k < order.length; k++) {
@@ -97,7 +100,7 @@ class Flame {
 
   box(pen, node, x, wide, isAbove) {
     const y = node.depth * FLAME_ROW + 3;
-    // Names keep their colour: a hue of the program's name, pale enough for text.
+    // The colour is a hue derived from the program's name, pale enough for text.
     let hash = 0;
     for (let k = 0; k < node.name.length; k++) hash = (hash * 31 + node.name.charCodeAt(k)) >>> 0;
     pen.globalAlpha = isAbove ? 0.45 : 1;

@@ -1,8 +1,10 @@
-//! A record as one page: it works without a network, in light and in dark, by keyboard, and what matters is text before
-//! any script has run.
+//! A record as one HTML page. It works without a network, in light and dark mode, and by keyboard.
+//! The important parts are text that is there without the script.
 //!
-//! `sections` is that text, `data` what the script draws, `page.css`, `timeline.js`, `flame.js` and `page.js` are ours
-//! alone. Unaware of: where the page is written.
+//! `sections` and `around` make that text, and `data` the data that the script draws. `page.css`,
+//! `timeline.js`, `flame.js` and `page.js` use no third-party code.
+//!
+//! Unaware of: where the page is written.
 
 mod around;
 mod data;
@@ -17,10 +19,10 @@ use crate::summary::{Counts, causes, kinds, phases, slowest};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPTS: [&str; 3] = [include_str!("timeline.js"), include_str!("flame.js"), include_str!("page.js")];
-/// Nothing is loaded from anywhere.
+/// The Content Security Policy: nothing is loaded from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-/// The page of a record, with a comparison in it where there is one.
+/// Returns the page of a record, with a comparison if there is one.
 pub fn page(record: &Record, comparison: Option<&Comparison>) -> String {
     let title = format!("{} · larder record", record.header.name);
     let (body, data) = body(record, comparison);
@@ -50,7 +52,7 @@ fn body(record: &Record, comparison: Option<&Comparison>) -> (Markup, String) {
     let Some(run) = record.explaining() else {
         let nothing = html! {
             (sections::header(record, None, &Counts::default(), None))
-            main { p { "No run was begun." } (around::context(record)) }
+            main { p { "No run was started." } (around::context(record)) }
         };
         return (nothing, String::new());
     };
@@ -71,7 +73,7 @@ fn body(record: &Record, comparison: Option<&Comparison>) -> (Markup, String) {
             (around::context(record))
         }
         footer { p { "Made by larder " (record.header.larder)
-            ". The page holds everything that it shows, and loads nothing." } }
+            ". The page is self-contained and loads nothing." } }
     };
     (body, data)
 }
@@ -108,6 +110,6 @@ mod tests {
 
     #[test]
     fn a_record_without_runs_has_a_page() {
-        assert!(page(&Record::default(), None).contains("No run was begun"));
+        assert!(page(&Record::default(), None).contains("No run was started"));
     }
 }

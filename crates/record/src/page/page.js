@@ -1,5 +1,5 @@
 'use strict';
-// What holds the page together: the data, tables that sort, light and dark.
+// Connects the parts of the page: the data, sortable tables, light and dark mode.
 (async () => {
   const find = selector => document.querySelector(selector);
   sortable();
@@ -13,7 +13,7 @@
   themes();
   window.addEventListener('resize', () => { if (timeline) timeline.draw(); if (flame) flame.draw(); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-  // Said once the first frame is there: how long that took since the page was asked for.
+  // Set after the first frame: the time since the page was requested, in milliseconds.
   requestAnimationFrame(() => requestAnimationFrame(() => {
     document.documentElement.dataset.ready = Math.round(performance.now());
     window.larder = { timeline, flame, data };
@@ -42,7 +42,7 @@
   function describe(at) {
     const place = find('#detail');
     place.replaceChildren();
-    if (at < 0) { place.textContent = 'Choose a process to see what it was.'; return; }
+    if (at < 0) { place.textContent = 'Choose a process to see its details.'; return; }
     const { texts } = data, line = (...parts) => {
       const p = document.createElement('p');
       p.append(...parts);
@@ -51,7 +51,7 @@
     const code = text => { const c = document.createElement('code'); c.textContent = text; return c; };
     const name = document.createElement('strong');
     name.textContent = texts[data.label[at]];
-    const ended = data.code[at] < 0 ? 'its end was not seen' : 'exit code ' + data.code[at];
+    const ended = data.code[at] < 0 ? 'its end was not recorded' : 'exit code ' + data.code[at];
     line(name, ` · process ${data.pid[at]} · ${NAMES[data.outcome[at]] === 'none' ? 'no action' : NAMES[data.outcome[at]]} · ${ended}`);
     line(`from ${(data.start[at] / 1e6).toFixed(3)} s for ${duration(data.took[at])} · CPU ${duration(data.cpu[at])}, in the kernel ` +
       `${duration(data.kernel[at])} · peak ${(data.memory[at] / 1024).toFixed(1)} MiB · ${data.faults[at]} page faults`);

@@ -1,4 +1,4 @@
-//! The parts of the page that say what one run was: all of it is there without the script.
+//! The parts of the page that describe the main run as text, without the script.
 
 use maud::{Markup, html};
 
@@ -7,13 +7,13 @@ use crate::directory::{Record, RecordedRun};
 use crate::processes::{Outcome, Processes};
 use crate::summary::{Counts, Group, Kind, ROWS_MAX};
 
-/// Characters of a command line in a table.
+/// The number of characters of a command line in a table.
 const COMMAND_CHARS: usize = 240;
-/// Others may use so much of the processors before it is marked.
+/// The share of CPU time of other processes above which it is highlighted.
 const FOREIGN_MAX: f64 = 0.05;
 const OUTCOMES: [Outcome; 4] = [Outcome::Hit, Outcome::Miss, Outcome::Bypass, Outcome::Fallback];
 
-/// Name, command, figures, and the bar of verdicts.
+/// Returns the name, the command, the key figures, and the bar of outcomes.
 pub(super) fn header(record: &Record, run: Option<&RecordedRun>, counts: &Counts, found: Option<&Processes>) -> Markup {
     let header = &record.header;
     let end = run.and_then(|run| run.run.end.as_ref());
@@ -27,13 +27,13 @@ pub(super) fn header(record: &Record, run: Option<&RecordedRun>, counts: &Counts
             @if let Some(run) = run {
                 @if end.is_none() {
                     p.alarm role="status" { strong { "Cut off. " }
-                        "The run has no end: what was recorded until then is shown." }
+                        "The run was not finished. The page shows what was recorded until then." }
                 }
                 @if let Some(why) = end.and_then(|end| end.not_traced.as_ref()) {
                     p.alarm role="status" { strong { "No processes. " } (why) }
                 }
                 @if run.damaged_lines > 0 { p.note { (run.damaged_lines)
-                    " lines could not be read, and are left out." } }
+                    " lines could not be read and are omitted." } }
             }
             dl.figures {
                 @if let Some(end) = end {
@@ -43,7 +43,7 @@ pub(super) fn header(record: &Record, run: Option<&RecordedRun>, counts: &Counts
                     @let peak = end.usage.peak_bytes as f64 / f64::from(1 << 20);
                     (figure("peak of a process", &format!("{peak:.0}"), "MiB"))
                     div.bad[end.foreign_share > FOREIGN_MAX] {
-                        dt { "others’ CPU" } dd { (format!("{:.1}", end.foreign_share * 100.0)) span.unit { " %" } }
+                        dt { "other CPU" } dd { (format!("{:.1}", end.foreign_share * 100.0)) span.unit { " %" } }
                     }
                     div.bad[end.exit_code != 0] { dt { "exit code" } dd { (end.exit_code) } }
                 }
@@ -93,14 +93,14 @@ fn verdicts(counts: &Counts) -> Markup {
         }
         p.note {
             (format!("{:.1}", counts.hit as f64 * 100.0 / (counts.hit + counts.miss).max(1) as f64))
-                " % of what was looked up were hits"
+                " % of lookups were hits"
             @for (count, how) in more { @if count > 0 { ", " (count) " " (how) } }
             "."
         }
     }
 }
 
-/// Why commands were no hits.
+/// Returns the table of why commands were not hits.
 pub(super) fn causes(groups: &[Group], counts: &Counts) -> Markup {
     html! {
         section #causes aria-labelledby="causes-h" {
@@ -108,10 +108,10 @@ pub(super) fn causes(groups: &[Group], counts: &Counts) -> Markup {
             @if groups.is_empty() { p { "All " (counts.all()) " commands were hits." } }
             @else {
                 table.sortable {
-                    caption { "Commands that were no hits, by the first thing that stood in the way" }
+                    caption { "Commands that were not hits, by first cause" }
                     thead { tr { th scope="col" { "Outcome" } th.n scope="col" { "Count" } th.n scope="col" {
                         "Time, s" }
-                        th scope="col" { "First cause" } th scope="col" { "Such as" } } }
+                        th scope="col" { "First cause" } th scope="col" { "Examples" } } }
                     tbody { @for group in groups.iter().take(ROWS_MAX * 2) { tr {
                         td { span class={ "dot v-" (group.outcome) } {} (group.outcome) }
                         td.n { (group.count) }
@@ -123,19 +123,19 @@ pub(super) fn causes(groups: &[Group], counts: &Counts) -> Markup {
                     } } }
                 }
                 @if groups.len() > ROWS_MAX * 2 { p.note { (groups.len() - ROWS_MAX * 2)
-                    " causes more are in the record." } }
+                    " more causes are in the record." } }
             }
         }
     }
 }
 
-/// The timeline's frame: the script fills it.
+/// Returns the frame of the timeline, which the script fills.
 pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
     html! {
         section #timeline aria-labelledby="timeline-h" {
             h2 #timeline-h { "Timeline" }
             @if found.all.is_empty() {
-                p { "No processes were followed in this run"
+                p { "No processes were traced in this run"
                     @if run.run.end.is_none() { ", or it was cut off before the first" } "." }
             } @else {
                 div.tools role="group" aria-label="Timeline tools" {
@@ -148,7 +148,7 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                     label { input #critical type="checkbox" checked; " critical path" }
                 }
                 fieldset.legend {
-                    legend { "Colours: what became of the action" }
+                    legend { "Colours: outcome of the action" }
                     @for outcome in Outcome::ALL {
                         label { input type="checkbox" checked data-outcome=(outcome as u8); span class={ "dot v-"
                             (outcome.name()) } {}
@@ -169,18 +169,18 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                     "Enter: zoom to it. "
                     "n and p: next and previous match. With a mouse: drag, Ctrl and wheel, double click."
                 }
-                div #detail.detail aria-live="polite" { "Choose a process to see what it was." }
+                div #detail.detail aria-live="polite" { "Choose a process to see its details." }
             }
         }
     }
 }
 
-/// The flame graph's frame.
+/// Returns the frame of the flame graph, which the script fills.
 pub(super) fn flame(has_stacks: bool) -> Markup {
     html! {
         section #flame aria-labelledby="flame-h" {
             h2 #flame-h { "Flame graph" }
-            p.note { "Width is CPU time; below each program are those that it started."
+            p.note { "The width is CPU time. Below each program are the programs that it started."
                 @if has_stacks { " Sampled stacks show functions." } }
             @if has_stacks {
                 div.tools role="group" aria-label="What the flame graph shows" {
@@ -190,19 +190,19 @@ pub(super) fn flame(has_stacks: bool) -> Markup {
             }
             div.canvas { canvas #flames tabindex="0" role="application"
                 aria-label="Flame graph: arrows move, Enter zooms, Escape goes back" {
-                "The same in numbers is in the table of the most started programs." } }
+                "The same data is in the table of the most started programs." } }
             div #flame-detail.detail aria-live="polite" { "Choose a program." }
         }
     }
 }
 
-/// The processes that used most processor time.
+/// Returns the table of the processes with the most CPU time.
 pub(super) fn slowest(found: &Processes, places: &[usize]) -> Markup {
     html! {
         section #slowest aria-labelledby="slowest-h" {
             h2 #slowest-h { "Slowest processes" }
             table.sortable {
-                caption { "By CPU time of their own, without that of what they started" }
+                caption { "By their own CPU time, without their children" }
                 thead { tr { th.n scope="col" { "CPU, s" } th.n scope="col" { "Kernel, s" } th.n scope="col" {
                     "Wall, s" }
                     th.n scope="col" { "Peak, MiB" } th scope="col" { "Outcome" } th scope="col" { "Command" } } }
@@ -223,7 +223,7 @@ pub(super) fn slowest(found: &Processes, places: &[usize]) -> Markup {
     }
 }
 
-/// Processes by name.
+/// Returns the table of processes by name.
 pub(super) fn kinds(kinds: &[Kind]) -> Markup {
     html! {
         section #kinds aria-labelledby="kinds-h" {
@@ -248,15 +248,15 @@ pub(super) fn kinds(kinds: &[Kind]) -> Markup {
     }
 }
 
-/// Where the wrappers' own time went.
+/// Returns the table of the wrappers' own time.
 pub(super) fn phases(phases: &[(String, u64)], count: u64) -> Markup {
     html! {
         section #phases aria-labelledby="phases-h" {
-            h2 #phases-h { "Steps of the wrappers" }
+            h2 #phases-h { "Time of the wrappers by step" }
             table.sortable {
                 caption { "All " (count) " commands together" }
                 thead { tr { th scope="col" { "Step" } th.n scope="col" { "Time, s" } th.n scope="col" {
-                    "For each command, ms" } } }
+                    "Per command, ms" } } }
                 tbody { @for (name, ns) in phases { tr {
                     td { (name) }
                     td.n { (format!("{:.3}", *ns as f64 / 1e9)) }

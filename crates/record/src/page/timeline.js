@@ -1,19 +1,19 @@
 'use strict';
-// The timeline: a strip of busy processors, then a line for each process that is there at once. What is drawn in a frame is what is
-// in view.
+// The timeline: a chart of busy processors, then one bar per process in lanes. A frame draws only
+// what is in view.
 const NAMES = ['none', 'hit', 'miss', 'bypass', 'fallback'];
 const STRIP = 64, AXIS = 22, GAP = 8;
-// Narrower bars have no edge and no name; what is not looked for is as pale as this.
+// Narrower bars have no edge and no name. PALE is the opacity of processes that are not selected.
 const NARROW = 3, PALE = 0.16;
 
-// Colours as the style sheet has them now.
+// Returns the current colours of the style sheet.
 function colours() {
   const style = getComputedStyle(document.documentElement);
   const of = name => style.getPropertyValue('--' + name).trim();
   return { outcomes: NAMES.map(of), ink: of('ink'), soft: of('soft'), line: of('line'), idle: of('idle'), on: of('on'), accent: of('accent'), paper: of('paper') };
 }
 
-// A canvas with as many dots as the screen has; gives its size as the style sheet counts.
+// Sizes a canvas to the screen's pixels. Returns its context, and its width in CSS pixels.
 function fit(canvas, height) {
   const scale = window.devicePixelRatio || 1;
   const width = canvas.parentElement.clientWidth;
@@ -50,7 +50,7 @@ class Timeline {
 
   recolour() {
     this.colour = colours();
-    // As words of a picture: red is the lowest byte. First as they are, then pale.
+    // Colours as 32-bit pixels, with red in the lowest byte: first opaque, then pale.
     const word = (colour, alpha) => {
       const [red, green, blue] = [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));
       return (Math.round(alpha * 255) << 24 | blue << 16 | green << 8 | red) >>> 0;
@@ -59,7 +59,7 @@ class Timeline {
     this.draw();
   }
 
-  // Once before the next frame, however often it is asked for.
+  // Schedules one repaint before the next frame, no matter how often it is called.
   draw() {
     if (this.waiting) return;
     this.waiting = true;
@@ -124,7 +124,8 @@ class Timeline {
 
   isShown(at) { return this.shown[this.data.outcome[at]] && (!this.matches || this.matches[at]); }
 
-  // The first in a line that ends after `us`. In a line none overlaps another.
+  // Returns the index of the first bar in a lane that ends after `us`. Bars of a lane do not
+  // overlap.
   firstAfter(line, us) {
     const { start, took } = this.data;
     let low = 0, high = line.length;
@@ -135,7 +136,8 @@ class Timeline {
     return low;
   }
 
-  // Bars that are narrower than this become dots of one picture, a row a line, which is then stretched: however many there are.
+  // Bars narrower than NARROW become pixels of one image with one row per lane, which is then
+  // stretched. So the cost does not depend on their number.
   paintLanes(pen) {
     const scale = window.devicePixelRatio || 1, dots = Math.max(1, Math.round(this.width * scale));
     if (!this.small || this.small.width !== dots) {
@@ -155,7 +157,7 @@ class Timeline {
     pen.globalAlpha = 1;
   }
 
-  // Of a line in view: narrow bars as dots, the others into `wide`.
+  // Draws the narrow bars of a lane into the image, and collects the others in `wide`.
   dots(lane, words, dots, scale, wide) {
     const { start, took, outcome } = this.data, line = this.byLane[lane], row = lane * dots;
     const perUs = this.width / (this.to - this.from);
@@ -191,7 +193,8 @@ class Timeline {
     for (const [at, from, to] of this.data.critical) {
       if (to < this.from || from > this.to) continue;
       const lane = this.data.lane[at], x = this.x(from), end = Math.max(this.x(to), x + 0.8);
-      // What is there already is not drawn again: there can be as many as there are processes.
+      // Skip what is already drawn, because the path can have as many stretches as there are
+      // processes.
       if (end <= drawn[lane] + 0.4) continue;
       pen.fillRect(x, this.top(lane) + tall - 2, end - x, 2.5);
       drawn[lane] = end;
@@ -247,7 +250,7 @@ class Timeline {
     return [at !== undefined && this.data.start[at] <= us + slack ? at : -1, us];
   }
 
-  // The next process that is shown, in the order in which they began.
+  // Chooses the next selected process, in the order in which they began.
   step(by) {
     for (let at = this.chosen + by; at >= 0 && at < this.count; at += by) {
       if (this.isShown(at)) return this.choose(at, true);

@@ -22,7 +22,7 @@ fn it_leaves_when_nobody_comes() {
         std::thread::sleep(Duration::from_millis(50));
     }
     here.wait("ends", |here| here.status()["runs"] == false);
-    assert!(here.daemon_log().contains("nobody came"), "{}", here.daemon_log());
+    assert!(here.daemon_log().contains("there was no client for the idle time"), "{}", here.daemon_log());
     assert_eq!(here.larder(&["daemon", "status"]).code, Some(1));
     assert_eq!(here.larder(&["daemon", "stop"]).code, Some(0), "is no error");
 }

@@ -94,7 +94,7 @@ fn without_larderd_nothing_is_recorded_and_everything_works() {
     here.start();
     assert!(here.larder(&["doctor"]).stdout.contains("ok       larderd"));
     let doctor = here.sandbox_command("\"$LARDER\" doctor").run();
-    assert!(doctor.stdout.contains("only read from here; larderd takes"), "{doctor:?}");
+    assert!(doctor.stdout.contains("read-only here; larderd accepts"), "{doctor:?}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn what_ab_takes() {
     check(&["--ab", "make CC=gcc", "make CC=clang", "--", "true"], "--ab-commands takes commands");
     check(&["--ab-commands", "true", "false", "--", "true"], "cannot be used with");
     check(&["--ab-commands", "true"], "2 values");
-    check(&["--ab", "a.toml", "b.toml"], "which command?");
+    check(&["--ab", "a.toml", "b.toml"], "the command is missing");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn arguments_that_are_no_text_and_many() {
     place.run(&[&[larder().as_os_str()], &words[..], &[odd]].concat()).run().ends(0);
     let refused =
         place.run(&["sh", place.path(RECORDS).join("odd/reproduce.sh").to_str().expect("text")]).run().ends(1);
-    assert!(refused.stderr.contains("no UTF-8"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("not UTF-8"), "{}", refused.stderr);
 
     let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
     let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
@@ -161,7 +161,7 @@ fn where_nothing_can_be_followed() {
         return;
     }
     let ran = ran.ends(3);
-    assert!(ran.stderr.contains("processes cannot be followed here"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("processes cannot be traced here"), "{}", ran.stderr);
     let page = place.text("tmp/page.html");
     word(&place, &["report", "n", "-o", &page]).ends(0);
     assert!(std::fs::read_to_string(page).expect("is there").contains("No processes."));

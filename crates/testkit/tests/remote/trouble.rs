@@ -148,7 +148,7 @@ fn a_full_remote_is_read_and_written_later() {
     let flushed = far.larder(SECOND, &["remote", "flush", "--timeout", "2"]).run();
     assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
     let checked = far.larder(SECOND, &["remote", "check"]).run().ends(1).stdout;
-    assert!(checked.contains("full: ") && checked.contains("until there is room"), "{checked}");
+    assert!(checked.contains("full: ") && checked.contains("until it has free space"), "{checked}");
     far.source(0.0, 1);
     assert!(far.compile(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
     memory_max(0);
@@ -160,7 +160,7 @@ fn a_full_remote_is_read_and_written_later() {
 fn check_says_what_is_wrong_and_what_to_do() {
     const WRONG: &[(&str, &str)] = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "s3cret")];
     for (bucket, keys, said) in [
-        ("none", S3_KEYS, ["NoSuchBucket", "made by whoever administers the service"]),
+        ("none", S3_KEYS, ["NoSuchBucket", "ask the administrator of the service"]),
         ("team", WRONG, ["SignatureDoesNotMatch", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"]),
     ] {
         let url = |port: u16| format!("s3://{bucket}/larder?endpoint=http://127.0.0.1:{port}");
@@ -171,7 +171,7 @@ fn check_says_what_is_wrong_and_what_to_do() {
     let far = Far::directory();
     let key = far.place.put("team.key", "07".repeat(32));
     let checked = far.larder(FIRST, &["remote", "check"]).env("LARDER_REMOTE_SIGN_WITH", &key).run().ends(0);
-    assert!(checked.stderr.contains("everybody on this machine can read it: chmod 600"), "{checked:?}");
+    assert!(checked.stderr.contains("every user of this machine can read it: chmod 600"), "{checked:?}");
 }
 
 #[test]

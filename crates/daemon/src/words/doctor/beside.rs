@@ -1,4 +1,5 @@
-//! What runs beside compilers here: other tools, and programs without which a build or its people get nowhere.
+//! Checks the processes that run beside compilers: job slots, and servers (FUSE, VPN, larderd) that
+//! a build needs and that compilers could starve.
 
 use std::fs;
 
@@ -11,7 +12,8 @@ use crate::surroundings::Surroundings;
 
 const LARDERD: &str = "larderd";
 
-/// Names of programs by which a build reaches its files and the network, as `/proc` shows them: cut off after 15 bytes.
+/// Programs with which a build reaches its files and the network, by their name in
+/// `/proc/PID/comm`, which the kernel cuts off after 15 bytes.
 const SERVERS: &[(&str, &str)] = &[
     ("bindfs", "FUSE server"),
     ("blobfuse2", "FUSE server"),
@@ -45,12 +47,12 @@ const SERVERS: &[(&str, &str)] = &[
     ("wireguard-go", "VPN"),
     ("zerotier-one", "VPN"),
 ];
-/// Of the fields of `/proc/PID/stat` after the name, counted from the state.
+/// Indexes into the fields of `/proc/PID/stat` after the name, counted from the state.
 const NICE_FIELD: usize = 16;
 const POLICY_FIELD: usize = 38;
-/// `SCHED_IDLE`.
+/// The policy `SCHED_IDLE`.
 const IDLE: u32 = 5;
-/// More are not named.
+/// The largest number of programs that are listed by name.
 const NAMED_MAX: usize = 3;
 
 /// A program that a build may be waiting for.
@@ -62,12 +64,13 @@ struct Server {
     sched: Scheduling,
 }
 
-/// Where the system says who gets huge pages.
+/// The file in which the kernel says which programs get huge pages.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// What was measured, elsewhere.
-const GAIN: &str = "on another machine gcc, g++, clang, clang++ and rustc took 0.97 to 1.05 of their time with them, no \
-                    gain for sure (`cargo xtask bench pages` measures this one)";
-/// Of class `utility`; `background` is below that whatever its nice.
+/// The result of a measurement on another machine.
+const GAIN: &str = "on another machine gcc, g++, clang, clang++ and rustc took 0.97 to 1.05 of their time with them, so \
+                    a gain is not certain (`cargo xtask bench pages` measures this machine)";
+/// The nice value of class `utility`. Class `background` is below it at any nice value, because it
+/// uses `SCHED_IDLE`.
 const LOWERED_NICE: i32 = 10;
 
 /// How a process is scheduled.
@@ -75,7 +78,8 @@ const LOWERED_NICE: i32 = 10;
 struct Scheduling {
     nice: i32,
     policy: u32,
-    /// The group that processors are shared out to: the cgroup, or where that is all, the kernel's own of a session.
+    /// The group between which the kernel shares out CPU time: the cgroup, or the session's
+    /// autogroup if the process is in the root cgroup.
     group: String,
 }
 
@@ -87,16 +91,16 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     checks
 }
 
-/// What compilers would gain from huge pages, by what the system does about them. Figures: `cargo xtask bench pages`,
-/// docs/scheduling.md, "Huge pages for tools".
+/// Says what compilers would gain from huge pages, depending on the kernel's setting. Figures:
+/// `cargo xtask bench pages`, docs/scheduling.md, "Huge pages for tools".
 fn huge_pages(text: &str) -> Option<Check> {
     let mode = text.split_ascii_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
     let found = match mode {
-        "always" => "the system gives them to every program: nothing to be set for compilers".to_owned(),
-        "never" => format!("switched off for all programs ({HUGE_PAGES}): compilers cannot have any"),
+        "always" => "the kernel gives them to every program: nothing to be set for compilers".to_owned(),
+        "never" => format!("switched off for all programs ({HUGE_PAGES}): compilers cannot get any"),
         mode => format!(
-            "given to programs that ask ({mode}), as compilers do not: {GAIN}; LARDER_HUGE_PAGES=1 has those behind \
-             larder ask, by GLIBC_TUNABLES=glibc.malloc.hugetlb=1; MALLOC_CONF=thp:always in the build's environment has \
+            "given to programs that ask ({mode}), and compilers do not ask: {GAIN}; LARDER_HUGE_PAGES=1 makes compilers behind \
+             larder ask, by GLIBC_TUNABLES=glibc.malloc.hugetlb=1; MALLOC_CONF=thp:always in the build's environment makes \
              rustc ask; no result changes, and no key of gcc or clang"
         ),
     };
@@ -106,8 +110,12 @@ fn huge_pages(text: &str) -> Option<Check> {
 fn tokens(around: &Surroundings) -> Check {
     let settings = around.settings();
     if !settings.tokens {
-        let also = if settings.class == Class::Inherit { "" } else { ", and no class is left where its tools starve" };
-        let found = format!("switched off (LARDER_TOKENS): each build runs as many tools as it likes{also}");
+        let also = if settings.class == Class::Inherit {
+            ""
+        } else {
+            ", and a lowered class is kept even if its tools starve"
+        };
+        let found = format!("switched off (LARDER_TOKENS): each build runs any number of tools{also}");
         return note("tokens", found);
     }
     let jobs = u32::try_from(settings.jobs).unwrap_or(u32::MAX);
@@ -117,16 +125,20 @@ fn tokens(around: &Surroundings) -> Check {
             let needed = say::bytes(status.expected_kb * 1024);
             let (jobs, held) = (say::count(u64::from(status.jobs), "tool", "tools"), status.holders.len());
             let found = format!(
-                "{jobs} at once over all builds; now {held}, for which {needed} are reckoned, and {} wait{}",
+                "{jobs} at once over all builds; now {held} run, expected to need {needed}, and {} wait{}",
                 status.waiting,
-                if status.stepped_down { "; none runs in a class now, since they starved there" } else { "" }
+                if status.stepped_down {
+                    "; tools run without their lowered class now, because they starved in it"
+                } else {
+                    ""
+                }
             );
             ok("tokens", found)
         }
         Err(error) => note(
             "tokens",
             format!(
-                "no file for them ({error}): each build runs as many tools as it likes; LARDER_TOKENS_FILE names one"
+                "the shared file cannot be used ({error}): each build runs any number of tools; set LARDER_TOKENS_FILE to another file"
             ),
         ),
     }
@@ -140,21 +152,29 @@ fn servers(class: Class, compilers: &Scheduling, servers: &[Server]) -> Check {
     let compilers = if class == Class::Background { &Scheduling { policy: IDLE, ..lowered } } else { &lowered };
     let starved: Vec<&Server> = servers.iter().filter(|server| server.sched.yields_to(compilers)).collect();
     if servers.is_empty() {
-        return ok("beside", "no FUSE server, VPN or larderd runs: nothing that a build needs is beside its compilers");
+        return ok("beside", "no FUSE server, VPN or larderd runs, so compilers cannot starve any");
     }
     let in_class = if class == Class::Inherit { String::new() } else { format!(" in class {}", class.name()) };
     if starved.is_empty() {
-        return ok("beside", format!("{}, above compilers{in_class} or in a group of its own", named(servers.iter())));
+        return ok(
+            "beside",
+            format!(
+                "{}, with a higher priority than compilers{in_class} or in a group of its own",
+                named(servers.iter())
+            ),
+        );
     }
     if class != Class::Inherit {
-        let found =
-            format!("{} no better off than compilers{in_class}: it is itself lowered", named(starved.into_iter()));
+        let found = format!(
+            "{} with no higher priority than compilers{in_class}, because it is itself lowered",
+            named(starved.into_iter())
+        );
         return note("beside", found);
     }
     note(
         "beside",
         format!(
-            "{} no better off than compilers: LARDER_CLASS=utility keeps compilers below",
+            "{} with no higher priority than compilers: set LARDER_CLASS=utility to lower compilers",
             named(starved.into_iter())
         ),
     )
@@ -169,7 +189,9 @@ fn named<'a>(servers: impl Iterator<Item = &'a Server>) -> String {
 }
 
 impl Scheduling {
-    /// Whether compilers that are scheduled so get as much as this, or more. Groups share by weights of their own.
+    /// Returns true if compilers with that scheduling get at least as much CPU time as this
+    /// process. Different groups share CPU time by weights of their own, so they do not compete
+    /// here.
     fn yields_to(&self, compilers: &Scheduling) -> bool {
         let is_below = |one: &Scheduling, other: &Scheduling| one.policy == IDLE && other.policy != IDLE;
         self.group == compilers.group
@@ -189,7 +211,7 @@ fn found() -> Vec<Server> {
 fn server(pid: u32) -> Option<Server> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned();
     let (_, what) = SERVERS.iter().find(|(known, _)| *known == name)?;
-    // Words are larderd as well, this one too.
+    // Subcommands are `larderd` processes as well, this one included.
     let serves = || fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| is_serving(&line));
     if *what == LARDERD && !serves() {
         return None;
@@ -197,7 +219,7 @@ fn server(pid: u32) -> Option<Server> {
     Some(Server { pid, name: say::one_line(&name), what, sched: of_process(&pid.to_string())? })
 }
 
-/// Of a larderd's arguments, each with a NUL behind it.
+/// Returns true if the arguments of a larderd, each ended by NUL, are those of a server.
 fn is_serving(line: &[u8]) -> bool {
     let mut words = line.split(|&b| b == 0).skip(1);
     matches!((words.next(), words.next()), (Some(b"serve"), _) | (Some(b"image"), Some(b"broker")))
@@ -213,13 +235,13 @@ fn of_process(pid: &str) -> Option<Scheduling> {
     Some(Scheduling { nice, policy, group })
 }
 
-/// Whether the kernel makes a group of each session that is in no cgroup of its own (`sched(7)`, "The autogroup
-/// feature").
+/// Returns true if the kernel makes a group of each session that is in no cgroup of its own
+/// (`sched(7)`, "The autogroup feature").
 fn autogroups() -> bool {
     fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|text| text.trim() == "1")
 }
 
-/// `/autogroup-25 nice 0`: the group's name.
+/// Returns the group's name from a line such as `/autogroup-25 nice 0`.
 fn session_group(text: &str) -> Option<String> {
     text.split_ascii_whitespace().next().map(str::to_owned)
 }
@@ -229,7 +251,7 @@ fn scheduled(stat: &str) -> Option<(i32, u32)> {
     Some((fields.get(NICE_FIELD)?.parse().ok()?, fields.get(POLICY_FIELD)?.parse().ok()?))
 }
 
-/// The group of the controller of processors, in its own hierarchy or in the one of all.
+/// Returns the cgroup of the CPU controller, in its own hierarchy or in the unified one.
 fn group_in(text: &str) -> String {
     let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let own = lines().find(|(controllers, _)| controllers.split(',').any(|name| name == "cpu"));

@@ -1,5 +1,6 @@
-//! Compiling one line twice with each compiler, in a store of its own: the first time it must be recorded, the second time
-//! it must hit, and the object must be the one that the compiler makes by itself.
+//! Compiles one line twice with each compiler, in a store of its own. The first run must be
+//! recorded, the second must be a hit, and the object must equal the one that the compiler makes
+//! without larder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes};
@@ -16,30 +17,31 @@ use crate::surroundings::Surroundings;
 const WHAT: &str = "compiler";
 const SOURCE: &str = "one-line.c";
 const OBJECT: &str = "one-line.o";
-/// A compile of one line takes some milliseconds.
+/// The time limit of a compile, which normally takes some milliseconds.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Inputs as new as the run are not recorded.
+/// The age of the source file, because inputs that are as new as the run are not recorded.
 const AGE: Duration = Duration::from_secs(3600);
 
-/// What became of one compile.
+/// The result of one compile.
 struct Compiled {
     status: ExitStatus,
     object: Option<Vec<u8>>,
 }
 
-/// Checks `compiler`, which is called `shown`. Returns what its kind is in `kind`'s words, and what the two compiles gave.
+/// Checks `compiler`, which is printed as `shown`. Returns `kind`, a description of the program,
+/// and the result of the compiles.
 pub(super) fn check(around: &Surroundings, compiler: &[u8], shown: &str, kind: &str) -> Check {
     let Some(wrapper) = &around.wrapper else {
-        return note(WHAT, format!("{shown}: {kind}; not tried, because larder is not beside larderd"));
+        return note(WHAT, format!("{shown}: {kind}; not tested, because larder is not beside larderd"));
     };
     let compiler = PathBuf::from(OsString::from_vec(compiler.to_vec()));
     match twice(around, wrapper, &compiler) {
         Ok(tried) => tried.check(shown, kind),
-        Err(error) => note(WHAT, format!("{shown}: {kind}; not tried: {error}")),
+        Err(error) => note(WHAT, format!("{shown}: {kind}; not tested: {error}")),
     }
 }
 
-/// Three compiles: one plain, two by larder; and what larder's log says of these.
+/// Three compiles, one without larder and two with it, and what larder logged about the latter.
 struct Tried {
     plain: Compiled,
     first: Compiled,
@@ -57,17 +59,20 @@ impl Tried {
                 return problem(
                     WHAT,
                     format!(
-                        "{shown}: {kind}; compiling one line by larder gave something else than by itself ({}): set \
+                        "{shown}: {kind}; compiling one line with larder gave another result than without ({}): set \
                          LARDER_DISABLE=1, and report this",
                         compiled.status
                     ),
                 );
             }
         }
-        let said = self.log.last().map_or("larder said nothing of it", String::as_str);
+        let said = self.log.last().map_or("larder logged nothing", String::as_str);
         match said.starts_with("hit") {
             true => ok(WHAT, format!("{shown}: {kind}; one line was compiled, recorded, and answered from the store")),
-            false => problem(WHAT, format!("{shown}: {kind}; one line compiled twice was not answered: {said}")),
+            false => problem(
+                WHAT,
+                format!("{shown}: {kind}; one line was compiled twice, and the second was no hit: {said}"),
+            ),
         }
     }
 }
@@ -85,7 +90,7 @@ fn twice(around: &Surroundings, wrapper: &Path, compiler: &Path) -> io::Result<T
         for (name, _) in around.environment.iter().filter(|(name, _)| name.starts_with(b"LARDER_")) {
             command.env_remove(OsString::from_vec(name.clone()));
         }
-        // A setting that the user has for the observer is part of what is tried.
+        // The user's setting for the observer is kept, because it is part of the test.
         if let Some(observer) = around.settings().observer {
             command.env("LARDER_OBSERVER", observer.name());
         }
@@ -97,7 +102,7 @@ fn twice(around: &Surroundings, wrapper: &Path, compiler: &Path) -> io::Result<T
     Ok(Tried { plain, first, second, log: log.lines().map(outcome).collect() })
 }
 
-/// A line of the log without the time and the process.
+/// Returns a line of the log without the time and the process.
 fn outcome(line: &str) -> String {
     line.splitn(3, ' ').last().unwrap_or(line).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Whether somebody takes what a sandbox hands over that may only read the store.
+//! Checks whether a larderd records for sandboxes that can only read the store.
 
 use super::{Check, note, ok};
 use crate::surroundings::Surroundings;
@@ -11,14 +11,14 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     }
     vec![match find(&store) {
         Found::Runs(state) => {
-            ok("larderd", format!("runs, process {}: a sandbox that may only read the store can record", state.pid))
+            ok("larderd", format!("runs, process {}: sandboxes that can only read the store can record", state.pid))
         }
-        Found::OnDemand => ok("larderd", "is started on demand: a sandbox that may only read the store can record"),
+        Found::OnDemand => ok("larderd", "is started on demand: sandboxes that can only read the store can record"),
         Found::Silent(why) => note("larderd", format!("{}: {why}", unanswered(&store))),
         Found::Nothing => note(
             "larderd",
-            "does not run: a sandbox that may only read the store, such as Bazel's, gets hits and records nothing; \
-             `larder daemon start` before, or `larder daemon install` once",
+            "does not run: a sandbox that can only read the store, such as Bazel's, gets hits but records nothing; \
+             run `larder daemon start` before the build, or `larder daemon install` once",
         ),
     }]
 }

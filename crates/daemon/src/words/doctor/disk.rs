@@ -1,4 +1,5 @@
-//! The store's directory and its file system; whether stamps are believed there and here.
+//! Checks the store's directory and its file system, and whether the stat cache works there and in
+//! the working directory.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -11,12 +12,13 @@ use super::{Check, note, ok, problem};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// With less free space a build may fill the disk before the store is at its limit.
+/// With less free space, a build may fill the disk before the store reaches its limit.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// Enough for a file system that shares whole blocks only.
+/// The size of the test file, large enough for a file system that shares only whole blocks.
 const REFLINK_BYTES: usize = 1 << 16;
 
-/// Names of file systems by the number that `statfs` gives (`linux/magic.h`), and whether they are on another machine.
+/// File systems by the magic number that `statfs` returns (`linux/magic.h`): the name, and whether
+/// the files are on another machine.
 const FILE_SYSTEMS: &[(u64, &str, bool)] = &[
     (0x0000_6969, "nfs", true),
     (0x0000_EF53, "ext4", false),
@@ -40,7 +42,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let store = around.settings().dir.as_deref().map(Store::open);
     let trusted = match &store {
         None => {
-            checks.push(problem("store", "no place for it is known: set LARDER_DIR to a directory"));
+            checks.push(problem("store", "its directory is not known: set LARDER_DIR to a directory"));
             None
         }
         Some(Err(error)) => {
@@ -69,7 +71,7 @@ fn unusable(error: &StoreError) -> String {
     }
 }
 
-/// The directory, or the nearest one above it that is there.
+/// Returns the directory, or its nearest parent that exists.
 fn existing(path: &Path) -> &Path {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
 }
@@ -79,22 +81,22 @@ fn directory(around: &Surroundings, store: &Store) -> Check {
     let there = existing(store.directory());
     if there != store.directory() {
         return match rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK) {
-            Ok(()) if there.is_dir() => ok("store", format!("{shown}: not there yet, and can be made")),
-            _ => problem("store", format!("{shown} cannot be made in {}: set LARDER_DIR", there.display())),
+            Ok(()) if there.is_dir() => ok("store", format!("{shown}: not created yet, and can be created")),
+            _ => problem("store", format!("{shown} cannot be created in {}: set LARDER_DIR", there.display())),
         };
     }
     if let Err(error) = store.inspect() {
         return problem("store", unusable(&error));
     }
     if around.settings().read_only {
-        return ok("store", format!("{shown}, only read (LARDER_READ_ONLY)"));
+        return ok("store", format!("{shown}, used read-only (LARDER_READ_ONLY)"));
     }
     match store.nameless_file() {
-        Ok(_) => ok("store", format!("{shown}: writable, and nobody else's")),
+        Ok(_) => ok("store", format!("{shown}: writable, and closed to other users")),
         Err(error) if error.refuses_writing() => match larder_ipc::listens(&store.daemon_socket()) {
-            Ok(()) => ok("store", format!("{shown}: only read from here; larderd takes what is recorded")),
+            Ok(()) => ok("store", format!("{shown}: read-only here; larderd accepts new records")),
             Err(_) => {
-                let how = "make it writable, set LARDER_DIR, or type `larder daemon start` where it is writable";
+                let how = "make it writable, set LARDER_DIR, or run `larder daemon start` where it is writable";
                 problem("store", format!("{error}: {how}"))
             }
         },
@@ -102,8 +104,8 @@ fn directory(around: &Surroundings, store: &Store) -> Check {
     }
 }
 
-/// The directories above the store that another user could put another store's path into. What is then there is not
-/// ours and is refused, so that all that is lost is the cache.
+/// Returns a note if another user could replace a directory above the store, and so put another
+/// store at its path. A store that belongs to another user is refused, so only the cache is lost.
 fn replaceable(store: &Store) -> Option<Check> {
     const STICKY: u32 = 0o1000;
     let there = existing(store.directory());
@@ -115,8 +117,10 @@ fn replaceable(store: &Store) -> Option<Check> {
         })
     };
     let above = real.ancestors().skip(usize::from(there == store.directory())).find(open)?;
-    let found =
-        format!("{}: others can rename what is in it, the store too: set LARDER_DIR elsewhere", above.display());
+    let found = format!(
+        "{}: other users can rename its contents, even the store: set LARDER_DIR to another place",
+        above.display()
+    );
     Some(note("store", found))
 }
 
@@ -128,14 +132,15 @@ fn file_system(store: &Store) -> Vec<Check> {
     let name = known.map_or(format!("file system {magic:#x}"), |(_, name, _)| (*name).to_owned());
     let mut checks = Vec::new();
     if known.is_some_and(|(.., remote)| *remote) {
-        let found =
-            format!("{name}, on another machine: slower, and counters may be off; set LARDER_DIR to a local directory");
+        let found = format!(
+            "{name}, on another machine: slower, and counters may be inexact; set LARDER_DIR to a local directory"
+        );
         checks.push(note("file system", found));
     } else {
         let reflink = match store.directory().exists().then(|| reflink(store)) {
             Some(Some(true)) => "reflink works: outputs on the same file system share their blocks with the store",
             Some(Some(false)) => "no reflink, so outputs are copied",
-            _ => "reflink not tried",
+            _ => "reflink not tested",
         };
         checks.push(ok("file system", format!("{name}: {reflink}")));
     }
@@ -145,7 +150,7 @@ fn file_system(store: &Store) -> Vec<Check> {
     checks
 }
 
-/// Whether two files in the store can share blocks; `None` where that could not be tried.
+/// Returns true if two files in the store can share blocks, or `None` if that could not be tested.
 fn reflink(store: &Store) -> Option<bool> {
     let (from, to) = (store.nameless_file().ok()?, store.nameless_file().ok()?);
     std::os::unix::fs::FileExt::write_all_at(&from, &[1; REFLINK_BYTES], 0).ok()?;
@@ -155,11 +160,11 @@ fn reflink(store: &Store) -> Option<bool> {
 fn free_space(space: &StatVfs) -> Check {
     let bytes = space.f_bavail.saturating_mul(space.f_frsize);
     let found = format!("{} free", say::bytes(bytes));
-    // Some file systems have no number of inodes.
+    // Some file systems report no number of inodes.
     if space.f_files > 0 && space.f_favail == 0 {
         return problem(
             "free space",
-            format!("{found}, but no inode: remove files, or set LARDER_DIR to another disk"),
+            format!("{found}, but no free inode: remove files, or set LARDER_DIR to another disk"),
         );
     }
     match bytes {
@@ -174,37 +179,37 @@ fn size(around: &Surroundings, store: &Store) -> Check {
     let size_bytes = Counters::read(store).store_bytes;
     let found = format!("about {} of {}", say::bytes(size_bytes), say::limit(limit_bytes));
     if limit_bytes > 0 && size_bytes > limit_bytes {
-        return note("size", format!("{found}: `larder evict` brings it down now"));
+        return note("size", format!("{found}: `larder evict` reduces it now"));
     }
     ok("size", found)
 }
 
-/// A store of an earlier format, which no limit counts.
+/// A store of an earlier format, which counts towards no limit.
 fn earlier(path: &Path) -> Check {
-    let when = "an eviction removes it once it was not used for a week, `larder clear` now";
+    let when = "eviction removes it after a week without use, `larder clear` removes it now";
     note("store", format!("{} is of an earlier version of larder: {when}", path.display()))
 }
 
 fn stamps(what: &str, path: &Path) -> Check {
     let shown = path.display();
     if larder_sys::boot_id().is_err() {
-        return note(what, "the system does not say which run of it this is (boot_id): a hit reads every file");
+        return note(what, "the system has no boot_id, so file times are not trusted: a hit reads every file");
     }
     let asked = File::open(path).and_then(|dir| Ok((larder_sys::file_trust(&dir)?, larder_sys::file_look(&dir)?)));
     let (trust, look) = match asked {
         Ok(asked) => asked,
         Err(error) => return note(what, format!("{shown}: {error}; a hit reads every file there")),
     };
-    // What `larder_sys::Look::volume` says where mounts cannot be told apart.
+    // The value of `larder_sys::Look::volume` if mounts cannot be told apart.
     let nameless = look.volume == 1 << 63;
     match (trust.files && !nameless, trust.directories && !nameless) {
-        (true, true) => ok(what, format!("{shown}: times of files and directories are believed")),
+        (true, true) => ok(what, format!("{shown}: times of files and directories are trusted")),
         (true, false) => {
-            ok(what, format!("{shown}: times of files are believed; missing names are looked for one by one"))
+            ok(what, format!("{shown}: times of files are trusted; paths that must not exist are checked one by one"))
         }
         (false, _) => {
             let found = format!(
-                "{shown}: times are not believed on this file system: a hit reads every file; a tree on ext4, xfs or btrfs is faster"
+                "{shown}: times are not trusted on this file system: a hit reads every file; a checkout on ext4, xfs or btrfs is faster"
             );
             note(what, found)
         }

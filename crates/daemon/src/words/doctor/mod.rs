@@ -1,12 +1,13 @@
-//! `larder doctor`: whether larder can work here. One line a check, each with what to do where something is wrong.
+//! `larder doctor`: checks whether larder works on this machine. It prints one line per check, and
+//! for each problem what to do.
 //!
 //! | file | checks |
 //! |---|---|
 //! | `settings.rs` | configuration, switches, the wrapper itself |
-//! | `disk.rs` | the store's directory, its file system, its size; stamps |
-//! | `daemon.rs` | whether somebody records for sandboxes |
-//! | `mounting.rs` | by which rungs images can be had |
-//! | `beside.rs` | tokens; FUSE servers, VPNs and `larderd` that compilers would starve |
+//! | `disk.rs` | the store's directory, its file system, its size; the stat cache |
+//! | `daemon.rs` | whether a larderd records for sandboxes |
+//! | `mounting.rs` | which mount methods for images work |
+//! | `beside.rs` | job slots; FUSE servers, VPNs and `larderd` that compilers would starve |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `compiling.rs` | one line compiled twice by each compiler |
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
@@ -30,7 +31,7 @@ use crate::cli::Doctor;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ok,
@@ -51,9 +52,9 @@ impl State {
 /// One check.
 struct Check {
     state: State,
-    /// What was checked, in a word or two.
+    /// The subject of the check, in a word or two.
     what: String,
-    /// What was found, and after a colon what to do.
+    /// What was found, and after a colon what to do about it.
     found: String,
 }
 
@@ -69,7 +70,7 @@ fn problem(what: &str, found: impl Into<String>) -> Check {
     Check { state: State::Problem, what: what.to_owned(), found: found.into() }
 }
 
-/// Do all checks. Exit code 1 when there is a problem.
+/// Runs all checks. The exit code is 1 if there is a problem.
 pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) -> Result<u8> {
     if let Some(directory) = &options.ways_in {
         return mounting::tell_ways(directory, out);

@@ -1,4 +1,4 @@
-//! By which rungs images can be had here, and why a better one cannot.
+//! Checks which mount methods for images work here, and why a better one does not.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +19,8 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let Some(dir) = around.settings().dir.as_deref().filter(|_| !around.settings().read_only) else {
         return Vec::new();
     };
-    // Where images lie, or will lie if there is no store yet; what is tried is removed again.
+    // The directory of images, or its nearest existing parent if there is no store yet. The test
+    // files are removed again.
     let Some(dir) = dir.ancestors().find(|dir| dir.is_dir()) else { return Vec::new() };
     let steps = steps(dir).unwrap_or_else(|_| ladder(dir));
     let best = steps.iter().position(|step| step.found.is_ok()).unwrap_or(steps.len());
@@ -27,10 +28,11 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     broker().into_iter().chain(own).collect()
 }
 
-/// What another process of this program finds, which has mounts of its own: as `image run` has, so that an ordinary user's
-/// ways are found, and so that nothing stays mounted if it is killed.
+/// Runs the test in another process of this program, in a mount namespace of its own. So the
+/// methods of an ordinary user are found, because `image run` uses such a namespace too, and
+/// nothing stays mounted if the process is killed.
 fn steps(dir: &Path) -> Result<Vec<Step>> {
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let mut command = Command::new(program);
     let found = command.args(["doctor", "--ways-in"]).arg(dir).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
     let said: Value = serde_json::from_slice(&found.stdout)?;
@@ -39,16 +41,17 @@ fn steps(dir: &Path) -> Result<Vec<Step>> {
         let rung = text("rung")?.parse().ok()?;
         Some(Step { rung, found: text("how").map_or_else(|| Err(text("why").unwrap_or_default()), Ok) })
     };
-    let steps: Option<Vec<Step>> = said["ways"].as_array().context("no ways were told")?.iter().map(step).collect();
-    steps.context("a way was told that is not known")
+    let steps: Option<Vec<Step>> =
+        said["ways"].as_array().context("the test printed no mount methods")?.iter().map(step).collect();
+    steps.context("the test printed an unknown mount method")
 }
 
-/// Try each rung among mounts of our own, and print what came of it as JSON.
+/// Tries each mount method in a mount namespace of its own, and prints the results as JSON.
 pub(super) fn tell_ways(dir: &Path, out: &mut dyn Write) -> Result<u8> {
     let own = own_mounts();
     let told = ladder(dir).into_iter().map(|Step { rung, found }| {
         let found = match (&own, rung) {
-            (Err(error), Rung::Fuse) => found.map_err(|_| format!("no mounts of its own can be had here: {error}")),
+            (Err(error), Rung::Fuse) => found.map_err(|_| format!("no mount namespace can be created here: {error}")),
             _ => found,
         };
         match found {
@@ -60,22 +63,23 @@ pub(super) fn tell_ways(dir: &Path, out: &mut dyn Write) -> Result<u8> {
     Ok(FINE)
 }
 
-/// The machine's own, where there is one: it mounts whatever we may.
+/// Checks the machine's broker, if there is one. It mounts for this user, no matter what this user
+/// may do.
 fn broker() -> Option<Check> {
     let socket = Path::new(BROKER_SOCKET);
     socket.exists().then(|| match Client::mounts(socket) {
         Ok(mounts) => {
             let count = say::count(mounts.len() as u64, "image is", "images are");
-            ok("image broker", format!("listens at {BROKER_SOCKET}; {count} mounted for this user"))
+            ok("image broker", format!("listens on {BROKER_SOCKET}; {count} mounted for this user"))
         }
-        Err(error) => note("image broker", format!("{error}: start it again, or remove the socket")),
+        Err(error) => note("image broker", format!("{error}: restart the broker, or remove the socket")),
     })
 }
 
 fn check(step: &Step, is_best: bool) -> Check {
     let what = format!("via {}", step.rung);
     match &step.found {
-        Ok(how) if is_best => ok(&what, format!("{how}: images are used so")),
+        Ok(how) if is_best => ok(&what, format!("{how}: this method is used for images")),
         Ok(how) => ok(&what, how.clone()),
         Err(why) if step.rung == Rung::Unpack => note(&what, why.clone()),
         Err(why) => note(&what, format!("not possible: {why}")),

@@ -1,4 +1,5 @@
-//! Whether a tool can be observed here: what it takes, and one real run.
+//! Checks whether a tool can be observed here: the kernel features that this needs, and one real
+//! run.
 
 use larder_lookup::find;
 use larder_observe::{KernelObserver, Observer, PreloadObserver, Program, judge};
@@ -14,60 +15,60 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
 
 fn proc_is_there() -> Check {
     match std::fs::read_link("/proc/self/exe") {
-        Ok(_) => ok("/proc", "there"),
+        Ok(_) => ok("/proc", "mounted"),
         Err(error) => {
-            problem("/proc", format!("{error}: nothing can be observed without it: mount it in this container"))
+            problem("/proc", format!("{error}: no tool can be observed without it: mount it in this container"))
         }
     }
 }
 
 fn memory_files() -> Check {
     match larder_sys::memory_file("larder-doctor", true) {
-        Ok(_) => ok("memory files", "can be made (memfd)"),
+        Ok(_) => ok("memory files", "can be created (memfd)"),
         Err(error) => {
-            problem("memory files", format!("{error}: nothing can be observed without them: allow memfd_create"))
+            problem("memory files", format!("{error}: no tool can be observed without them: allow memfd_create"))
         }
     }
 }
 
-/// Names the system calls that are refused here and that larder does otherwise without.
+/// Names the system calls that are refused here and that larder can do without.
 fn calls() -> Check {
     const WHAT: &str = "system calls";
     match larder_sys::refused_calls() {
-        none if none.is_empty() => ok(WHAT, "none that larder uses is refused"),
+        none if none.is_empty() => ok(WHAT, "all that larder uses are allowed"),
         refused => note(
             WHAT,
             format!(
-                "refused here: {}. larder does without these; docs/platforms.md says how, and what is lost",
+                "refused here: {}. larder works without them; docs/platforms.md says how, and what is lost",
                 refused.join(", ")
             ),
         ),
     }
 }
 
-/// Tries what the kernel observer needs.
+/// Checks what the kernel observer needs.
 fn kernel() -> Check {
     const WHAT: &str = "kernel asks";
     match KernelObserver::try_out() {
-        Ok(()) => ok(WHAT, "larder is asked about system calls, and can look into processes"),
+        Ok(()) => ok(WHAT, "larder can intercept system calls and read the memory of processes"),
         Err(error) => note(
             WHAT,
             format!(
-                "{error}: static programs and most whole commands are not cached, and parts of compilers are known by name"
+                "{error}: static programs and most whole commands are not cached, and parts of compilers are identified by path"
             ),
         ),
     }
 }
 
-/// Run `true`, which everybody has, as a compiler would be run.
+/// Runs `true`, which every system has, as a compiler would be run.
 fn preload(around: &Surroundings) -> Check {
     const WHAT: &str = "preload";
     let path = Some(&b"/bin:/usr/bin:/run/current-system/sw/bin"[..]);
     let Some(tool) = find(b"true", path, &nobody(), false) else {
-        return note(WHAT, "not tried: there is no /bin/true");
+        return note(WHAT, "not tested: there is no /bin/true");
     };
     if judge(&tool.path).0 == Program::NotPreloadable {
-        return note(WHAT, "not tried: /bin/true is no dynamically linked program of this machine");
+        return note(WHAT, "not tested: /bin/true is not a dynamically linked program for this machine");
     }
     let observer = match PreloadObserver::new() {
         Ok(observer) => observer,
@@ -83,11 +84,12 @@ fn preload(around: &Surroundings) -> Check {
             let how = format!("{:?}", observed.finished.end);
             problem(WHAT, format!("/bin/true fails when it is observed ({how}): set LARDER_DISABLE=1, and report this"))
         }
-        Ok(observed) if observed.trace.incomplete || observed.trace.iter().next().is_none() => {
-            problem(WHAT, "an observed program ran, and nothing was seen: is LD_PRELOAD ignored or filtered here?")
-        }
+        Ok(observed) if observed.trace.incomplete || observed.trace.iter().next().is_none() => problem(
+            WHAT,
+            "an observed program ran, but no access was recorded: is LD_PRELOAD ignored or filtered here?",
+        ),
         Ok(observed) => {
-            ok(WHAT, format!("an observed run of /bin/true was seen ({} events)", observed.trace.iter().count()))
+            ok(WHAT, format!("an observed run of /bin/true was recorded ({} events)", observed.trace.iter().count()))
         }
     }
 }

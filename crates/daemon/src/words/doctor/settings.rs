@@ -1,4 +1,4 @@
-//! The wrapper, the configuration, and switches that are easily forgotten.
+//! Checks the wrapper, the configuration, and switches that are easily forgotten.
 
 use super::{Check, note, ok, problem};
 use crate::surroundings::Surroundings;
@@ -24,7 +24,7 @@ fn configuration(around: &Surroundings, checks: &mut Vec<Check>) {
         let read = around.loaded.files.iter().filter(|file| file.found);
         let names: Vec<String> = read.map(|file| file.path.display().to_string()).collect();
         let from = if names.is_empty() { "no file".to_owned() } else { names.join(", ") };
-        checks.push(ok("configuration", format!("read from {from}; `larder config` shows it")));
+        checks.push(ok("configuration", format!("read from {from}; see `larder config`")));
     }
 }
 
@@ -32,15 +32,12 @@ fn switches(around: &Surroundings, checks: &mut Vec<Check>) {
     let settings = around.settings();
     let switches = [
         (settings.disable, "disable is set (LARDER_DISABLE): every tool runs untouched until it is unset"),
-        (
-            settings.read_only,
-            "read_only is set (LARDER_READ_ONLY): nothing is recorded, nor counted, until it is unset",
-        ),
+        (settings.read_only, "read_only is set (LARDER_READ_ONLY): nothing is recorded or counted until it is unset"),
         (settings.recache, "recache is set (LARDER_RECACHE): every tool runs, and there are no hits until it is unset"),
     ];
     checks.extend(switches.into_iter().filter(|(on, _)| *on).map(|(_, found)| note("switch", found)));
     if larder_sys::file_size_is_limited() {
-        let found = "the size of files is limited (ulimit -f): every tool runs untouched until it is not";
+        let found = "the size of files is limited (ulimit -f): every tool runs untouched until the limit is lifted";
         checks.push(note("limit", found));
     }
     if let Some(observer) = settings.observer {

@@ -1,4 +1,5 @@
-//! What the names of compilers lead to along `PATH`: larder, another cache, or the real thing, and in which order.
+//! Checks which programs the names of compilers lead to along `PATH`: larder, another cache or the
+//! real compiler, and in which order.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use super::{Check, compiling, note, ok, problem};
 use crate::say;
 use crate::surroundings::{Surroundings, nobody};
 
-/// Names that builds call compilers by.
+/// The names under which builds call compilers.
 const NAMES: [&str; 6] = ["gcc", "g++", "cc", "c++", "clang", "clang++"];
 
 /// What a name leads to in one directory of `PATH`.
@@ -23,7 +24,7 @@ enum Leads {
     Compiler,
 }
 
-/// A program of some name along `PATH`.
+/// A program with one of the names, found along `PATH`.
 struct Found {
     path: Vec<u8>,
     leads: Leads,
@@ -35,7 +36,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::Us) {
         checks.push(ok(
             "masquerade",
-            "no name on PATH leads to larder: call it in front of the compiler, as in `larder gcc -c x.c`",
+            "no compiler name on PATH leads to larder: put larder in front of the compiler, as in `larder gcc -c x.c`",
         ));
     }
     checks.extend(compilers(around, &named));
@@ -58,7 +59,8 @@ fn along_path(name: &str, around: &Surroundings) -> Vec<Found> {
     path.split(|&b| b == b':').filter_map(found).collect()
 }
 
-/// Whether a name that leads to larder somewhere does so first, and to a compiler afterwards.
+/// Checks that a name that leads to larder in some directory leads to larder first, and to a
+/// compiler after it.
 fn order(name: &str, found: &[Found]) -> Option<Check> {
     let what = "masquerade";
     let shown = |found: &Found| say::clean(&found.path);
@@ -69,7 +71,7 @@ fn order(name: &str, found: &[Found]) -> Option<Check> {
         (None, _) if first.leads == Leads::AnotherCache => note(
             "other cache",
             format!(
-                "{name} leads to another cache, {}: with larder in front both do the work; name the compiler by its path",
+                "{name} leads to another cache, {}: with larder in front, both would cache; give the compiler's full path",
                 shown(first)
             ),
         ),
@@ -91,7 +93,7 @@ fn directory_of(found: &Found) -> String {
     say::clean(&found.path[..end])
 }
 
-/// Each real compiler once, whatever names it has.
+/// Checks each real compiler once, even if it has several names.
 fn compilers(around: &Surroundings, named: &[(&str, Vec<Found>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
@@ -104,7 +106,7 @@ fn compilers(around: &Surroundings, named: &[(&str, Vec<Found>)]) -> Vec<Check> 
         }
     }
     if checks.is_empty() {
-        checks.push(note("compilers", "none found along PATH by the usual names"));
+        checks.push(note("compilers", "none of the usual names was found along PATH"));
     }
     checks
 }

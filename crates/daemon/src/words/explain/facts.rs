@@ -1,4 +1,4 @@
-//! What a record relies on and leaves behind, in words.
+//! Describes in words what a record relies on and which outputs it has.
 
 use larder_model::{
     ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, OutputKind, Roots, SOCKETS, Status,
@@ -8,7 +8,7 @@ use larder_model::{
 use super::secret;
 use crate::say;
 
-/// How many facts of each kind a record relies on.
+/// The number of facts of each kind on which a record relies.
 #[derive(Default)]
 pub(super) struct FactCounts {
     pub(super) in_directories: usize,
@@ -16,7 +16,7 @@ pub(super) struct FactCounts {
     pub(super) directories: usize,
     pub(super) links: usize,
     pub(super) listings: usize,
-    /// Times and owners.
+    /// Facts about modes, mtimes and owners.
     pub(super) times: usize,
     pub(super) others: usize,
     pub(super) absences: usize,
@@ -47,7 +47,7 @@ impl FactCounts {
     }
 }
 
-/// A line a fact.
+/// Returns one line for each fact.
 pub(super) fn lines(set: &ObservationSet, roots: &Roots) -> Vec<String> {
     let mut lines: Vec<String> = set.environment.iter().map(variable).collect();
     for directory in &set.directories {
@@ -56,14 +56,15 @@ pub(super) fn lines(set: &ObservationSet, roots: &Roots) -> Vec<String> {
     lines
 }
 
-/// What is called so in a record that is no variable.
+/// Returns a description of a name in the environment facts that is no variable, for example
+/// [`UMASK`].
 pub(super) fn inherited(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" => Some("all keyed variables"),
         ALL_VARIABLES => Some("all variables"),
         UMASK => Some("the umask"),
-        HOST => Some("what uname says"),
-        SOCKETS => Some("which sockets can be had"),
+        HOST => Some("the output of uname"),
+        SOCKETS => Some("the available kinds of sockets"),
         _ => None,
     }
 }
@@ -90,7 +91,7 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
     lines.extend(directory.absent.iter().map(|name| format!("absent     {}", joined(&path, name))));
 }
 
-/// The path of a name in a directory; an empty one is the directory.
+/// Joins a directory and a name. If the name is empty, returns the directory.
 pub(super) fn joined(directory: &str, name: &[u8]) -> String {
     match (name.is_empty(), directory.ends_with('/')) {
         (true, _) => directory.to_owned(),
@@ -99,13 +100,13 @@ pub(super) fn joined(directory: &str, name: &[u8]) -> String {
     }
 }
 
-/// A fact about this path, within a sentence.
+/// Describes a fact about this path, for use within a sentence.
 pub(super) fn fact_line(path: &str, fact: &Fact, roots: &Roots) -> String {
     let (kind, what) = fact_words(fact, roots);
     format!("{kind} {path}{what}")
 }
 
-/// What is said before the path, and behind it.
+/// Returns the words before and after the path.
 fn fact_words(fact: &Fact, roots: &Roots) -> (&'static str, String) {
     match fact {
         Fact::Content { digest, executable, .. } => {
@@ -132,13 +133,13 @@ fn seconds(nanoseconds: i64) -> String {
     format!("{:.9} s since 1970", nanoseconds as f64 / 1e9)
 }
 
-/// A path of a record as it is in this place.
+/// Decodes a path of a record: its placeholders become the roots of this checkout.
 pub(super) fn local(encoded: &[u8], roots: &Roots) -> String {
     let mut path = Vec::new();
     if roots.decode_path(encoded, &mut path) { say::clean(&path) } else { say::clean(encoded) }
 }
 
-/// What an output is, and its size where it has one.
+/// Returns the kind of an output in words, and its size in bytes if it is a file.
 pub(super) fn output_kind(kind: &OutputKind) -> (&'static str, Option<u64>) {
     match kind {
         OutputKind::File { content, .. } => ("file", Some(content.size_bytes())),

@@ -1,5 +1,6 @@
-//! Two walks over an Action compared: in the order of the walk, what was and what is. Arguments are compared as lists,
-//! so that one that was put in is one that is new, and not all behind it others.
+//! Compares the fields of two actions in the order in which they are hashed, and describes what
+//! changed. Arguments are compared as lists, so that an inserted argument counts as one new
+//! argument and does not shift all others.
 //!
 //! Unaware of: what a field means to a compiler.
 
@@ -7,25 +8,26 @@ use larder_model::Digest;
 
 use super::secret;
 
-/// Name and value of a keyed field, as recorded.
+/// The name and the value of a keyed field, as recorded.
 pub(super) type Field<'a> = (&'a [u8], &'a [u8]);
 
 /// One field that differs, in words.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FieldDifference {
-    /// Such as `argument 5` or `environment LANG`.
+    /// The field, for example `argument 5` or `environment LANG`.
     pub(super) what: String,
-    /// What was recorded, and what is; `None` where there is none.
+    /// The recorded value and the current value; `None` if there is none.
     pub(super) was: Option<String>,
     pub(super) is: Option<String>,
 }
 
 const ARGUMENT: &[u8] = b"argument";
-/// Lists whose product of lengths is larger are not aligned: their first difference is told.
+/// Lists whose lengths multiply to more than this are not aligned. Only their first difference is
+/// described.
 const ALIGN_MAX: usize = 1 << 22;
 
 impl FieldDifference {
-    /// `argument 5: was …, is …`
+    /// Returns a sentence such as `argument 5: was …, is …`.
     pub(super) fn sentence(&self) -> String {
         match (&self.was, &self.is) {
             (Some(was), Some(is)) => format!("{}: was {was}, is {is}", self.what),
@@ -36,7 +38,7 @@ impl FieldDifference {
     }
 }
 
-/// Every difference, in the order of the walk.
+/// Returns all differences, in the order of the fields.
 pub(super) fn differences(was: &[Field], is: &[Field]) -> Vec<FieldDifference> {
     let mut found = Vec::new();
     let mut passed = 0;
@@ -46,7 +48,7 @@ pub(super) fn differences(was: &[Field], is: &[Field]) -> Vec<FieldDifference> {
             passed = old_at + 1;
         }
         if *name == ARGUMENT {
-            // All of them at the first.
+            // All arguments are compared when the first one is reached.
             if place_of(is, name) == Some(at) {
                 found.extend(argument_differences(&arguments(was), &arguments(is)));
             }
@@ -61,7 +63,7 @@ pub(super) fn differences(was: &[Field], is: &[Field]) -> Vec<FieldDifference> {
     found
 }
 
-/// The fields of `was` that `is` does not have.
+/// Adds the fields of `was` that `is` does not have.
 fn gone(was: &[Field], is: &[Field], found: &mut Vec<FieldDifference>) {
     let gone = was.iter().filter(|(name, _)| *name != ARGUMENT && place_of(is, name).is_none());
     found.extend(gone.map(|(name, value)| difference(name, Some(value), None)));
@@ -89,7 +91,9 @@ fn difference(name: &[u8], was: Option<&[u8]>, is: Option<&[u8]>) -> FieldDiffer
     let (was, is) = (was.map(value), is.map(value));
     let what = match name.as_str() {
         "tool content" => "tool content: another compiler".to_owned(),
-        "inherited" => "inherited (limits, niceness, users, ignored signals, processors, open descriptors)".to_owned(),
+        "inherited" => {
+            "inherited state (limits, niceness, users, ignored signals, processors, open descriptors)".to_owned()
+        }
         _ => name.clone(),
     };
     FieldDifference { what, was, is }
@@ -105,7 +109,7 @@ fn terminal(value: &[u8]) -> String {
     format!("{which}, {} × {}", u16::from_le_bytes([c0, c1]), u16::from_le_bytes([r0, r1]))
 }
 
-/// What has to be done to the one list to make it the other.
+/// Returns the changes that turn one list into the other.
 fn argument_differences(was: &[&[u8]], is: &[&[u8]]) -> Vec<FieldDifference> {
     let start = was.iter().zip(is).take_while(|(a, b)| a == b).count();
     let end = was[start..].iter().rev().zip(is[start..].iter().rev()).take_while(|(a, b)| a == b).count();
@@ -120,9 +124,10 @@ fn argument_differences(was: &[&[u8]], is: &[&[u8]]) -> Vec<FieldDifference> {
     }
     let mut found = Vec::new();
     let (mut i, mut j) = (0, 0);
-    // Behind the last pair there is one more stretch without any.
+    // After the last pair, there is one more stretch without pairs.
     for (pair_i, pair_j) in pairs(old, new).into_iter().chain([(old.len(), new.len())]) {
-        // Of what has no like, as many as there are on both sides are one change each.
+        // Unpaired arguments on both sides count as changes of one into the other, as long as both
+        // sides have some.
         while i < pair_i || j < pair_j {
             found.push(told(start + j, old[i..pair_i].first(), new[j..pair_j].first()));
             (i, j) = ((i + 1).min(pair_i), (j + 1).min(pair_j));
@@ -135,20 +140,21 @@ fn argument_differences(was: &[&[u8]], is: &[&[u8]]) -> Vec<FieldDifference> {
     found
 }
 
-/// How much alike two arguments are: the same above all, then the same option with another value.
+/// Returns how similar two arguments are: equal ones most, then the same option with another value,
+/// by the length of the common prefix.
 fn likeness(a: &[u8], b: &[u8]) -> u32 {
     const SAME: u32 = 1 << 10;
     const PREFIX_MAX: usize = 64;
     let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     match (a == b, a.starts_with(b"-") && b.starts_with(b"-")) {
         (true, _) => SAME,
-        // A dash in common says nothing.
+        // A common dash alone means nothing.
         (false, true) => prefix.saturating_sub(1).min(PREFIX_MAX) as u32,
         (false, false) => 0,
     }
 }
 
-/// Which elements of the two lists belong together: the alignment with the greatest likeness in sum.
+/// Pairs the elements of two lists: the alignment with the greatest total likeness.
 fn pairs(old: &[&[u8]], new: &[&[u8]]) -> Vec<(usize, usize)> {
     let width = new.len() + 1;
     let mut best = vec![0u32; (old.len() + 1) * width];

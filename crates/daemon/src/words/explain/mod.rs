@@ -1,9 +1,11 @@
-//! `larder explain`: what would become of a command now, by the code that the wrapper runs (`larder_lookup`).
+//! `larder explain`: what would happen to a command now. It uses the lookup code of the wrapper
+//! (`larder_lookup`).
 //!
-//! `flow` here asks in the wrapper's order; `fields` compares two walks, `between` two runs, `facts` describes what a record relies on,
-//! `secret` keeps what looks secret out of the output, `show` prints.
+//! `flow` takes the steps in the wrapper's order. `fields` compares two actions, `between` two
+//! runs, `facts` describes what a record relies on, `secret` hides secrets in the output, and
+//! `show` prints.
 //!
-//! Never runs the tool, and changes nothing but stamps.
+//! It never runs the tool, and changes nothing except the stat cache.
 
 mod between;
 mod facts;
@@ -31,21 +33,21 @@ use crate::surroundings::{Surroundings, nobody};
 use facts::FactCounts;
 use fields::FieldDifference;
 
-/// What there is to say about a command.
+/// The explanation of a command.
 struct Explanation {
     /// The program that would run.
     tool: String,
-    /// What is known of the command itself, once it is one of ours.
+    /// The command itself, if larder caches commands of this tool.
     about: Option<About>,
     verdict: Verdict,
-    /// Circumstances that change what a wrapper would do.
+    /// Settings and circumstances that change what a wrapper would do.
     notes: Vec<&'static str>,
 }
 
 struct About {
     source: String,
     output: Option<String>,
-    /// What may have another path where the same build runs elsewhere.
+    /// The roots: directories whose paths may differ in another checkout.
     roots: Vec<String>,
     fingerprint: String,
 }
@@ -53,14 +55,14 @@ struct About {
 enum Verdict {
     /// The tool runs untouched.
     Bypass(Bypass),
-    /// The tool runs because of trouble.
+    /// The tool runs because something failed.
     Fallback(Fallback, String),
     Hit(Hit),
     Miss(Miss),
 }
 
 struct Hit {
-    /// Its place among the records, from 1, newest first.
+    /// The position of the record in the manifest, from 1, newest first.
     record: usize,
     records: usize,
     observer: &'static str,
@@ -69,10 +71,10 @@ struct Hit {
     outputs: Vec<OutputLine>,
     counts: FactCounts,
     effort: Effort,
-    /// Why it serves this place only.
+    /// Why the record is valid only in this checkout, if so.
     bound: Option<String>,
     rejected: Vec<RejectedLine>,
-    /// With `--verbose`.
+    /// One line for each fact; only with `--verbose`.
     facts: Vec<String>,
 }
 
@@ -93,26 +95,26 @@ struct Miss {
     rejected: Vec<RejectedLine>,
     nearest: Nearest,
     observer: Option<&'static str>,
-    /// Another process runs the same action now.
+    /// Another process runs this action now.
     running: bool,
     facts: Vec<String>,
 }
 
-/// What is recorded for the same source and output, where nothing is for the fingerprint.
+/// The nearest record: one of the same source and output, if there is none of the fingerprint.
 enum Nearest {
-    /// Not asked: there are records of the fingerprint itself.
+    /// Not searched, because there are records of the fingerprint itself.
     Itself,
-    /// Nothing was recorded.
+    /// Nothing was recorded for this source and output.
     Nothing,
-    /// Something was, and is gone.
+    /// A record existed but was evicted or cleared.
     Gone,
-    /// Something came from a remote, which does not say how its fingerprint was made.
+    /// The record came from a remote, so the fields of its action are not known.
     Fetched,
-    /// In these ways it differs, in the order of the walk.
+    /// The differences, in the order of the fields.
     Differs(Vec<FieldDifference>),
 }
 
-/// Explain the command, in text or JSON.
+/// Explains the command, in text or JSON.
 pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) -> Result<u8> {
     if options.last_build {
         return super::last_build::causes(around, options.json, options.markdown, out);
@@ -127,14 +129,14 @@ pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) 
     Ok(FINE)
 }
 
-/// In the order in which the wrapper decides.
+/// Takes the steps in the wrapper's order.
 fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let verbose = options.verbose;
     let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
     let mut place = around.place(destinations)?;
     let typed: Vec<Vec<u8>> = options.command.into_iter().map(OsStringExt::into_vec).collect();
     let (mut argv, any_command) = without_ourselves(typed.clone(), around)?;
-    // Without larder in front nobody knows how it is meant.
+    // The command was typed without larder in front, so the build may use it with or without `run`.
     let is_bare = typed == argv;
     let understand = if any_command.is_some() { Request::of_any_command } else { Request::new };
     place.scope = any_command.unwrap_or_default();
@@ -157,11 +159,11 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
             Err(error) => return early(Verdict::Fallback(error.fallback(), error.to_string())),
         },
     };
-    // Stamps make no store where there is none.
+    // Opening the stat cache for writing must not create a store.
     let stamps = Stamps::open(&store, store.directory().exists() && !settings.read_only);
     let understood = match understand(tool.clone(), argv.clone(), &place, &stamps) {
         Err(Bypass::UnknownTool) if is_bare => {
-            notes.push("larder knows this tool only as `larder run -- COMMAND`: that is what is said here");
+            notes.push("larder caches this tool only as `larder run -- COMMAND`, so that is what is explained");
             Request::of_any_command(tool, argv, &place, &stamps)
         }
         understood => understood,
@@ -171,7 +173,7 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
         Err(reason) => return Ok(Explanation { tool: shown, about: None, verdict: Verdict::Bypass(reason), notes }),
     };
     if settings.recache {
-        notes.push("LARDER_RECACHE is set: the tool would run and be recorded anew, whatever is said here");
+        notes.push("LARDER_RECACHE is set: the tool would run and be recorded again in any case");
     }
     if settings.read_only {
         notes.push("LARDER_READ_ONLY is set: nothing is recorded");
@@ -186,7 +188,7 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
         if !matches!(own, Verdict::Miss(_)) || !store.is_only_read() {
             return own;
         }
-        // From a sandbox the wrapper asks what was handed over, too.
+        // If the store is read-only, as in a sandbox, the wrapper also uses handed-over records.
         let handed_over = store.read_handed_over(&request.weak, false);
         match verdict(handed_over, settings, &store, &stamps, &request, place, verbose) {
             hit @ Verdict::Hit(_) => hit,
@@ -195,7 +197,8 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     };
     let mut found = asked(&place);
     if options.no_terminal && is_about_streams(&found) {
-        // Nobody said whether they are one file in the build, as they are behind ninja and `2>&1`.
+        // It is not known whether stdout and stderr are one file in the build, as they are behind
+        // ninja or with `2>&1`. So both are tried.
         place.destinations.same = !place.destinations.same;
         let other = asked(&place);
         found = if is_about_streams(&other) { found } else { other };
@@ -212,7 +215,7 @@ fn no_terminal() -> Destinations {
     Destinations { stdout: None, stderr: None, ..Destinations::now() }
 }
 
-/// Whether a record does not serve because standard output and error are one file, or are not.
+/// Returns true if a record was rejected because of how stdout and stderr relate to each other.
 fn is_about_streams(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Miss(miss) if miss.rejected.iter().any(|line| line.subject == STREAMS))
 }
@@ -226,7 +229,8 @@ fn about(request: &Request) -> About {
     }
 }
 
-/// People copy lines with the wrapper in front: `larder gcc …`, `larder run -- gcc …`.
+/// Removes larder from the front of the command, because people copy lines such as `larder gcc …`
+/// or `larder run -- gcc …`. Returns the scope of `run`, if the line has it.
 fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Result<(Vec<Vec<u8>>, Option<Scope>)> {
     let mut any_command = None;
     let path = around.variable(b"PATH");
@@ -239,7 +243,7 @@ fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Result<(V
         if argv.len() > 1 && argv[0] == b"run" {
             argv.remove(0);
             let Ok(scope) = Scope::take(&mut argv) else {
-                bail!("explain: `larder help run` lists the options of `run`")
+                bail!("explain: the options of `run` are wrong: see `larder help run`")
             };
             any_command = Some(scope);
         } else if argv.len() > 1 && argv[0] == b"--" {
@@ -249,7 +253,8 @@ fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Result<(V
     Ok((argv, any_command))
 }
 
-/// The program that the wrapper would start for it: where the name leads to a masquerading link, by its rules.
+/// Returns the program that the wrapper would start. If the name leads to a masquerading link, the
+/// wrapper's rules for such links apply.
 fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
     let path = around.variable(b"PATH");
     let typed = &argv[0];
@@ -258,7 +263,7 @@ fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
     let name = if masquerading { file_name(typed) } else { typed.as_slice() };
     match find(name, path, &around.ourselves, masquerading) {
         Some(tool) => Ok(tool),
-        None => bail!("{}: command not found: give the command as the build has it", say::clean(typed)),
+        None => bail!("{}: command not found: write the command as the build runs it", say::clean(typed)),
     }
 }
 
@@ -281,7 +286,12 @@ fn verdict(
             manifest.keep_believed(&settings.remote_trust);
             manifest
         }
-        Ok(_) => return Verdict::Fallback(Fallback::Damaged, "the manifest of another fingerprint".to_owned()),
+        Ok(_) => {
+            return Verdict::Fallback(
+                Fallback::Damaged,
+                "the file holds the manifest of another fingerprint".to_owned(),
+            );
+        }
         Err(error) => return Verdict::Fallback(Fallback::Damaged, error.to_string()),
     };
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
@@ -319,10 +329,11 @@ fn verdict(
     })
 }
 
-/// Why a result serves only the place where it was made, and what would lift that.
+/// Says why a result is valid only in the checkout where it was made, and what would lift that
+/// limit.
 fn bound_text(bound: Bound, by: &[u8]) -> String {
     let by = if by.is_empty() { String::new() } else { format!(" ({})", say::clean(by)) };
-    let remedy = bound.remedy().map(|remedy| format!("; what would lift it: {remedy}")).unwrap_or_default();
+    let remedy = bound.remedy().map(|remedy| format!("; this would lift it: {remedy}")).unwrap_or_default();
     format!("{}{by}{remedy}", bound.reason())
 }
 
@@ -350,7 +361,8 @@ fn outputs(result: &ActionResult, request: &Request) -> Vec<OutputLine> {
     result.outputs.iter().map(line).collect()
 }
 
-/// Nothing is recorded for the fingerprint: compare with what is for the same source and output.
+/// Handles a fingerprint without records: compares the action with the last one of the same source
+/// and output.
 fn unrecorded(store: &Store, stamps: &Stamps, request: &Request, place: &Place) -> Verdict {
     let nearest = match store.near(&subject(request)) {
         None => Nearest::Nothing,

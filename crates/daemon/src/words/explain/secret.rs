@@ -1,30 +1,32 @@
-//! Values as they may be shown: what looks secret (`larder_lookup::secret` says what does) as a short digest, so that
-//! two values can still be told apart and none can be read.
+//! Formats values for output. A value that looks secret (as `larder_lookup::secret` defines) is
+//! replaced by a short digest, so that two values can be told apart but not read.
 
 use larder_lookup::secret::{self, Piece};
 use larder_model::Digest;
 
 use crate::say;
 
-/// Digits that are shown of a digest.
+/// The number of hexadecimal digits that are shown of a digest.
 const DIGEST_DIGITS: usize = 8;
 
-/// A variable's value, as it may be shown.
+/// Formats the value of a variable.
 pub(super) fn variable(name: &str, value: &[u8]) -> String {
     shown(&secret::variable(name.strip_prefix("environment ").unwrap_or(name).as_bytes(), value))
 }
 
-/// A variable's value without quotes, for a record.
+/// Formats the value of a variable without quotes, for a record of a build.
 pub(in crate::words) fn bare_variable(name: &[u8], value: &[u8]) -> String {
     bare(&secret::variable(name, &without_asked(value)))
 }
 
-/// An argument without quotes, after another one, for a record.
+/// Formats an argument without quotes, for a record of a build. `before` is the previous argument,
+/// which may announce a secret.
 pub(in crate::words) fn bare_argument(before: &[u8], value: &[u8]) -> String {
     bare(&secret::argument(before, &without_asked(value)))
 }
 
-/// An argument may be a script in which one word asks for a secret, and the next one is it: `login --password …`.
+/// Hides secrets within one argument, which may be a script. For example, in `login --password …`
+/// the word after `--password` is hidden.
 fn without_asked(value: &[u8]) -> Vec<u8> {
     let (mut shown, mut before) = (Vec::with_capacity(value.len()), &b""[..]);
     for part in value.split_inclusive(u8::is_ascii_whitespace) {
@@ -46,12 +48,12 @@ fn bare(value: &[u8]) -> String {
     secret::pieces(value).iter().map(piece).collect()
 }
 
-/// An argument, as it may be shown: `-DAPI_TOKEN=…` is as secret as a variable of that name.
+/// Formats an argument. For example, `-DAPI_TOKEN=…` is as secret as a variable of that name.
 pub(super) fn argument(value: &[u8]) -> String {
     shown(&secret::argument(b"", value))
 }
 
-/// The first digits of a digest.
+/// Returns the first digits of a digest.
 pub(super) fn short(digest: &Digest) -> String {
     digest.hex()[..DIGEST_DIGITS].to_owned()
 }

@@ -1,4 +1,4 @@
-//! An explanation, as text for people and as JSON.
+//! Prints an explanation, as text for people or as JSON.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use super::facts::FactCounts;
 use super::{Explanation, Hit, Miss, Nearest, OutputLine, RejectedLine, Verdict};
 use crate::say;
 
-/// Records and differences that are listed; more are counted.
+/// The number of records and differences that are listed; further ones are only counted.
 const LINES_MAX: usize = 8;
 
-/// Print for people.
+/// Prints the explanation as text.
 pub(super) fn text(explanation: &Explanation, verbose: bool, out: &mut dyn Write) -> Result<()> {
     match &explanation.verdict {
         Verdict::Bypass(reason) => {
@@ -55,11 +55,15 @@ fn line(out: &mut dyn Write, name: &str, text: &str) -> Result<()> {
 
 fn hit_text(hit: &Hit, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "hit: record {} of {} holds; {} observed it", hit.record, hit.records, hit.observer)?;
-    line(out, "saves", &format!("{}, the tool's run time", say::duration_us(hit.run_time_us)))?;
+    line(out, "saves", &format!("{}, the run time of the tool", say::duration_us(hit.run_time_us)))?;
     line(out, "relies on", &counts_text(&hit.counts))?;
     let read = say::count(hit.effort.hashed, "file", "files");
     let looked = say::count(hit.effort.absences_looked, "missing name", "missing names");
-    line(out, "checked", &format!("by stamps, but for {read} that had to be read and {looked} looked for"))?;
+    line(
+        out,
+        "checked",
+        &format!("by the stat cache, except {read} that had to be read and {looked} that had to be checked"),
+    )?;
     line(out, "outputs", &outputs_text(&hit.outputs))?;
     line(out, "exit code", &hit.exit_code.to_string())?;
     if let Some(why) = &hit.bound {
@@ -100,12 +104,14 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "miss: nothing is recorded for this source and output")?;
             line(out, "hint", "if it ran, `larder stats` and LARDER_LOG say why that was not recorded")?;
         }
-        Nearest::Gone => {
-            writeln!(out, "miss: what was recorded for this source and output is gone (evicted or cleared)")?
-        }
+        Nearest::Gone => writeln!(out, "miss: the record of this source and output was evicted or cleared")?,
         Nearest::Fetched => {
-            writeln!(out, "miss: what was last used for this source and output came from a remote")?;
-            line(out, "hint", "a remote's records do not hold the command, so it cannot be compared with this one")?;
+            writeln!(out, "miss: the last record of this source and output came from a remote")?;
+            line(
+                out,
+                "hint",
+                "records from a remote do not contain the command, so it cannot be compared with this one",
+            )?;
         }
         Nearest::Differs(differences) => nearest_text(differences, out)?,
     }
@@ -114,11 +120,11 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
         line(
             out,
             "running",
-            "another process runs it now: a build would wait for that, about as long as it took before",
+            "another process runs it now: a build would wait for it, about as long as the tool ran before",
         )?;
     }
     match miss.observer {
-        Some(observer) => line(out, "then", &format!("the tool runs, {observer} observes it"))?,
+        Some(observer) => line(out, "then", &format!("the tool runs, observed by {observer}"))?,
         None => line(out, "then", "the tool cannot be observed here, and runs untouched")?,
     }
     Ok(())
@@ -137,7 +143,7 @@ fn nearest_text(differences: &[super::FieldDifference], out: &mut dyn Write) -> 
         line(out, "also", &format!("{} more", rest.len() - LINES_MAX))?;
     }
     if differences.iter().any(|difference| difference.what == "terminal") {
-        line(out, "hint", "--no-terminal explains it as for a build whose messages go to no terminal")?;
+        line(out, "hint", "add --no-terminal to explain a build whose output does not go to a terminal")?;
     }
     Ok(())
 }
@@ -152,7 +158,7 @@ fn rejected_text(rejected: &[RejectedLine], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// For programs.
+/// Returns the explanation as JSON.
 pub(super) fn object(explanation: &Explanation) -> Value {
     let mut object = match &explanation.verdict {
         Verdict::Bypass(reason) => {

@@ -1,4 +1,4 @@
-//! `larder image import` and `export`: archives that others made, and for others.
+//! `larder image import` and `export`: conversion from and to archives of other programs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::cli::{ImageExport, ImageImport, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Save what is in an archive.
+/// Saves the contents of an archive as an image.
 pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn Write) -> Result<u8> {
     let key = key::key(around, &options.key)?;
     if let Some(why) = save::why_not(around, Policy::Both) {
@@ -29,26 +29,27 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
     let format = Format::of(&file)?;
     let staging = around.store()?.image_staging()?;
     let name = options.r#as.as_ref().map(|name| name_of(around, name));
-    // What is larger would be evicted at once.
+    // A larger image would be evicted at once.
     let bytes_max = Some(around.settings().max_size_bytes).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX);
     let unpacked = bar::during(|progress| unpack(&file, format, name.as_deref(), &staging, bytes_max, progress));
-    let unpacked = unpacked.context("nothing was saved")?;
+    let unpacked = unpacked.context("no image was saved")?;
     for (count, what) in [
-        (unpacked.owners_left, "belonged to others, and are yours in the image: only root can keep owners"),
-        (unpacked.attributes_left, "could not keep all of their attributes"),
+        (unpacked.owners_left, "belonged to other users, but belong to you in the image: only root can keep owners"),
+        (unpacked.attributes_left, "lost some of their extended attributes"),
     ] {
         if count > 0 {
             say::tell(&format!("{} {what}", say::count(count, "name", "names")));
         }
     }
     let rights = if options.keep_rights { Rights::Kept } else { Rights::Dropped };
-    // What cannot be read is the job's, what cannot be kept the cache's.
+    // An archive that cannot be read is the job's error (already returned above). An image that
+    // cannot be saved is only the cache's problem.
     let done = borne(save::named(around, &key, &unpacked.paths, rights).map(Some), options.strict, None)?;
     save::say_done(&key, done.as_ref(), options.json, out)?;
     Ok(FINE)
 }
 
-/// Write an image as an archive.
+/// Writes an image as an archive.
 pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn Write) -> Result<u8> {
     let began = Instant::now();
     let (key, fallbacks) = key::wanted(around, &options.wanted)?;
@@ -60,7 +61,7 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
     let Some((Opened { found, lease, image, .. }, saved, fetched_bytes)) = had.flatten() else {
         match options.json {
             true => print_json(&json!({ "outcome": "miss", "wanted": key.text() }), out)?,
-            false if is_trouble => writeln!(out, "miss: {key} could not be had")?,
+            false if is_trouble => writeln!(out, "miss: {key} could not be fetched")?,
             false => writeln!(out, "miss: nothing under {key}")?,
         }
         return Ok(MISS);
@@ -93,8 +94,8 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
     Ok(if matches!(found, Found::Fallback(_)) { FALLBACK } else { FINE })
 }
 
-/// The image that was found, which of its paths are wanted, and how many bytes of their packs were fetched; none where
-/// there is nothing.
+/// Finds the image, and returns it, its wanted paths, and how many bytes of packs were downloaded.
+/// Returns `None` if there is no such image.
 fn had(
     around: &Surroundings,
     store: &Store,
@@ -110,7 +111,7 @@ fn had(
     let lacking: Vec<_> = lacking.iter().map(|&number| image.packs.packs[number].blob).collect();
     let fetched_bytes = lacking.iter().map(|blob| blob.size_bytes).sum();
     match (&far, lacking.first()) {
-        (Some(far), _) => far.fetch(store, lacking.into_iter()).context("the image could not be fetched")?,
+        (Some(far), _) => far.fetch(store, lacking.into_iter()).context("the image could not be downloaded")?,
         (None, Some(gone)) => return Err(ImageError::PackMissing(gone.digest).into()),
         (None, None) => {}
     }
@@ -119,9 +120,9 @@ fn had(
 
 fn tell_what_is_left(exported: &Exported) {
     for (count, what) in [
-        (exported.left, "left out: the format has no FIFOs"),
-        (exported.copied, "written as files of their own: the format has no hard links"),
-        (exported.attributes_left, "without their attributes: the format has none"),
+        (exported.left, "left out: the format does not support FIFOs"),
+        (exported.copied, "written as separate files: the format does not support hard links"),
+        (exported.attributes_left, "written without extended attributes: the format does not support them"),
     ] {
         if count > 0 {
             say::tell(&format!("{} {what}", say::count(count, "name", "names")));

@@ -1,5 +1,6 @@
-//! `larder image attach`: a squashfs file that others made, as it is, below what is written. By FUSE, since the kernel
-//! believes what it mounts; the superuser may have it otherwise.
+//! `larder image attach`: mounts an existing squashfs file, with a writable overlay. It uses FUSE,
+//! because the kernel's squashfs trusts the contents of the file. Root can choose the kernel's
+//! squashfs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,12 +17,12 @@ use crate::cli::{ImageAttach, ViaFile};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// How a mount is called that is one of these; the file follows.
+/// The prefix of the name of such a mount; the path of the file follows.
 const NAME: &str = "attached ";
-/// How such a file begins: the kernel's `SQUASHFS_MAGIC`.
+/// The first bytes of a squashfs file: the kernel's `SQUASHFS_MAGIC`.
 const MAGIC: &[u8; 4] = b"hsqs";
 
-/// Mount the file until it is unmounted, or for one command.
+/// Mounts the file until it is unmounted, or for one command.
 pub(super) fn run(around: &Surroundings, options: &ImageAttach, out: &mut dyn Write) -> Result<u8> {
     let cwd = cwd(around)?;
     let file = squashfs_file(&cwd.join(&options.file))?;
@@ -48,7 +49,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageAttach, out: &mut dyn Wr
     }
     mount::may_mount_for_others()?;
     let is_new = !target.exists();
-    fs::create_dir_all(&target).with_context(|| format!("{}: cannot be made", target.display()))?;
+    fs::create_dir_all(&target).with_context(|| format!("{}: cannot be created", target.display()))?;
     match places.mount(&ask) {
         Ok(stay) => stay.leave(),
         Err(error) => {
@@ -63,12 +64,16 @@ pub(super) fn run(around: &Surroundings, options: &ImageAttach, out: &mut dyn Wr
     Ok(FINE)
 }
 
-/// Its whole name, if it is one.
+/// Returns the absolute path of the file, if it is a squashfs file.
 fn squashfs_file(path: &Path) -> Result<PathBuf> {
     let mut first = [0; MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
     read.with_context(|| format!("{}: cannot be read", path.display()))?;
-    ensure!(first == *MAGIC, "{}: is no squashfs file; `larder image import` knows other archives", path.display());
+    ensure!(
+        first == *MAGIC,
+        "{}: is not a squashfs file; for other archives use `larder image import`",
+        path.display()
+    );
     fs::canonicalize(path).with_context(|| format!("{}: cannot be found", path.display()))
 }
 
@@ -79,9 +84,9 @@ fn for_command(
     ask: &Ask,
     command: &[std::ffi::OsString],
 ) -> Result<u8> {
-    own_mounts().context("it can have no mounts of its own here")?;
+    own_mounts().context("no mount namespace can be created here")?;
     places.sweep_held();
-    fs::create_dir_all(ask.target).with_context(|| format!("{}: cannot be made", ask.target.display()))?;
+    fs::create_dir_all(ask.target).with_context(|| format!("{}: cannot be created", ask.target.display()))?;
     let near = state.parent().unwrap_or(state);
     let layer = match (ask.via, ask.image) {
         (Rung::Squashfs, Image::Squashfs(file)) => squashfs(file),
@@ -95,14 +100,14 @@ fn for_command(
     end.map(ended_so)
 }
 
-/// Those that are mounted from this user's store, with their files.
+/// Returns the attached mounts of this user's store, each with its file.
 pub(super) fn attached(store: &Store) -> Result<Vec<(Listed, String)>> {
     let (_, state) = store.image_broker()?;
     let mounts = Places::open(&state)?.list()?.into_iter().filter(|mount| mount.mounted);
     Ok(mounts.filter_map(|mount| mount.name.strip_prefix(NAME).map(str::to_owned).map(|file| (mount, file))).collect())
 }
 
-/// Take one away; false where there is none at this place.
+/// Unmounts the attached file at a path. Returns false if none is mounted there.
 pub(super) fn detach(store: &Store, path: &Path) -> Result<bool> {
     let Ok(place) = fs::canonicalize(path) else { return Ok(false) };
     let Some((mount, _)) = attached(store)?.into_iter().find(|(mount, _)| mount.target == place) else {

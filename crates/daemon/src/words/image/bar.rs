@@ -1,4 +1,4 @@
-//! How far it is: a bar that stays away when nobody looks.
+//! A progress bar, which is hidden if standard error is no terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_image::{Progress, Step};
 
-/// How often it is drawn.
+/// The interval between two updates of the bar.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Do `work`, and show how far it is.
+/// Runs `work` and shows its progress.
 pub(super) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Arc::new(Progress::default());
     let ended = Arc::new(AtomicBool::new(false));
@@ -38,14 +38,14 @@ pub(super) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
 
 fn draw(bar: &ProgressBar, (step, done, all): (Step, u64, u64)) {
     let (doing, template) = match step {
-        Step::Scan => ("reading names", "{msg} {pos}"),
-        Step::Look => ("looking again", "{msg} {wide_bar} {pos}/{len}"),
+        Step::Scan => ("listing files", "{msg} {pos}"),
+        Step::Look => ("checking for changes", "{msg} {wide_bar} {pos}/{len}"),
         Step::Compare => ("comparing", BYTES),
         Step::Pack => ("packing", BYTES),
         Step::Unpack => ("unpacking", BYTES),
-        Step::Fetch => ("fetching", BYTES),
-        Step::Send => ("sending", "{msg} {bytes}, {bytes_per_sec}"),
-        Step::Wait => ("being mounted", "{msg} {elapsed}"),
+        Step::Fetch => ("downloading", BYTES),
+        Step::Send => ("uploading", "{msg} {bytes}, {bytes_per_sec}"),
+        Step::Wait => ("mounting", "{msg} {elapsed}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

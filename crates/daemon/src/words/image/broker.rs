@@ -1,4 +1,5 @@
-//! `larder image broker`: who mounts, and fills what is mounted, as long as it is.
+//! `larder image broker`: the process that mounts images for other processes, and fills lazy mounts
+//! while they exist.
 
 use std::ffi::OsString;
 use std::io;
@@ -21,27 +22,29 @@ use crate::cli::ImageBroker;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// How often it is looked whether what was brought made the store too large.
+/// How often to check whether downloads made the store too large.
 const LIMIT_EVERY: Duration = Duration::from_secs(60);
-/// And whether something in it is too old.
+/// How often to check whether something in the store is too old.
 const AGE_EVERY: Duration = Duration::from_secs(60 * 60);
-/// How often it is looked whether anything is mounted still.
+/// How often to check whether anything is still mounted.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// One that was started answers in this time.
+/// The time in which a newly started broker must answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// One that is there first fills again what is mounted.
+/// The time in which a running broker must answer, which first restores the fillers of existing
+/// mounts.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
-/// One that was started may have found another that was just ending.
+/// After this time another broker is started, because the started one may have exited when it found
+/// an older broker that was itself just exiting.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
-/// One that was started for somebody ends when nothing was mounted for so long.
+/// A broker that `mount` or `run` started exits after this time without any mount, in seconds.
 const IDLE_S: u64 = 60;
 
-/// Mount for others until nothing is mounted any more, or for ever.
+/// Mounts for others until the idle time is over, or for ever.
 pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let store = Store::open(&absolute(around.store()?.directory())?)?;
     let Some(_lock) = store.lock_image_broker()? else {
-        say::tell("there is one already that mounts images of this store");
+        say::tell("another broker already mounts images of this store");
         return Ok(PROBLEM);
     };
     let (own, state) = store.image_broker()?;
@@ -54,19 +57,19 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let cwd = around.cwd.clone().filter(|cwd| cwd.is_dir());
     let rescue = rescue(cwd.as_deref(), options, &socket, &targets)?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: options.mounts_max, ..Policy::default() };
-    // Each mount that is held keeps some open.
+    // Each mount keeps some files open.
     larder_sys::raise_descriptor_limit();
-    // The job's directory can be removed.
+    // So that the job's directory can be removed.
     std::env::set_current_dir("/")?;
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let server = super::serve::words(&program, &store);
     let gate: Vec<OsString> = vec![program.into_os_string(), "gate".into()];
     let programs = Programs { gate, rescue, server, server_from: cwd };
     let says = Box::new(|what: &str| say::tell(&say::one_line(what)));
     let broker = Broker::new(&state, Box::new(supply), policy, programs, says)?;
     let (door, listening) = listen(&socket, options.socket.is_some())
-        .with_context(|| format!("{}: nobody can be let in", socket.display()))?;
-    let (woken, held) = larder_sys::pipe().context("no pipe can be made")?;
+        .with_context(|| format!("{}: cannot listen on this socket", socket.display()))?;
+    let (woken, held) = larder_sys::pipe().context("cannot create a pipe")?;
     if options.idle > 0 {
         let (idle, places, its) = (Duration::from_secs(options.idle), Places::open(&state)?, Arc::clone(&broker));
         std::thread::spawn(move || {
@@ -82,18 +85,20 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     Ok(FINE)
 }
 
-/// What is to be said of settings with which it mounts for others what anybody may have written.
+/// Returns a warning if it mounts for other users, but accepts images from anyone who can write to
+/// the remotes.
 fn warning(settings: &Settings, is_for_others: bool) -> Option<&'static str> {
     let is_open = is_for_others && !settings.remote.is_empty() && settings.remote_trust.is_empty();
     is_open.then_some(
-        "the remotes of this broker are not signed (`remote_trust` is not set), so whoever can write to them chooses what it \
-         reads with its rights and mounts for others: set remote_trust to the keys of those who save images",
+        "the images of this broker are not signed (`remote_trust` is not set), so anyone who can write to its remotes chooses \
+         what it reads with its privileges and mounts for others: set remote_trust to the keys of the machines that save images",
     )
 }
 
-/// How a gate starts a broker like this one, if this one died and a job waits: directory, program, arguments.
+/// Returns the command with which a gate starts a broker like this one, if this one died and a job
+/// waits: directory, program, arguments.
 fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[PathBuf]) -> Result<Vec<OsString>> {
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let from = cwd.unwrap_or(Path::new("/"));
     let mut words: Vec<OsString> = vec![from.into(), program.into(), "image".into(), "broker".into()];
     if options.socket.is_some() {
@@ -108,7 +113,8 @@ fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[P
     Ok(words)
 }
 
-/// As long as this process lives: on a host whose jobs all ask a broker nobody else would.
+/// Starts a thread that evicts as long as this process lives. On a host whose jobs all use a
+/// broker, no other process would evict.
 fn keep_within_limits(store: &Store, settings: &Settings, far: Option<Arc<FarImages>>) {
     let (directory, settings) = (store.directory().to_owned(), settings.clone());
     std::thread::spawn(move || {
@@ -122,7 +128,7 @@ fn keep_within_limits(store: &Store, settings: &Settings, far: Option<Arc<FarIma
                     evict::to_limit(&store, settings.max_size_bytes)
                 });
                 if let Err(error) = held {
-                    say::tell(&say::one_line(&format!("the store is not brought within its limits: {error:#}")));
+                    say::tell(&say::one_line(&format!("the store cannot be reduced to its limits: {error:#}")));
                 }
             }
             std::thread::sleep(LIMIT_EVERY);
@@ -131,17 +137,19 @@ fn keep_within_limits(store: &Store, settings: &Settings, far: Option<Arc<FarIma
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).with_context(|| format!("{}: is no path", path.display()))
+    std::path::absolute(path).with_context(|| format!("{}: is not a valid path", path.display()))
 }
 
-/// Listen, in place of whoever did before; one that everybody may ask is told by its path.
+/// Listens on a socket, and replaces one that another broker left. The socket is open to all users
+/// only if its path was given as an option.
 fn listen(path: &Path, is_for_all: bool) -> io::Result<(Door, StoreSocket)> {
     let mode = if is_for_all { 0o666 } else { 0o600 };
     let name = format!(".larder-{:016x}", larder_sys::random_u64());
     StoreSocket::open(path, &path.parent().ok_or(io::ErrorKind::InvalidInput)?.join(name), mode)
 }
 
-/// Until nothing was mounted for so long, and nobody was connected: what is fetched for somebody may take longer.
+/// Waits until nothing was mounted and no client was connected for `idle`. A client counts because
+/// its download may take longer than that.
 fn wait_until_idle(broker: &Broker, places: &Places, idle: Duration) {
     let mut since = Instant::now();
     while since.elapsed() < idle {
@@ -152,8 +160,8 @@ fn wait_until_idle(broker: &Broker, places: &Places, idle: Duration) {
     }
 }
 
-/// Have one of our own, started where there is none; one that is just beginning or ending is waited for. Returns its
-/// socket.
+/// Returns the socket of this user's own broker, and starts one if none answers. Waits for one that
+/// is just starting or exiting.
 pub(super) fn begin(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     let (socket, _) = store.image_broker()?;
     let began = Instant::now();
@@ -165,7 +173,7 @@ pub(super) fn begin(around: &Surroundings, store: &Store) -> Result<PathBuf> {
             started = Some(Instant::now());
         }
         if began.elapsed() > if is_there { PATIENCE_MAX } else { PATIENCE } {
-            anyhow::bail!("nobody mounts: `larder image broker` says why");
+            anyhow::bail!("the image broker does not answer: run `larder image broker` to see why");
         }
         std::thread::sleep(PAUSE);
     }
@@ -174,9 +182,10 @@ pub(super) fn begin(around: &Surroundings, store: &Store) -> Result<PathBuf> {
 
 fn start(around: &Surroundings) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let idle = IDLE_S.to_string();
-    // It serves one user, who can start as many brokers as they like.
+    // Without a limit of mounts, because it serves one user, who could start any number of brokers
+    // anyway.
     let words: [&[u8]; 9] =
         [b"larderd", b"image", b"broker", b"--target", b"/", b"--mounts-max", b"0", b"--idle", idle.as_bytes()];
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));

@@ -1,4 +1,4 @@
-//! What is asked of remotes for images.
+//! The client of remotes for images.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,30 +20,31 @@ use crate::remote::runtime;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Packs that are fetched at once: with 20 ms a request and a third of a mebibyte a pack, half a gigabyte a second.
+/// The number of packs that are downloaded at once: with 20 ms per request and a third of a MiB per
+/// pack, that is half a gigabyte per second.
 const PACKS_AT_ONCE: usize = 32;
-/// Packs that wait to be unpacked.
+/// The number of downloaded packs that may wait to be unpacked.
 const PACKS_WAITING: usize = 32;
 
-/// The remotes, and what their transfers run on.
+/// The remotes, and the runtime of their transfers.
 pub(super) struct FarImages {
     runtime: Runtime,
     way: Way,
-    /// Who signed the images that were listed, by their records' bytes.
+    /// The signers of the images that were listed, by the digest of the record.
     signers: Mutex<HashMap<Digest, Digest>>,
 }
 
-/// What each transfer needs.
+/// The state that each transfer needs.
 #[derive(Clone)]
 struct Way {
     far: Arc<Far>,
     dir: PathBuf,
-    /// Bytes that were brought and not yet counted as the store's.
+    /// Downloaded bytes that are not yet counted as part of the store's size.
     brought: Arc<AtomicU64>,
 }
 
 impl FarImages {
-    /// The remotes of the settings; none where there are none.
+    /// Opens the remotes of the settings, or returns `None` if there are none.
     pub(super) fn open(around: &Surroundings, store: &Store) -> Result<Option<FarImages>> {
         let settings = around.settings();
         if settings.remote.is_empty() {
@@ -57,8 +58,9 @@ impl FarImages {
         Ok(Some(FarImages { runtime, way, signers: Mutex::default() }))
     }
 
-    /// The images of a key or prefix, but for those that are older than one that was seen here under the same key: a
-    /// signature says who saved an image, and who writes to a remote can put an old one back.
+    /// Returns the images of a key or a prefix, except those that are older than one that this
+    /// store has seen under the same key. A signature proves who saved an image, but anyone who can
+    /// write to a remote can restore an old one.
     pub(super) fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>> {
         let listed = self.runtime.block_on(self.way.far.images(list)).map_err(|error| anyhow!("{error}"))?;
         let store = Store::open(&self.way.dir)?;
@@ -68,12 +70,12 @@ impl FarImages {
             if record.created_ms < newest_ms {
                 let key = &record.key;
                 say::tell(&format!(
-                    "{key}: a remote has an image that is older than one which was seen here before, and it is not \
-                     used; `larder image drop {key}` accepts it"
+                    "{key}: a remote has an image that is older than one that was seen here before, so it is not used; \
+                     to accept it, run `larder image drop {key}`"
                 ));
                 continue;
             }
-            // Trouble with it only means that an older one is not refused.
+            // If this fails, only the check for older images is lost.
             let _ = store.note_newest_image(&record.key, record.created_ms, now_ms());
             if let Some(signer) = signer {
                 let mut signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,18 +86,18 @@ impl FarImages {
         Ok(images)
     }
 
-    /// How an image that was listed came here.
+    /// Returns the origin of a listed image: its remote, and its signer if it was signed.
     pub(super) fn origin_of(&self, record: &ImageRecord) -> Origin {
         let signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
         Origin::Fetched(signers.get(&Digest::of(&record.encode())).copied())
     }
 
-    /// Whether what is sent is signed.
+    /// Returns true if uploads are signed.
     pub(super) fn signs(&self) -> bool {
         self.way.far.signs()
     }
 
-    /// Fetch these blobs into the store, but for those that are there.
+    /// Downloads the blobs that are missing in the store.
     pub(super) fn fetch(&self, store: &Store, blobs: impl Iterator<Item = Blob>) -> Result<()> {
         let missing: Vec<Blob> = blobs.filter(|blob| !store.has_blob(blob)).collect();
         bar::during(|progress| {
@@ -110,27 +112,28 @@ impl FarImages {
         })
     }
 
-    /// Bytes that were brought since this was asked last.
+    /// Returns how many bytes were downloaded since the last call.
     pub(super) fn take_brought(&self) -> u64 {
         self.way.brought.swap(0, Relaxed)
     }
 
-    /// Which of these the remote has that is written to.
+    /// Returns for each blob whether the first writable remote has it.
     pub(super) fn has(&self, blobs: &[Blob]) -> Vec<bool> {
         self.runtime.block_on(self.way.far.has(blobs))
     }
 
-    /// Whether anything is sent.
+    /// Returns true if anything is uploaded.
     pub(super) fn writes(&self) -> bool {
         self.way.far.writes()
     }
 
-    /// Send an image. Returns bytes of what was not there before.
+    /// Uploads an image. Returns the bytes that were not there before.
     pub(super) fn publish(&self, saved: &Saved) -> Result<u64> {
         self.publish_record(&saved.record, &saved.packs)
     }
 
-    /// Send the record of an image, and what is missing of its blobs.
+    /// Uploads the record of an image, and those of its blobs that are missing on remotes. Returns
+    /// the bytes that were not there before.
     pub(super) fn publish_record(&self, record: &ImageRecord, packs: &[Blob]) -> Result<u64> {
         let sizes: HashMap<Digest, u64> =
             record.blobs().chain(packs.iter().copied()).map(|blob| (blob.digest, blob.size_bytes)).collect();
@@ -142,17 +145,18 @@ impl FarImages {
         })
     }
 
-    /// Which of these are on no remote. Unknown if a remote cannot say.
+    /// Returns for each blob whether it is missing on every remote. If a remote cannot say, no blob
+    /// counts as missing.
     pub(super) fn lacks(&self, blobs: &[Blob]) -> Vec<bool> {
         self.runtime.block_on(self.way.far.lacks(blobs))
     }
 
-    /// Fetch one blob into the store.
+    /// Downloads one blob into the store.
     pub(super) fn bring(&self, blob: &Blob) -> Result<(), Failure> {
         self.runtime.block_on(self.way.bring(blob))
     }
 
-    /// These packs of an image, fetched in this order, as they come.
+    /// Starts to download these packs of an image in this order, and returns them as they arrive.
     pub(super) fn packs(&self, image: &Image, order: &[usize]) -> FarPacks {
         let wanted: Vec<(usize, Blob)> = order.iter().map(|&number| (number, image.packs.packs[number].blob)).collect();
         let (sender, receiver) = mpsc::channel(PACKS_WAITING);
@@ -162,7 +166,7 @@ impl FarImages {
             let mut coming = stream::iter(wanted).map(fetch).buffer_unordered(PACKS_AT_ONCE);
             while let Some(arrived) = coming.next().await {
                 let failed = arrived.is_err();
-                // Nobody waits any more, or nobody should.
+                // The receiver is gone, or must stop after an error.
                 if sender.send(arrived).await.is_err() || failed {
                     break;
                 }
@@ -173,14 +177,14 @@ impl FarImages {
 }
 
 impl Way {
-    /// Into the store.
+    /// Downloads a blob into the store.
     async fn bring(&self, blob: &Blob) -> Result<(), Failure> {
         self.far.blob(blob, &self.dir).await?;
         self.brought.fetch_add(blob.size_bytes, Relaxed);
         Ok(())
     }
 
-    /// A pack's bytes, by way of the store.
+    /// Downloads a pack into the store if it is missing there, and returns its bytes.
     async fn pack(&self, number: usize, blob: Blob) -> Result<Arrived, ImageError> {
         let store = Store::open(&self.dir)?;
         if !store.has_blob(&blob) {
@@ -192,7 +196,7 @@ impl Way {
     }
 }
 
-/// Packs as they come from remotes.
+/// Packs, as they arrive from remotes.
 pub(super) struct FarPacks(Mutex<mpsc::Receiver<Result<Arrived, ImageError>>>);
 
 impl Packs for FarPacks {

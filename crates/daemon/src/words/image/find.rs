@@ -1,5 +1,5 @@
-//! Exact, fallback or miss, in the store and on the remotes: the key itself in both before any fallback, and of a
-//! fallback the newest in both.
+//! Finds an image in the store and on the remotes: exact key, fallback or miss. The key itself is
+//! searched in both before any fallback. Of a fallback, the newest image of both is taken.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use larder_store::{Lease, Live, Store};
 use super::far::FarImages;
 use crate::say;
 
-/// What was found, and whether it is known from a remote only.
+/// Finds an image. The second value is true if it is known from a remote only.
 pub(super) fn find(
     store: &Store,
     far: Option<&FarImages>,
@@ -39,23 +39,23 @@ pub(super) fn find(
     Ok((Found::Miss, false))
 }
 
-/// An image with more bytes than these is not written out while a job waits for its mount. Writing took 2.1 s for 100,000
-/// files with 304 MiB on two processors, so this many bytes take 0.2 s.
+/// A larger image is not written out while a job waits for its mount. Writing took 2.1 s for
+/// 100,000 files with 304 MiB on two processors, so this many bytes take 0.2 s.
 const WRITTEN_AT_ONCE_BYTES: u64 = 32 << 20;
 
-/// Returns true if a mount by [`Rung::Mount`] has to wait for much: for bytes that are on a remote only, or for a large
-/// image to be written out.
+/// Returns true if a mount by [`Rung::Mount`] would have to wait: for bytes that only a remote has,
+/// or because a large image has to be written out.
 pub(super) fn mount_waits(store: &Store, record: &ImageRecord) -> bool {
     let is_large = record.size_bytes > WRITTEN_AT_ONCE_BYTES;
     is_far(store, record) || is_large && !is_written_out(store, record).unwrap_or(false)
 }
 
-/// Returns true if some of an image's bytes have to be fetched before all of it is in the store.
+/// Returns true if some of an image's bytes have to be downloaded before all of it is in the store.
 fn is_far(store: &Store, record: &ImageRecord) -> bool {
     store.packs_of(record).map_or(true, |packs| packs.iter().any(|pack| !store.has_blob(pack)))
 }
 
-/// Returns true if an earlier mount has written out all that [`Rung::Mount`] reads.
+/// Returns true if an earlier mount has already written out everything that [`Rung::Mount`] reads.
 fn is_written_out(store: &Store, record: &ImageRecord) -> Result<bool> {
     let id = record.image();
     for saved in 0..record.saved.len() {
@@ -68,46 +68,49 @@ fn is_written_out(store: &Store, record: &ImageRecord) -> Result<bool> {
     Ok(true)
 }
 
-/// Packs that remotes are asked for before an image is mounted. Of an image of more, so many are asked for that lie evenly
-/// in it: 1.3 GB.
+/// The largest number of packs that are checked on remotes before an image is mounted. If an image
+/// has more, an evenly spaced sample is checked. This many packs hold about 1.3 GB.
 const ASKED_MAX: usize = 4096;
 
-/// An error if the image lacks a pack that is neither in the store nor on a remote: it is a miss then, as for `restore`,
-/// because what is mounted could not be read.
+/// Fails if a pack is neither in the store nor on a remote. Then the image is a miss, as for
+/// `restore`, because parts of the mount could not be read.
 pub(super) fn has_all(store: &Store, far: Option<&FarImages>, record: &ImageRecord) -> Result<()> {
     let Some(far) = far else { return Ok(()) };
-    far.fetch(store, std::iter::once(record.packs)).context("the image's list of packs could not be fetched")?;
+    far.fetch(store, std::iter::once(record.packs)).context("the image's list of packs could not be downloaded")?;
     let missing: Vec<Blob> = store.packs_of(record)?.into_iter().filter(|pack| !store.has_blob(pack)).collect();
     let step = missing.len().div_ceil(ASKED_MAX).max(1);
     let asked: Vec<Blob> = missing.into_iter().step_by(step).collect();
     let lacking = far.lacks(&asked).into_iter().filter(|lacks| *lacks).count();
     ensure!(
         lacking == 0,
-        "{}: {lacking} of {} that are not here are on no remote any more: the image is not used, and has to be saved again",
+        "{}: {lacking} of {} that are not here are on no remote any more: the image is not used and must be saved again",
         record.key,
         say::count(asked.len() as u64, "pack", "packs")
     );
     Ok(())
 }
 
-/// Returns the ways to mount an image that may be taken without being asked for, best first. `mount_waits` is called only
-/// if the first is not possible. By the kernel everything costs less than by a server, but all bytes have to be written
-/// out before.
+/// Returns the mount methods that may be used without the user's choice, best first. `mount_waits`
+/// is called only if the first is not possible. A mount by the kernel is cheaper than one by a
+/// server, but all bytes have to be written out before.
 ///
-/// A squashfs file has to be made first, which takes as long as unpacking, so it is made only if the user asks for it.
+/// A squashfs file has to be made first, which takes as long as unpacking. So it is made only if
+/// the user asks for it.
 pub(super) fn ways(mount_waits: impl FnOnce() -> bool) -> impl Iterator<Item = Rung> {
     let others = move || if mount_waits() { [Rung::LazyFuse, Rung::Mount] } else { [Rung::Mount, Rung::LazyFuse] };
     std::iter::once(Rung::Lazy).chain(std::iter::once_with(others).flatten())
 }
 
-/// An image that was found: its trees are here, and nobody evicts it as long as the lease lives.
+/// An image that was found. Its trees are in the store, and it is not evicted while the lease
+/// exists.
 pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) lease: Lease,
     pub(super) image: Image,
 }
 
-/// Find an image, fetch its trees where they are not here, and open it; none where there is nothing.
+/// Finds an image, downloads its trees if they are missing here, and opens it. Returns `None` if
+/// there is no such image.
 pub(super) fn open(
     store: &Store,
     far: Option<&FarImages>,
@@ -128,9 +131,9 @@ pub(super) fn open(
     Ok(Some(Opened { found, lease, image }))
 }
 
-/// Fetch what an image needs beside its packs, and keep its record.
+/// Downloads everything that an image needs except its packs, and stores its record.
 pub(super) fn brought(store: &Store, far: &FarImages, record: &ImageRecord) -> Result<()> {
-    far.fetch(store, record.needed()).context("the image's tree could not be fetched")?;
+    far.fetch(store, record.needed()).context("the image's tree could not be downloaded")?;
     let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
     let known = store.image(&record.key)?.filter(is_whole);
     if known.is_none_or(|known| known.created_ms <= record.created_ms) {

@@ -1,4 +1,5 @@
-//! What a key's template may ask for here: the environment, and files relative to the working directory.
+//! Expands the template of a key with the environment, and with files relative to the working
+//! directory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,17 +32,17 @@ impl Facts for Here<'_> {
     }
 }
 
-/// The key that a template stands for.
+/// Expands a template to a key.
 pub(super) fn key(around: &Surroundings, template: &str) -> Result<ImageKey> {
     expanded(around, template, "key")
 }
 
-/// The key that is wanted, and the beginnings that will do.
+/// Expands the wanted key and the fallbacks, which are prefixes of keys.
 pub(super) fn wanted(around: &Surroundings, wanted: &ImageWanted) -> Result<(ImageKey, Vec<String>)> {
     Ok((key(around, &wanted.key)?, fallbacks(around, &wanted.fallback)?))
 }
 
-/// The beginnings that templates stand for.
+/// Expands templates to prefixes of keys.
 fn fallbacks(around: &Surroundings, templates: &[String]) -> Result<Vec<String>> {
     templates.iter().map(|template| Ok(expanded(around, template, "fallback")?.text().to_owned())).collect()
 }

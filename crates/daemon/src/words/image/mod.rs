@@ -1,19 +1,19 @@
-//! `larder image`: directories under keys.
+//! `larder image`: saves and provides directories under keys.
 //!
 //! | file | does |
 //! |---|---|
-//! | `key.rs` | what a template may ask for here |
-//! | `find.rs` | exact, fallback or miss, in the store and on the remotes |
-//! | `save.rs`, `restore.rs`, `mount.rs` | these words |
+//! | `key.rs` | expands the templates of keys |
+//! | `find.rs` | exact key, fallback or miss, in the store and on the remotes |
+//! | `save.rs`, `restore.rs`, `mount.rs` | these subcommands |
 //! | `archive.rs` | `import`, `export` |
-//! | `attach.rs` | squashfs files that others made, mounted as they are |
-//! | `run.rs` | mounting for one command, without rights as well |
-//! | `broker.rs`, `supply.rs` | mounting for others, and where the images for that come from |
-//! | `serve.rs` | answering for one that is mounted by FUSE |
-//! | `trace.rs` | what jobs touch of an image, kept with it |
+//! | `attach.rs` | mounts existing squashfs files |
+//! | `run.rs` | mounts for one command, even without privileges |
+//! | `broker.rs`, `supply.rs` | mounting for others, and where a broker gets images from |
+//! | `serve.rs` | the FUSE server of a mounted image |
+//! | `trace.rs` | which parts of an image jobs read, stored with it |
 //! | `show.rs` | `list`, `show`, `drop` |
-//! | `far.rs` | what is asked of remotes |
-//! | `bar.rs` | how far it is |
+//! | `far.rs` | the client of remotes |
+//! | `bar.rs` | the progress bar |
 //!
 //! Unaware of: how an image is made (`larder-image`).
 
@@ -50,28 +50,30 @@ use crate::cli::{Images, ImagesWord};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// What was restored has another key.
+/// The exit code if an image of a fallback was restored.
 const FALLBACK: u8 = 10;
-/// There was nothing.
+/// The exit code if no image was found.
 const MISS: u8 = 11;
 
-/// Forget the images whose signer is not trusted any more, before anything is looked for.
+/// Drops the images whose signer is not trusted any more, before any image is searched.
 fn drop_disbelieved(around: &Surroundings) {
     let trust = &around.settings().remote_trust;
     let dropped = match around.store() {
         Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
-        // Who asks next says what is wrong with the store.
+        // The subcommand will report what is wrong with the store.
         _ => return,
     };
     match dropped {
         Ok(keys) => keys.iter().for_each(|key| {
-            say::tell(&format!("{key}: forgotten, because none of the keys in remote_trust signed it"));
+            say::tell(&format!("{key}: dropped, because none of the keys in remote_trust signed it"));
         }),
-        Err(error) => say::tell(&format!("images that nobody trusted signed may still be used: {error:#}")),
+        Err(error) => say::tell(&format!(
+            "images without a trusted signature could not be dropped and may still be used: {error:#}"
+        )),
     }
 }
 
-/// Do what was asked for.
+/// Runs the subcommand.
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
     drop_disbelieved(around);
     match &options.word {
@@ -91,23 +93,24 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
     }
 }
 
-/// What came of it; without `strict` trouble is said, and is `instead`.
+/// Returns the result. Without `strict`, an error is printed, and `instead` is returned.
 fn borne<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
     match done {
         Err(error) if !strict => {
-            say::tell(&say::one_line(&format!("{error:#}: going on without")));
+            say::tell(&say::one_line(&format!("{error:#}: continuing without it")));
             Ok(instead)
         }
         done => done,
     }
 }
 
-/// The working directory, which paths are relative to.
+/// Returns the working directory, to which paths are relative.
 fn cwd(around: &Surroundings) -> Result<&Path> {
-    around.cwd.as_deref().context("the working directory is gone: change to one that exists")
+    around.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")
 }
 
-/// A path as it is named in an image.
+/// Returns the name of a path inside an image, for example `~/.cargo` for a path below the home
+/// directory.
 fn name_of(around: &Surroundings, path: &Path) -> Vec<u8> {
     larder_image::name_of(path, home(around).as_deref())
 }
@@ -118,32 +121,33 @@ fn home(around: &Surroundings) -> Option<PathBuf> {
     named.filter(|home| home.is_absolute()).or_else(larder_sys::home_of_user)
 }
 
-/// Where a path that is named in an image lies here.
+/// Returns the local path for a name inside an image.
 fn place_of(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(name));
     match path.strip_prefix("~") {
-        Ok(below) => Ok(home(around).context("no home directory is known: name the path")?.join(below)),
+        Ok(below) => Ok(home(around).context("the home directory is not known: type the path")?.join(below)),
         Err(_) => Ok(cwd(around)?.join(path)),
     }
 }
 
-/// Where a path that is named in an image lies here, if that is below the working directory with all links resolved, and
-/// not in a `.git`. Whoever saved the image chose the name; `~/.ssh` or `.git/hooks` would give that person the account.
+/// Returns the local path for a name inside an image, if that path is below the working directory
+/// with all links resolved, and not in a `.git`. The person who saved the image chose the name. For
+/// example, `~/.ssh` or `.git/hooks` would give that person control of the account.
 fn place_below(cwd: &Path, name: &[u8]) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Component::{CurDir, Normal};
     let path = Path::new(std::ffi::OsStr::from_bytes(name));
     let refused = |why: &str| {
         let name = shown(name);
-        anyhow!("{name}: not put in place, because {why}: type the path to have it there, or say --anywhere")
+        anyhow!("{name}: not restored, because {why}: type the path to restore it there, or add --anywhere")
     };
     let is_below = |path: &Path| path.components().all(|part| matches!(part, CurDir | Normal(_)));
     if path.starts_with("~") || !is_below(path) {
         return Err(refused("it lies outside of the working directory"));
     }
     let place = cwd.join(path);
-    // What is not there yet is no link.
+    // A path that does not exist yet is no link.
     let there = place.ancestors().find(|above| above.symlink_metadata().is_ok()).unwrap_or(cwd);
     let (real, top) = (fs::canonicalize(there), fs::canonicalize(cwd)?);
     match real {
@@ -156,12 +160,14 @@ fn place_below(cwd: &Path, name: &[u8]) -> Result<PathBuf> {
     }
 }
 
-/// Returns true for the name of a repository's own directory, also where a file system does not tell cases apart.
+/// Returns true for the name of a repository's own directory, in any case, because some file
+/// systems ignore case.
 fn is_repository(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
-/// Finish what commands began that were killed while they replaced one of these paths, and say what came of it.
+/// Finishes or undoes what killed commands began when they replaced one of these paths, and prints
+/// the outcome.
 fn tidy<'p>(paths: impl Iterator<Item = &'p Path>) {
     let is_directory = |path: &&Path| path.symlink_metadata().is_ok_and(|there| there.is_dir());
     let mut dirs: Vec<&Path> =
@@ -171,11 +177,14 @@ fn tidy<'p>(paths: impl Iterator<Item = &'p Path>) {
     for left in dirs.into_iter().flat_map(larder_image::sweep) {
         say::tell(&say::one_line(&match left {
             Left::PutBack(path) => {
-                format!("{}: put back, because a larder that was replacing it was killed", path.display())
+                format!(
+                    "{}: restored to its old state, because a larder that was replacing it was killed",
+                    path.display()
+                )
             }
-            Left::Finished(path) => format!("{}: replaced, as a larder had begun that was killed", path.display()),
+            Left::Finished(path) => format!("{}: replaced, which a killed larder had begun", path.display()),
             Left::Kept { target, old } => format!(
-                "{}: what was there when a larder was killed that was replacing it is in {}: move it back, or remove that",
+                "{}: a larder that was replacing it was killed; its old contents are in {}: move them back, or remove them",
                 target.display(),
                 old.display()
             ),
@@ -183,12 +192,12 @@ fn tidy<'p>(paths: impl Iterator<Item = &'p Path>) {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The store grew by so much: count it, and bring the store within its limit where it has outgrown that.
+/// Adds `bytes` to the counted size of the store, and evicts if it exceeds its limit.
 fn grown(around: &Surroundings, store: &Store, bytes: u64) -> Result<()> {
     super::evict::images_to_limits(store, around.settings())?;
     let Ok(counters) = Counters::open(store) else { return Ok(()) };
@@ -200,7 +209,7 @@ fn grown(around: &Surroundings, store: &Store, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// A path for people and for JSON.
+/// Formats a name for people and for JSON.
 fn shown(name: &[u8]) -> String {
     say::clean(name)
 }

@@ -1,4 +1,5 @@
-//! `larder image mount` and `unmount`, `list --mounted`: by whoever may mount for us, else as `restore` does.
+//! `larder image mount`, `unmount` and `list --mounted`. Mounts through a broker; if that is not
+//! possible, unpacks as `restore` does.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,14 +26,15 @@ use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// The tree of a file of 16 GiB, and more than that of most directories of a thousand names, bytes.
+/// The size in bytes of the tree of a 16 GiB file. A larger tree is taken for that of a directory.
+/// Even most directories with a thousand files have a smaller tree.
 const FILE_TREE_BYTES_MAX: u64 = 64 << 10;
-/// Where a machine's own broker listens.
+/// The socket of the machine's broker.
 pub(in crate::words) const SOCKET: &str = "/run/larder/broker.sock";
-/// One that listens lets us in within this time.
+/// The time in which a broker must accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Mount, or what else works.
+/// Mounts the image, or unpacks it if it cannot be mounted.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
     let have = |around: &Surroundings, key: &ImageKey, fallbacks: &[String], how: &ImageRestore| {
         had(around, key, fallbacks, how, options)
@@ -68,24 +70,24 @@ fn had(
     for rung in wanted.into_iter().chain(ways.into_iter().flatten()) {
         match mounted(around, key, fallbacks, how, rung, options.process) {
             Ok(done) => return Ok(done.map(|done| passed_over(done, &trouble))),
-            Err(error) => trouble.push(error.context(format!("cannot be mounted by `{rung}`"))),
+            Err(error) => trouble.push(error.context(format!("cannot be mounted via `{rung}`"))),
         }
     }
     if via.is_some() {
-        return Err(trouble.pop().unwrap_or_else(|| anyhow!("there is no way")));
+        return Err(trouble.pop().unwrap_or_else(|| anyhow!("no mount method is possible")));
     }
     Ok(image(around, key, fallbacks, how)?.map(|done| passed_over(done, &trouble)))
 }
 
-/// Say why it was had by no better way.
+/// Prints why no better method was used.
 fn passed_over(done: Done, trouble: &[anyhow::Error]) -> Done {
     if trouble.is_empty() {
         return done;
     }
     let why = say::one_line(&trouble.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("; "));
     match done.via {
-        "unpack" => say::tell(&format!("unpacked, since it could not be mounted: {why}")),
-        via => say::tell(&format!("mounted by `{via}`: {why}")),
+        "unpack" => say::tell(&format!("unpacked, because it could not be mounted: {why}")),
+        via => say::tell(&format!("mounted via `{via}`, because: {why}")),
     }
     Done { passed_over: Some(why), ..done }
 }
@@ -109,7 +111,7 @@ fn mounted(
         opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
     }
     tidy(targets.iter().map(|target| &*target.path));
-    // Where, what was there, and whether there was nothing.
+    // For each mounted path: what was there before, and whether it did not exist.
     let mut made: Vec<(&Path, Option<Aside>, bool)> = Vec::new();
     let all = || -> Result<()> {
         let mut files = Vec::new();
@@ -127,11 +129,12 @@ fn mounted(
             return Ok(());
         }
         let rights = if how.keep_rights { Rights::Kept } else { Rights::Dropped };
-        let opened = open(&store, far.as_ref(), key, fallbacks, rights)?.context("the image has gone meanwhile")?;
+        let opened =
+            open(&store, far.as_ref(), key, fallbacks, rights)?.context("the image was removed in the meantime")?;
         restored(around, &store, far.as_ref(), opened, &files, how.replace).map(drop)
     };
     if let Err(error) = { all }() {
-        // All of them or none.
+        // Either all paths are mounted, or none.
         for (path, before, is_new) in made {
             let unmounted = asked(around, &store, |socket| Client::unmount(socket, path));
             if unmounted.is_ok() && is_new {
@@ -154,8 +157,8 @@ fn mounted(
     }))
 }
 
-/// Whether a saved path is a file: where nothing can be mounted. The tree of one is short, and that of a directory with
-/// many names is not looked at.
+/// Returns true if a saved path is a file, on which nothing can be mounted. A large tree is not
+/// read, because the tree of a single file is short.
 fn is_file(store: &Store, far: Option<&FarImages>, tree: &Blob) -> Result<bool> {
     if tree.size_bytes > FILE_TREE_BYTES_MAX {
         return Ok(false);
@@ -166,7 +169,8 @@ fn is_file(store: &Store, far: Option<&FarImages>, tree: &Blob) -> Result<bool> 
     Ok(!is_directory(store, tree)?)
 }
 
-/// The machine's broker, where one listens: one that was killed leaves its socket.
+/// Returns the socket of the machine's broker, if one listens there. A killed broker leaves its
+/// socket, so the file alone proves nothing.
 fn of_machine() -> Option<&'static Path> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let socket = Path::new(SOCKET);
@@ -174,7 +178,7 @@ fn of_machine() -> Option<&'static Path> {
     (!matches!(why_not, Some(ConnectionRefused | NotFound))).then_some(socket)
 }
 
-/// The machine's broker, else one of our own where we may mount.
+/// Returns the socket of the machine's broker, or of a broker of our own if we may mount.
 pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     if let Some(socket) = of_machine() {
         return Ok(socket.to_owned());
@@ -183,18 +187,18 @@ pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     broker::begin(around, store)
 }
 
-/// Where nobody does it for us.
+/// Fails if this user may not mount for others. Called when no broker of the machine runs.
 pub(super) fn may_mount_for_others() -> Result<()> {
     if larder_sys::effective_user() != 0 {
         bail!(
-            "only root can mount where others see it, and no broker listens at {SOCKET}: `larder image run` mounts for one \
-             command, and so does `larder image attach FILE PATH -- COMMAND`"
+            "only root can mount for all processes, and no broker listens on {SOCKET}: use `larder image run`, or `larder \
+             image attach FILE PATH -- COMMAND`, which mount for one command"
         );
     }
     Ok(())
 }
 
-/// Ask whoever mounts, and again where they ended just then.
+/// Sends a request to the broker, and once more if the broker exited just then.
 fn asked<T>(around: &Surroundings, store: &Store, ask: impl Fn(&Path) -> Result<T, MountError>) -> Result<T> {
     let first = socket(around, store)?;
     match ask(&first) {
@@ -210,7 +214,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }
 
-/// Mount on a path. Returns what was there before: to go, once all is mounted.
+/// Mounts on a path. Returns the old contents, to be removed after all paths are mounted.
 fn placed(
     around: &Surroundings,
     store: &Store,
@@ -220,13 +224,13 @@ fn placed(
     process: Option<u32>,
 ) -> Result<Option<Aside>> {
     if replace && path.exists() && is_mounted_on(path)? {
-        // It cannot be moved aside.
+        // A mount cannot be moved aside.
         let unmounted = asked(around, store, |socket| Client::unmount(socket, path));
         unmounted.with_context(|| format!("{}: cannot be replaced", path.display()))?;
     }
     let before = if replace { Aside::begin(path)? } else { None };
     let is_new = !path.exists();
-    fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
+    fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()))?;
     let mounted = bar::during(|progress| {
         progress.begin(Step::Wait, 0);
         asked(around, store, |socket| match process {
@@ -240,7 +244,8 @@ fn placed(
     mounted.map(|()| before)
 }
 
-/// Until it is unmounted where everybody sees it; among mounts of a job's own as long as who started us lives.
+/// Asks the broker to mount until `unmount`. If it refuses, as it does in a job's own mount
+/// namespace, asks it to mount as long as the parent process lives.
 fn ask(socket: &Path, name: &str, path: &Path) -> Result<(), MountError> {
     let kept = Client::mount(socket, name, path, Wish::Kept);
     let Err(first) = kept else { return Ok(()) };
@@ -249,11 +254,12 @@ fn ask(socket: &Path, name: &str, path: &Path) -> Result<(), MountError> {
 
 fn ask_for(socket: &Path, name: &str, path: &Path, pid: u32) -> Result<(), MountError> {
     let process =
-        larder_sys::open_process(pid).map_err(MountError::path(path, "there is no process to mount it for"))?;
+        larder_sys::open_process(pid).map_err(MountError::path(path, "the process to mount it for does not exist"))?;
     Client::mount(socket, name, path, Wish::Process(process.as_fd())).map(drop)
 }
 
-/// Take mounts away. Where nothing is mounted, as where an image was unpacked instead, nothing is to be done.
+/// Unmounts paths. A path without a mount, for example because its image was unpacked instead, is
+/// no error.
 pub(super) fn unmount(around: &Surroundings, options: &ImageUnmount, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     for path in &options.paths {
@@ -263,14 +269,14 @@ pub(super) fn unmount(around: &Surroundings, options: &ImageUnmount, out: &mut d
         let shown = say::one_line(&path.display().to_string());
         match borne(done, options.strict, None)? {
             Some(true) => writeln!(out, "unmounted {shown}")?,
-            Some(false) => writeln!(out, "{shown}: no image is mounted there: what was unpacked stays")?,
+            Some(false) => writeln!(out, "{shown}: no image is mounted there; unpacked files stay")?,
             None => {}
         }
     }
     Ok(FINE)
 }
 
-/// False where nothing is mounted, or nothing of ours.
+/// Unmounts one path. Returns false if nothing is mounted there, or a mount that is not larder's.
 fn taken_away(around: &Surroundings, store: &Store, path: &Path) -> Result<bool> {
     if !is_mounted_on(path)? {
         return Ok(false);
@@ -283,14 +289,15 @@ fn taken_away(around: &Surroundings, store: &Store, path: &Path) -> Result<bool>
         Err(error) if matches!(error.downcast_ref(), Some(MountError::NotMounted(_))) => Ok(false),
         done => {
             done?;
-            // What we made to mount on; where there is something in it, it is not ours.
+            // The directory was created as a mount point if it is empty now. If it is not, the
+            // removal fails.
             let _ = fs::remove_dir(path);
             Ok(true)
         }
     }
 }
 
-/// List what is mounted: by the machine's broker for this user, else by this store's.
+/// Lists the mounts of this user, from the machine's broker if there is one, else from this store.
 pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Write) -> Result<u8> {
     let mounts = if let Some(socket) = of_machine() {
         Client::mounts(socket)?
@@ -299,7 +306,7 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
         let mounts = Places::open(&state)?.list()?.into_iter().filter(|mount| mount.mounted);
         mounts.map(|mount| (mount.name, mount.target)).collect()
     };
-    // Of a name that cannot be read nothing can be said.
+    // Skips mounts whose name cannot be parsed.
     let known = mounts.into_iter().filter_map(|(name, path)| Some((asked_for(&name).ok()?, path)));
     let prefix = options.prefix.as_deref().unwrap_or_default();
     let mounts: Vec<_> = known.filter(|(image, _)| image.key.text().starts_with(prefix)).collect();
@@ -315,7 +322,7 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
         return Ok(FINE);
     }
     if mounts.is_empty() && attached.is_empty() {
-        writeln!(out, "no image is mounted: `larder image mount` does that")?;
+        writeln!(out, "no image is mounted; `larder image mount` mounts one")?;
         return Ok(FINE);
     }
     let mut table = plain_table();

@@ -1,4 +1,5 @@
-//! `larder image restore`.
+//! `larder image restore`: unpacks an image's paths. The functions are also used by `image mount`
+//! and `image run`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,27 +23,29 @@ use crate::cli::{ImageRestore, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// What was restored or mounted.
+/// An image that was restored or mounted.
 pub(super) struct Done {
     pub(super) found: Found,
     pub(super) targets: Vec<PathBuf>,
-    /// Bytes of packs that were fetched; none where it was mounted, since whoever mounts fetches them.
+    /// The downloaded bytes of packs. `None` for a mount, because the broker or the server
+    /// downloads them.
     pub(super) fetched_bytes: Option<u64>,
     pub(super) unset: Unset,
-    /// Names from which rights were taken away.
+    /// The number of files that lost set-user-id, set-group-id or capabilities.
     pub(super) rights_dropped: u64,
-    /// By which way.
+    /// The method, for example `unpack`.
     pub(super) via: &'static str,
-    /// Why it was had by no better way, where one was asked for.
+    /// Why no better method was used.
     pub(super) passed_over: Option<String>,
 }
 
-/// Restore, and say what; where the key was not there and a command is given, run that and save what it made.
+/// Restores an image and prints the result. If the key does not exist and there is a command, runs
+/// it and saves the paths.
 pub(super) fn run(around: &Surroundings, options: &ImageRestore, out: &mut dyn Write) -> Result<u8> {
     answer(around, options, out, image)
 }
 
-/// The same by any way to have an image.
+/// Does the same as [`run`], but with any method to provide the image, given as `have`.
 pub(super) fn answer(
     around: &Surroundings,
     options: &ImageRestore,
@@ -57,11 +60,11 @@ pub(super) fn answer(
         _ => {
             let had = have(around, &key, &fallbacks, options);
             if had.as_ref().is_err_and(is_about_the_place) {
-                unsaved = Some("an image was found, and what was in its way would be saved in its place");
+                unsaved = Some("an image was found, but the files in its way would be saved instead of it");
             }
             match borne(had.map(Some), options.strict, None)? {
                 Some(done) => (done, format!("nothing under {key}")),
-                None => (None, format!("{key} could not be had")),
+                None => (None, format!("{key} could not be provided")),
             }
         }
     };
@@ -75,8 +78,8 @@ pub(super) fn answer(
     }
 }
 
-/// Returns true if an image is there, but cannot be put in its place. A part of it that is missing is another thing:
-/// then the key is to be saved again.
+/// Returns true if an image was found but cannot be put in place. A missing part of the image is a
+/// different error: then the key should be saved again.
 fn is_about_the_place(error: &anyhow::Error) -> bool {
     use ImageError::{InTheWay, Io, LeftAside};
     let of_image = |error: &ImageError| matches!(error, InTheWay(_) | Io { .. } | LeftAside { .. });
@@ -85,7 +88,7 @@ fn is_about_the_place(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(of_image) || is_of_system()
 }
 
-/// Find and restore; none where there is nothing.
+/// Finds and restores an image. Returns `None` if there is none.
 pub(super) fn image(
     around: &Surroundings,
     key: &ImageKey,
@@ -103,7 +106,7 @@ pub(super) fn image(
     restored(around, &store, far.as_ref(), opened, &targets, options.replace).map(Some)
 }
 
-/// Put these paths of an image in place.
+/// Restores these paths of an image.
 pub(super) fn restored(
     around: &Surroundings,
     store: &Store,
@@ -121,7 +124,7 @@ pub(super) fn restored(
         Some(far) => restore(&image, targets, &far.packs(&image, &needed), existing, progress),
         None => restore(&image, targets, &LocalPacks::new(store, &image, needed), existing, progress),
     })
-    .context("nothing was restored")?;
+    .context("no path was restored")?;
     store.note_image_use(&image.record.key);
     drop(lease);
     grown(around, store, fetched_bytes)?;
@@ -130,12 +133,14 @@ pub(super) fn restored(
     Ok(Done { found, targets, fetched_bytes, unset, rights_dropped, via: "unpack", passed_over: None })
 }
 
-/// Returns true if the image decides where it goes, so that it may go below the working directory only.
+/// Returns true if the image's own names decide where it goes, so that it may only go below the
+/// working directory.
 pub(super) fn is_bound(how: &ImageRestore) -> bool {
     how.paths.is_empty() && !how.anywhere
 }
 
-/// Which saved path goes where. Paths that were typed may be anywhere; others are as [`place_below`] has them.
+/// Returns which saved path goes where. Paths that were typed may be anywhere; others follow
+/// [`place_below`].
 pub(super) fn targets(around: &Surroundings, record: &ImageRecord, how: &ImageRestore) -> Result<Vec<Target>> {
     let cwd = cwd(around)?;
     let target = |(saved, typed): (usize, Option<&PathBuf>)| {
@@ -150,19 +155,21 @@ pub(super) fn targets(around: &Surroundings, record: &ImageRecord, how: &ImageRe
     wanted(around, record, &how.paths)?.into_iter().map(target).collect()
 }
 
-/// An error if a tree of the image has a `.git`: its configuration and hooks would be run by the next `git` there.
+/// Fails if a tree of the image has a `.git`, because the next `git` there would run its
+/// configuration and hooks.
 pub(super) fn holds_no_repository(image: &Image) -> Result<()> {
     for (saved, tree) in image.record.saved.iter().zip(&image.trees) {
         if let Some(number) = tree.nodes.iter().position(|node| is_repository(tree.name(node))) {
             let (path, below) = (shown(&saved.path), shown(&tree.path(number as u32)));
-            bail!("{path}: not put in place, because it holds {below}: type the path to have it, or say --anywhere");
+            bail!("{path}: not restored, because it contains {below}: type the path to restore it, or add --anywhere");
         }
     }
     Ok(())
 }
 
-/// The saved paths that are meant, each with the path that was typed for it; all of them if none was typed. A path is
-/// meant by its name. The only path of an image is meant by any.
+/// Returns the wanted saved paths, each with the path that was typed for it, or all of them if none
+/// was typed. A typed path selects the saved path with its name. If the image has a single path,
+/// any typed path selects it.
 pub(super) fn wanted<'p>(
     around: &Surroundings,
     record: &ImageRecord,
@@ -183,14 +190,15 @@ pub(super) fn wanted<'p>(
             }
         };
         if wanted.iter().any(|(known, _)| *known == saved) {
-            bail!("{} is named twice", path.display());
+            bail!("{} is given twice", path.display());
         }
         wanted.push((saved, Some(path)));
     }
     Ok(wanted)
 }
 
-/// Run the command, and save what it made unless `unsaved` says why not. Its exit code is ours.
+/// Runs the command and saves the paths, unless `unsaved` says why not. Returns the exit code of
+/// the command.
 pub(super) fn make(
     around: &Surroundings,
     key: &ImageKey,
@@ -202,7 +210,7 @@ pub(super) fn make(
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command);
     if options.json {
-        // What is printed is ours alone.
+        // Standard output is reserved for our JSON.
         shell.stdout(std::io::stderr());
     }
     if !reads {
@@ -212,11 +220,11 @@ pub(super) fn make(
     if !status.success() {
         use std::os::unix::process::ExitStatusExt;
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        say::tell(&format!("the command ended with {code}: nothing is saved"));
+        say::tell(&format!("the command failed with exit code {code}: nothing is saved"));
         return Ok(u8::try_from(code).unwrap_or(1));
     }
     if let Some(why) = unsaved {
-        say::tell(&format!("nothing is saved under {key}, because {why}: say --replace"));
+        say::tell(&format!("nothing is saved under {key}, because {why}: add --replace"));
     } else if save::why_not(around, options.policy).is_none() {
         let done = borne(save::paths(around, key, &options.paths).map(Some), options.strict, None)?;
         let mut text = Vec::new();
@@ -244,8 +252,8 @@ fn say_done(
         return Ok(out.flush()?);
     };
     for (count, what) in [
-        (done.unset.owners(), "belonged to others, and are yours now: only root can give files away"),
-        (done.unset.attributes(), "could not get all of their attributes"),
+        (done.unset.owners(), "belonged to other users, and belong to you now: only root can change owners"),
+        (done.unset.attributes(), "lost some of their extended attributes"),
         (done.rights_dropped, "lost set-user-id, set-group-id or capabilities: --keep-rights keeps them"),
     ] {
         if count > 0 {
@@ -271,7 +279,7 @@ fn say_done(
     } else {
         let (files, size) = (say::count(record.files, "file", "files"), say::bytes(record.size_bytes));
         let fetched = match done.fetched_bytes {
-            None if done.via == "lazy" => "mounted, fetched when touched".to_owned(),
+            None if done.via == "lazy" => "mounted, contents are fetched on access".to_owned(),
             None => "mounted".to_owned(),
             Some(0) => "from the store".to_owned(),
             Some(bytes) => format!("{} fetched", say::bytes(bytes)),
@@ -284,11 +292,11 @@ fn say_done(
             say::duration_us(ms * 1000)
         )?;
     }
-    // A command that follows may print as well.
+    // Flush, because a following command may print as well.
     Ok(out.flush()?)
 }
 
-/// For `show`: whether all packs of an image are here.
+/// Returns the bytes of packs that are in the store, and of all packs of the image; for `show`.
 pub(super) fn packs_here(store: &Store, record: &ImageRecord) -> Option<(u64, u64)> {
     let packs = store.packs_of(record).ok()?;
     let size = |here: bool| packs.iter().filter(|pack| !here || store.has_blob(pack)).map(|pack| pack.size_bytes).sum();

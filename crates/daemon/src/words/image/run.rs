@@ -1,5 +1,6 @@
-//! `larder image run`: a command for which an image's paths are mounted, and for nobody else. What it writes there goes with
-//! it. Without rights as well: among mounts of its own, by the broker or by FUSE.
+//! `larder image run`: runs a command that alone sees an image's paths mounted. Its writes there
+//! are lost at the end. It also works without privileges, in a mount namespace of its own, by the
+//! broker or by FUSE.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -32,31 +33,35 @@ use crate::cli::{ImageRestore, ImageRun, Policy, Via};
 use crate::say;
 use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
 
-/// Exit codes as a shell has them.
+/// The exit codes that shells use.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// As it is typed: what was found is to be mounted.
+/// The hidden option of the second step: mount the image that was found.
 const INSIDE: &[u8] = b"--inside";
 
-/// A mounted path, and what keeps it.
+/// A mounted path, and what keeps the mount alive.
 struct Held {
-    // Taken away in this order.
+    // Fields are dropped in this order.
     _placed: Placed,
     _keeps: Keeps,
 }
 
-/// Who has a mount, as long as this is there.
+/// The owner of a mount. The mount ends when this is dropped.
 enum Keeps {
     Broker { _client: Client },
     Ourselves { _stay: Stay, _lease: Arc<dyn Any + Send + Sync> },
-    // Taken away in this order.
+    // Fields are dropped in this order.
     Served { _stay: Stay, _server: Option<Server> },
 }
 
-/// Mount, run, and end as the command did.
+/// Mounts the image, runs the command, and exits as the command did.
 ///
-/// In two steps: what is to be found, made and saved is done where everybody is, with all rights that there are. Where
-/// there is something to mount this program begins anew, among mounts of its own.
+/// There are two steps:
+///
+/// 1. Find the image, run `--if-missing`, and save, in the caller's mount namespace with all
+///    privileges.
+/// 2. If there is something to mount, execute this program again with `--inside`. It mounts in a
+///    mount namespace of its own and runs the command.
 pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     let (key, fallbacks) = key::wanted(around, &options.wanted)?;
     let how = ImageRestore {
@@ -107,18 +112,19 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
 
 fn said(done: Option<&Done>) {
     if let Some((done, record)) = done.and_then(|done| Some((done, done.found.record()?))) {
-        let why = done.passed_over.as_ref().map(|why| format!(", since it could not be had otherwise: {why}"));
+        let why = done.passed_over.as_ref().map(|why| format!(", because no better method worked: {why}"));
         say::tell(&format!("{}: {}: by {}{}", done.found.word(), record.key, done.via, why.unwrap_or_default()));
     }
 }
 
-/// This program again, with the same words and one more: it has one thread, as its namespaces want it. A broker for its
-/// mounts is for others as well, and begins where they are.
+/// Executes this program again with the same arguments and `--inside`. The new process has a single
+/// thread, which user namespaces need. A broker serves others as well, so it is started here,
+/// outside of the new namespace.
 fn begin_inside(around: &Surroundings) -> Result<Infallible> {
     let store = around.store()?;
-    // Who cannot have one is told so inside.
+    // An error is reported by the second step.
     let _ = mount::socket(around, &store);
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
     let run = words.iter().position(|word| word == b"run").context("this is `image run`")?;
     words.insert(run + 1, INSIDE.to_vec());
@@ -139,7 +145,8 @@ fn inside(
     let mut held = Vec::new();
     let done = borne(had(around, key, fallbacks, how, options.via, &mut held), options.strict, None)?;
     said(done.as_ref());
-    // What is mounted on the working directory or above is to be seen by its name.
+    // If something is mounted on the working directory or a parent of it, enter it again by its
+    // path to see the mount.
     let cwd = cwd(around)?;
     let is_above = |target: &PathBuf| fs::canonicalize(target).is_ok_and(|target| cwd.starts_with(target));
     let is_covered = done.iter().flat_map(|done| &done.targets).any(is_above);
@@ -152,7 +159,7 @@ fn inside(
     end.map(ended_so)
 }
 
-/// The image's paths, mounted by the first way that works, else unpacked.
+/// Mounts the image's paths with the first method that works, else unpacks them.
 fn had(
     around: &Surroundings,
     key: &ImageKey,
@@ -172,19 +179,20 @@ fn had(
     };
     let store = around.store()?;
     let broker = mount::socket(around, &store);
-    // What we can do without a broker, or why not.
+    // Whether we can mount without a broker, or why not.
     let ourselves_possible = match wanted {
         None | Some(Rung::LazyFuse) => serve::possible(),
         Some(Rung::Fuse) => by_fuse_possible(),
         Some(_) => Err(String::new()),
     };
-    // Among mounts of its own an ordinary user's command has fewer rights: not for nothing.
+    // In a mount namespace of its own, the command of an ordinary user has fewer privileges. So
+    // none is created if nothing can be mounted anyway.
     let own = match (broker.is_ok() || ourselves_possible.is_ok(), &broker) {
         (false, Err(why)) => {
             let why_not = ourselves_possible.as_ref().err().filter(|why| !why.is_empty());
             Err(anyhow!("{why:#}{}", why_not.map(|why| format!("; {why}")).unwrap_or_default()))
         }
-        _ => own_mounts().context("it can have no mounts of its own here"),
+        _ => own_mounts().context("no mount namespace can be created here"),
     };
     let far = FarImages::open(around, &store)?.map(Arc::new);
     let (found, _) = find(&store, far.as_deref(), key, fallbacks)?;
@@ -200,8 +208,9 @@ fn had(
     for rung in ways.filter(|_| own.is_ok()) {
         let one = |Target { saved, path }: &Target| -> Result<Held> {
             let name = name(rung, *saved, record);
-            // It stays: to remove it would take away what others mounted there among mounts of their own.
-            fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
+            // The directory stays afterwards: removing it would remove mounts of other processes on
+            // it, in their own mount namespaces.
+            fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()))?;
             let (mount, keeps) = match (rung, &broker) {
                 (Rung::Fuse, _) => ourselves(&store, far.clone(), &name, path)?,
                 (Rung::LazyFuse, Err(_)) => by_server(&store, &name, record, path)?,
@@ -219,7 +228,7 @@ fn had(
                 held.extend(all);
                 let targets = targets.into_iter().map(|target| target.path).collect();
                 let (fetched_bytes, unset) = (None, Unset::default());
-                // Where nobody mounts for others there is nothing else to be expected.
+                // Without a broker, no better method was possible anyway, so nothing is reported.
                 let why = (broker.is_ok() && !trouble.is_empty()).then(|| say::one_line(&trouble.join("; ")));
                 let found = found.clone();
                 return Ok(Some(Done {
@@ -241,13 +250,14 @@ fn had(
     }
     let done = image(around, key, fallbacks, how)?;
     if done.is_some() {
-        say::tell(&format!("unpacked, where it stays, since it could not be mounted: {why}"));
+        say::tell(&format!("unpacked (the files stay), because it could not be mounted: {why}"));
     }
     Ok(done)
 }
 
-/// From here on what we mount is seen by us and what we start alone. The superuser stays who he is: in a user namespace
-/// files of others would be nobody's.
+/// Creates a mount namespace: later mounts are visible only to this process and its children. Root
+/// gets no user namespace, because in it the files of other users would belong to the overflow
+/// user.
 pub(in crate::words) fn own_mounts() -> io::Result<()> {
     if larder_sys::effective_user() == 0 { larder_sys::own_mounts() } else { larder_sys::own_namespaces() }
 }
@@ -257,7 +267,7 @@ fn by_broker(socket: &Path, name: &str) -> Result<(Mount, Keeps)> {
     Ok((mount, Keeps::Broker { _client: client }))
 }
 
-/// By FUSE, from this user's own store.
+/// Mounts with squashfuse, from this user's own store.
 fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path) -> Result<(Mount, Keeps)> {
     let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
     let supply = ImageSupply { store: store.directory().to_owned(), far, stored: (user, group), serves: false };
@@ -271,24 +281,24 @@ fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path
     Ok((mount, Keeps::Ourselves { _stay: stay, _lease: supplied.lease }))
 }
 
-/// By a server of our own, from this user's own store.
+/// Mounts with larder's own FUSE server, from this user's own store.
 fn by_server(store: &Store, name: &str, record: &ImageRecord, path: &Path) -> Result<(Mount, Keeps)> {
     let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let (words, owners) = (server::words(&program, store), Owners::one(STORED, (user, group)));
     let wanted = ToServe { server: &words, from: None, name, owners: Some(&owners), life: Life::AsThread };
     let (layer, server) = serve::mount(&wanted)?;
     let (_, state) = store.image_broker()?;
     let places = Places::open(&state)?;
     places.sweep_held();
-    // Only to know it by: what is served is found by the server.
+    // Only identifies the image. The server finds what it serves by itself.
     let metadata = store.live_file(&record.image(), Live::Metadata(asked_for(name)?.saved))?;
     let image = Files::Erofs { metadata, data: None };
     let (mount, stay) = places.detached(&ask(name, &image, path, &layer, Rung::LazyFuse))?;
     Ok((mount, Keeps::Served { _stay: stay, _server: server }))
 }
 
-/// To be written to, over whatever is there, as long as we hold it.
+/// Returns a request for a writable mount that covers what exists, as long as we hold it.
 fn ask<'a>(name: &'a str, image: &'a Files, target: &'a Path, layer: &'a Mount, via: Rung) -> Ask<'a> {
     Ask {
         name,
@@ -305,18 +315,18 @@ fn ask<'a>(name: &'a str, image: &'a Files, target: &'a Path, layer: &'a Mount, 
     }
 }
 
-/// How a command ended, or that it did not begin, as a shell says that.
+/// How a command ended, or with which exit code of a shell it failed to start.
 pub(super) enum End {
     Not(u8),
     So(ChildEnd),
 }
 
-/// Run the command where nothing is mounted for it.
+/// Runs the command without a mount.
 fn execute(around: &Surroundings, command: &[OsString]) -> Result<u8> {
     supervised(around, command).map(ended_so)
 }
 
-/// Run the command, to which signals go on, and which does not outlive us.
+/// Runs the command, forwards signals to it, and kills it if this process dies.
 pub(super) fn supervised(around: &Surroundings, command: &[OsString]) -> Result<End> {
     let argv: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
     let shown = || say::one_line(&OsStr::from_bytes(&argv[0]).to_string_lossy());
@@ -339,7 +349,8 @@ pub(super) fn supervised(around: &Surroundings, command: &[OsString]) -> Result<
     Ok(End::So(end?))
 }
 
-/// End as it did: by the same signal, so that a shell that was interrupted knows.
+/// Ends as the command did: with its exit code, or by the same signal, so that an interrupted shell
+/// notices.
 pub(super) fn ended_so(end: End) -> u8 {
     match end {
         End::Not(code) | End::So(ChildEnd::Exited(code)) => code,

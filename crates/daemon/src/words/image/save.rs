@@ -1,4 +1,4 @@
-//! `larder image save`.
+//! `larder image save`: saves paths under a key, in the store and on the remotes.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ use crate::cli::{ImageSave, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// What came of it.
+/// A saved image.
 pub(super) struct Done {
     saved: Saved,
-    /// Bytes that were not on the remotes before; none where nothing was sent.
+    /// The uploaded bytes that were not on the remotes before. `None` if nothing was uploaded.
     sent: Option<u64>,
     ms: u64,
 }
 
-/// Save, and say what.
+/// Saves the paths and prints the result.
 pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Write) -> Result<u8> {
     let key = key::key(around, &options.key)?;
     if let Some(why) = why_not(around, options.policy) {
@@ -36,7 +36,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Writ
     Ok(FINE)
 }
 
-/// Why nothing is to be saved, where that was said.
+/// Returns why nothing is to be saved, if the options or settings say so.
 pub(super) fn why_not(around: &Surroundings, policy: Policy) -> Option<&'static str> {
     match (policy, around.settings().read_only) {
         (Policy::Pull, _) => Some("nothing is saved with --policy pull"),
@@ -45,7 +45,7 @@ pub(super) fn why_not(around: &Surroundings, policy: Policy) -> Option<&'static 
     }
 }
 
-/// Say that nothing was.
+/// Prints that nothing was saved.
 pub(super) fn say_nothing(key: &ImageKey, why: &str, as_json: bool, out: &mut dyn Write) -> Result<u8> {
     if as_json {
         print_json(&json!({ "key": key.text(), "saved": false }), out)?;
@@ -55,22 +55,22 @@ pub(super) fn say_nothing(key: &ImageKey, why: &str, as_json: bool, out: &mut dy
     Ok(FINE)
 }
 
-/// Save these paths under a key, in the store and on the remotes.
+/// Saves these paths under a key, in the store and on the remotes.
 pub(super) fn paths(around: &Surroundings, key: &ImageKey, paths: &[PathBuf]) -> Result<Done> {
     let cwd = cwd(around)?;
     for (at, path) in paths.iter().enumerate() {
         let mut others = paths.iter().enumerate().filter(|(other, _)| *other != at);
-        // They could not be put in place one after the other.
+        // Nested paths could not be restored one after the other.
         if let Some((_, above)) = others.find(|(_, other)| cwd.join(path).starts_with(cwd.join(other))) {
             let (path, above) = (path.display(), above.display());
-            bail!("nothing was saved: {path} lies in {above}, which is to be saved as well: name one of them");
+            bail!("nothing was saved: {path} lies in {above}, which is to be saved as well: give only one of them");
         }
     }
     let all: Vec<(Vec<u8>, PathBuf)> = paths.iter().map(|path| (name_of(around, path), cwd.join(path))).collect();
     named(around, key, &all, Rights::Kept)
 }
 
-/// Save paths with the names that they get.
+/// Saves paths under given names.
 pub(super) fn named(
     around: &Surroundings,
     key: &ImageKey,
@@ -86,15 +86,15 @@ pub(super) fn named(
     let elsewhere = |blobs: &[Blob]| far.as_ref().map_or_else(|| vec![false; blobs.len()], |far| far.has(blobs));
     let now_ms = now_ms().max(last_saved_ms(&store, far.as_ref(), key).saturating_add(1));
     let request = Request { key: key.clone(), paths: named, now_ms, elsewhere: &elsewhere, rights };
-    let saved = bar::during(|progress| save(&store, &request, progress)).context("nothing was saved")?;
+    let saved = bar::during(|progress| save(&store, &request, progress)).context("no image was saved")?;
     let sent = far.as_ref().map(|far| far.publish(&saved)).transpose();
-    let sent = sent.context("it is in the store, but not on every remote")?;
+    let sent = sent.context("the image is in the store, but not on every remote")?;
     grown(around, &store, saved.new_bytes)?;
     Ok(Done { saved, sent, ms: began.elapsed().as_millis() as u64 })
 }
 
-/// When the key was last saved, as far as that is known: what is saved now is newer, whatever the clock said of who
-/// saved that.
+/// Returns when the key was last saved, as far as that is known. The new image gets a later time,
+/// even if the clocks of the two machines disagree.
 fn last_saved_ms(store: &Store, far: Option<&FarImages>, key: &ImageKey) -> u64 {
     let listed = far.and_then(|far| far.images(&key.digest()).ok()).unwrap_or_default();
     let known = store.image(key).ok().flatten().into_iter().chain(listed);
@@ -102,7 +102,8 @@ fn last_saved_ms(store: &Store, far: Option<&FarImages>, key: &ImageKey) -> u64 
     known_ms.max(store.newest_image_ms(key))
 }
 
-/// Of the images that may be used again, know what is in their packs. Without, more is sent.
+/// Downloads the last image of this key (without its packs), and the piece lists of other images,
+/// so that their packs are reused. If that fails, only more is uploaded.
 fn bases(store: &Store, far: &FarImages, key: &ImageKey) {
     if let Ok(None) = store.image(key)
         && let Ok(images) = far.images(&key.digest())
@@ -119,7 +120,7 @@ fn bases(store: &Store, far: &FarImages, key: &ImageKey) {
     }
 }
 
-/// Say what was saved.
+/// Prints what was saved.
 pub(super) fn say_done(key: &ImageKey, done: Option<&Done>, as_json: bool, out: &mut dyn Write) -> Result<()> {
     let Some(Done { saved, sent, ms }) = done else {
         if as_json {
@@ -128,15 +129,20 @@ pub(super) fn say_done(key: &ImageKey, done: Option<&Done>, as_json: bool, out: 
         return Ok(());
     };
     for path in &saved.left {
-        say::tell(&format!("{}: a socket, which means nothing without its process: left out", path.display()));
+        say::tell(&format!(
+            "{}: left out, because it is a socket, which is useless without its process",
+            path.display()
+        ));
     }
     if saved.attributes_left > 0 {
         let count = say::count(saved.attributes_left, "file has", "files have");
-        say::tell(&format!("{count} attributes that are of this machine, and were left out"));
+        say::tell(&format!("{count} extended attributes that are valid only on this machine and were left out"));
     }
     if saved.rights_dropped > 0 {
         let count = say::count(saved.rights_dropped, "name has", "names have");
-        say::tell(&format!("{count} set-user-id, set-group-id or capabilities: not saved; --keep-rights saves them"));
+        say::tell(&format!(
+            "{count} set-user-id, set-group-id or capabilities, which were not saved; --keep-rights saves them"
+        ));
     }
     let record = &saved.record;
     if as_json {

@@ -1,7 +1,7 @@
-//! `larderd image serve`: answers for an image that is mounted by `lazy-fuse`, and fills its files when they are read, as
-//! long as it is mounted.
+//! `larderd image serve`: the FUSE server of an image that is mounted via `lazy-fuse`. It fills the
+//! image's files when they are read, as long as the image is mounted.
 //!
-//! Unaware of: the protocol, and who mounts it.
+//! Unaware of: the FUSE protocol, and which process mounts.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -20,27 +20,29 @@ use crate::cli::ImageServe;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Be one, until nothing needs it.
+/// Serves until the mount ends.
 pub(super) fn run(around: &Surroundings, options: &ImageServe) -> Result<u8> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("standard input is closed")?;
     let found = |name: &str| served(around, options, name).map_err(|error| say::one_line(&format!("{error:#}")));
-    serve(socket, found).context("larderd starts it: `larder image serve` is not for people")?;
+    serve(socket, found).context("`larder image serve` is started by larderd and cannot be used by hand")?;
     Ok(FINE)
 }
 
-/// How one is started that serves images of this store.
+/// Returns the command that starts a server for images of this store.
 pub(super) fn words(program: &Path, store: &Store) -> Vec<OsString> {
     vec![program.into(), "image".into(), "serve".into(), "--store".into(), store.directory().into()]
 }
 
-/// The image of this name.
+/// Opens the image with this name.
 fn served(around: &Surroundings, options: &ImageServe, name: &str) -> Result<Served> {
     let store = Store::open(&options.store)?;
     let far = FarImages::open(around, &store)?.map(Arc::new);
-    // Owners are said by whoever asks: this file system is for one who asks.
+    // The request says how owners are shown, because this file system serves a single user.
     let supply = ImageSupply { store: options.store.clone(), far, stored: STORED, serves: true };
     let supplied = supply.supplied(name)?;
-    let Image::Erofs { metadata, data } = supplied.image else { bail!("it is for images of another kind") };
+    let Image::Erofs { metadata, data } = supplied.image else {
+        bail!("this name is of an image that is not served by FUSE")
+    };
     if let Some(ready) = supplied.ready {
         ready().map_err(anyhow::Error::msg)?;
     }

@@ -1,4 +1,4 @@
-//! `larder image list`, `show`, `drop`.
+//! `larder image list`, `show` and `drop`: lists images, prints one, and removes keys.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::cli::{ImageDrop, ImageList, ImageShow};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// List what is in the store.
+/// Lists the images in the store.
 pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Write) -> Result<u8> {
     if options.mounted {
         return mount::list(around, options, out);
@@ -38,7 +38,7 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
     }
     if images.is_empty() {
         match &options.prefix {
-            Some(prefix) => writeln!(out, "there is no image whose key begins with {}", say::one_line(prefix))?,
+            Some(prefix) => writeln!(out, "there is no image whose key starts with {}", say::one_line(prefix))?,
             None => writeln!(out, "there are no images: `larder help image` says how to save one")?,
         }
         return Ok(FINE);
@@ -55,7 +55,7 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
     Ok(FINE)
 }
 
-/// Say what an image is.
+/// Prints what an image holds.
 pub(super) fn show(around: &Surroundings, options: &ImageShow, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     let key = key::key(around, &options.key)?;
@@ -95,14 +95,14 @@ pub(super) fn show(around: &Surroundings, options: &ImageShow, out: &mut dyn Wri
     Ok(FINE)
 }
 
-/// Forget keys.
+/// Drops keys.
 pub(super) fn forget(around: &Surroundings, options: &ImageDrop, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
     let mut code = FINE;
     for template in &options.keys {
         let key: ImageKey = key::key(around, template)?;
         if store.drop_image(&key)? {
-            writeln!(out, "dropped {key}; what only it needed goes with the next eviction")?;
+            writeln!(out, "dropped {key}; the next eviction removes blobs that only it needed")?;
         } else {
             writeln!(out, "miss: nothing under {key}")?;
             code = MISS;
@@ -122,7 +122,7 @@ fn object(record: &ImageRecord) -> Value {
     })
 }
 
-/// How long ago, to read at a glance.
+/// Formats how long ago a time was.
 fn ago(time: SystemTime) -> String {
     let seconds = time.elapsed().map_or(0, |age| age.as_secs());
     match seconds {

@@ -1,10 +1,13 @@
-//! Where a broker's images come from: this store and its remotes, verified; what the kernel reads of them this process
-//! wrote itself.
+//! Provides a broker with images, from this store and its remotes. All contents are verified. The
+//! metadata that the kernel reads was written by this process itself.
 //!
 //! ```text
-//! name = "lazy" | "mount" | "lazy-fuse" | "squashfs" | "fuse", " ", number of the saved path, " ", digest of the image, " ", key
+//! name   = method " " number of the saved path " " digest of the image " " key
+//! method = "lazy" | "mount" | "lazy-fuse" | "squashfs" | "fuse"
 //! ```
-//! A job says which image it found: under the key there may be another by now, or in another store.
+//!
+//! A job names the image that it found by digest, because the key may lead to another image by now,
+//! or in another store.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,17 +31,18 @@ use super::{bar, trace};
 use crate::remote::far::Failure;
 use crate::say;
 
-/// Packs are brought by so many threads where all of them are wanted.
+/// The number of threads that get packs if all packs are needed.
 const PACKS_AT_ONCE: usize = 8;
-/// Whom the saver's files belong to in what a broker mounts, which shows them as those of whoever asks.
+/// The owner in a mounted image of files that belonged to the saving user. A broker shows them as
+/// files of the job's user.
 pub(super) const STORED: (u32, u32) = (0, 0);
 
-/// What a job asks a broker for.
+/// Returns the name under which a job requests an image from a broker.
 pub(super) fn name(via: Rung, saved: usize, record: &ImageRecord) -> String {
     format!("{via} {saved} {} {}", record.image(), record.key)
 }
 
-/// A name, read.
+/// A parsed name.
 pub(super) struct Asked {
     pub(super) via: Rung,
     pub(super) saved: usize,
@@ -46,23 +50,23 @@ pub(super) struct Asked {
     pub(super) key: ImageKey,
 }
 
-/// What a job asked for by this name.
+/// Parses the name of a request.
 pub(super) fn asked_for(name: &str) -> Result<Asked> {
     let mut words = name.splitn(4, ' ');
     let (via, saved, image, key) = (words.next(), words.next(), words.next(), words.next());
-    let via: Rung = via.and_then(|word| word.parse().ok()).context("the request names no way to mount")?;
-    let saved: usize = saved.and_then(|word| word.parse().ok()).context("the request names no path")?;
-    let image: Digest = image.and_then(|word| word.parse().ok()).context("the request names no image")?;
-    Ok(Asked { via, saved, image, key: key.context("the request names no key")?.parse()? })
+    let via: Rung = via.and_then(|word| word.parse().ok()).context("the request has no mount method")?;
+    let saved: usize = saved.and_then(|word| word.parse().ok()).context("the request has no path number")?;
+    let image: Digest = image.and_then(|word| word.parse().ok()).context("the request has no image digest")?;
+    Ok(Asked { via, saved, image, key: key.context("the request has no key")?.parse()? })
 }
 
-/// Images of a store and its remotes.
+/// The images of a store and its remotes.
 pub(super) struct ImageSupply {
     pub(super) store: PathBuf,
     pub(super) far: Option<Arc<FarImages>>,
-    /// Whom the saver's files belong to in what is mounted.
+    /// The owner in a mounted image of files that belonged to the saving user.
     pub(super) stored: (u32, u32),
-    /// This is the server of what is mounted by `lazy-fuse`, rather than who starts one.
+    /// True in the server of a `lazy-fuse` mount, false in the broker that starts one.
     pub(super) serves: bool,
 }
 
@@ -85,7 +89,7 @@ impl Supply for ImageSupply {
 }
 
 impl ImageSupply {
-    /// What is mounted by this name; it is fetched where it is not here.
+    /// Returns what to mount for this name, after downloading what is missing.
     pub(super) fn supplied(&self, name: &str) -> Result<Supplied> {
         let Asked { via, saved, image, key } = asked_for(name)?;
         let store = Store::open(&self.store)?;
@@ -93,15 +97,15 @@ impl ImageSupply {
         let _lease = store.lease_image(&record.image())?;
         if let Some(far) = self.far.as_ref().filter(|_| was_far) {
             brought(&store, far, &record)?;
-            // Without, what comes first is not what is needed first.
+            // If this fails, lazy filling only starts with the wrong parts.
             let _ = far.fetch(&store, record.trace.into_iter());
         }
         store.note_image_use(&record.key);
         self.files(&store, record, saved, via, None)
     }
 
-    /// The record of this image: its key's, or that of one with the same trees, or of one that is mounted; and whether
-    /// it is known from a remote only.
+    /// Returns the record of this image: that of its key, of another key with the same trees, or of
+    /// a mounted image. The second value is true if it is known from a remote only.
     fn record(&self, store: &Store, image: &Digest, key: &ImageKey) -> Result<(ImageRecord, bool)> {
         let is_it = |record: &ImageRecord| record.image() == *image;
         let is_here = |record: &ImageRecord| is_it(record) && record.needed().all(|blob| store.has_blob(&blob));
@@ -114,7 +118,7 @@ impl ImageSupply {
         let record = listed.into_iter().find(|record| record.key == *key && is_it(record));
         let record = record.with_context(|| {
             format!(
-                "the image that was found under {key} is neither in the store of who mounts, {}, nor on its remotes: \
+                "the image that was found under {key} is neither in the broker's store, {}, nor on its remotes: \
                  save it there, or to a remote that both have",
                 self.store.display()
             )
@@ -122,7 +126,8 @@ impl ImageSupply {
         Ok((record, true))
     }
 
-    /// What is mounted of a saved path, by the metadata `made` where that is given. The record is leased.
+    /// Returns what to mount for a saved path, with the existing metadata file `made` if it is
+    /// given. The caller holds a lease of the record.
     fn files(
         &self,
         store: &Store,
@@ -147,8 +152,9 @@ impl ImageSupply {
             return self.whole(store, record, saved);
         }
         let metadata = made.map_or_else(|| store.live_file(&id, Live::Metadata(saved)), Ok)?;
-        // The trees grow with the number of files: they are read only where they are needed, and beside what else is to
-        // be done.
+        // Trees grow with the number of files, so they are read only if necessary. An image of
+        // several paths needs them to know which packs belong to this path. For a single path, only
+        // the metadata needs them, and another thread makes that.
         let (mut image, mut ready) = (Image::without_trees(store, record.clone())?, None);
         if !metadata.exists() && record.saved.len() == 1 {
             ready = Some(made_beside(store.directory(), record, self.stored)?);
@@ -169,7 +175,8 @@ impl ImageSupply {
         }
         let mut is_lazy = via == Rung::Lazy;
         if via == Rung::LazyFuse && !is_whole(&directory, &data, size_bytes) {
-            // Reads of the other are held back for its filler, and it is filled for that alone.
+            // A directory of its own: in the other directory, reads are held back for the broker's
+            // filler and filled only by it.
             directory = store.live_file(&id, Live::Served(saved))?;
             is_lazy = true;
         }
@@ -192,7 +199,8 @@ impl ImageSupply {
         })
     }
 
-    /// The same with the bytes of its files in one file, for kernels before 5.16.
+    /// Like [`Self::files`], but with the contents of all files in the metadata file, for kernels
+    /// before 5.16.
     fn whole(&self, store: &Store, record: ImageRecord, saved: usize) -> Result<Supplied> {
         let id = record.image();
         let file = store.live_file(&id, Live::Whole(saved))?;
@@ -215,7 +223,7 @@ impl ImageSupply {
         })
     }
 
-    /// What is mounted of it by a server, which makes what it needs itself.
+    /// Returns a mount by a FUSE server, which makes the files that it needs itself.
     fn to_be_served(&self, store: &Store, record: ImageRecord, saved: usize) -> Result<Supplied> {
         let id = record.image();
         let metadata = store.live_file(&id, Live::Metadata(saved))?;
@@ -233,7 +241,7 @@ impl ImageSupply {
 
     fn write_whole(&self, image: &Image, saved: usize, file: &File) -> Result<()> {
         let whole = whole(&image.trees[saved], image.packs.blocks(), self.stored, file)?;
-        file.set_len(whole.size_bytes).context("what is to be mounted cannot be made")?;
+        file.set_len(whole.size_bytes).context("the image file to mount cannot be created")?;
         let device = Device::behind(image, whole.device_at);
         let numbers = Mutex::new(image.needed(&[saved]).into_iter());
         let work = || -> Result<()> {
@@ -246,13 +254,13 @@ impl ImageSupply {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..PACKS_AT_ONCE).map(|_| scope.spawn(work)).collect();
-            let panicked = |_| Err(anyhow!("a thread that brings bytes panicked"));
+            let panicked = |_| Err(anyhow!("a thread that fills the image file panicked"));
             workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(panicked))
         })?;
         Ok(whole.end(file)?)
     }
 
-    /// The same as a squashfs file, which is made of its packs once for all.
+    /// Like [`Self::files`], but as a squashfs file, which is made once from the packs.
     fn squashed(&self, store: &Store, record: ImageRecord, saved: usize, via: Rung) -> Result<Supplied> {
         let id = record.image();
         let made = Live::Squashfs(saved, self.stored);
@@ -263,7 +271,7 @@ impl ImageSupply {
             let lacking = image.lacking(store, &image.needed(&[saved]));
             if let Some(far) = self.far.as_ref().filter(|_| !lacking.is_empty()) {
                 let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
-                far.fetch(store, blobs).context("the image could not be fetched")?;
+                far.fetch(store, blobs).context("the image could not be downloaded")?;
             }
             bar::during(|progress| squash(store, &image, saved, self.stored, &file, progress))?;
             store.forget_earlier(&id, made);
@@ -282,14 +290,15 @@ impl ImageSupply {
     }
 }
 
-/// Write what is mounted of a saved path.
+/// Writes the EROFS metadata of a saved path.
 fn write_metadata(store: &Store, image: &Image, saved: usize, stored: (u32, u32)) -> Result<()> {
     directory(image, saved)?;
     let write = |file: &File| metadata(&image.trees[saved], image.packs.blocks(), stored, file);
     Ok(store.put_live(&image.record.image(), Live::Metadata(saved), write).map(drop)?)
 }
 
-/// The same of an image's only path, by a thread of its own.
+/// Writes the EROFS metadata of an image's only path, in a thread of its own. The returned function
+/// waits for it.
 fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<Ready> {
     let store = Store::open(store)?;
     let made = move || {
@@ -302,27 +311,27 @@ fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<
         match thread.map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(say::one_line(&format!("{error:#}"))),
-            Some(Err(_)) => Err("what is to be mounted could not be made".to_owned()),
+            Some(Err(_)) => Err("the image file to mount could not be created".to_owned()),
         }
     }))
 }
 
-/// An error where a saved path is none, or no directory.
+/// Fails if there is no such saved path, or if it is no directory.
 fn directory(image: &Image, saved: usize) -> Result<()> {
     let tree = image.trees.get(saved).context("the image has no such path")?;
     if !matches!(tree.nodes[0].kind, larder_image::Kind::Directory(_)) {
-        bail!("what was saved is no directory: only `restore` puts it in place");
+        bail!("the saved path is no directory and cannot be mounted: use `larder image restore`");
     }
     Ok(())
 }
 
-/// Brings those packs of an image that a saved path needs, which nobody evicts meanwhile. What is mounted of that path
-/// names no block of another.
+/// Fills those packs of an image that a saved path needs, and keeps them from eviction. The
+/// metadata of that path refers to no blocks of other packs.
 struct PackFill {
     store: PathBuf,
     far: Option<Arc<FarImages>>,
     image: Arc<Image>,
-    /// For each pack whether it is needed.
+    /// For each pack, whether it is needed.
     needed: Vec<bool>,
 }
 
@@ -338,7 +347,7 @@ impl PackFill {
     }
 }
 
-/// The bytes of a pack, from the store or else from the remotes.
+/// Returns the bytes of a pack, after downloading it if the store does not have it.
 fn pack_bytes(store: &Store, far: Option<&FarImages>, image: &Image, number: usize) -> Result<Vec<u8>> {
     let blob = image.packs.packs[number].blob;
     if let Some(far) = far.filter(|_| !store.has_blob(&blob)) {
@@ -347,7 +356,8 @@ fn pack_bytes(store: &Store, far: Option<&FarImages>, image: &Image, number: usi
     Ok(store.blob_bytes(&blob, u64::MAX)?)
 }
 
-/// An error of a fill: one that says that a remote is away is waited for.
+/// Converts an error of a fill. If a remote is temporarily unreachable, the kind is
+/// `HostUnreachable`, which makes the filler retry.
 fn of_fill(error: &anyhow::Error) -> io::Error {
     let kind = match error.downcast_ref::<Failure>() {
         Some(failure) if failure.may_pass => io::ErrorKind::HostUnreachable,
@@ -416,7 +426,7 @@ mod tests {
                 assert!(supplied.image.first_file().exists());
             }
         }
-        // It was mounted, so it can be again.
+        // It was mounted, so it can be mounted again.
         store.drop_image(&other.key).expect("drops");
         assert!(supplied(&first).is_ok());
         assert!(supply.image(0, "lazy 0 k").is_err() && supply.image(0, "").is_err());

@@ -1,5 +1,5 @@
-//! What jobs touch of an image, kept with it: in the store, and on the remotes where those are written to. The next job
-//! has that first.
+//! Which parts of an image jobs read: the access trace. It is stored with the image, in the store
+//! and on writable remotes, so that the next job gets these parts first.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,16 +14,18 @@ use larder_store::Store;
 use super::far::FarImages;
 use crate::say;
 
-/// A trace, bytes: of 16 TiB in packs of a mebibyte, five bytes each.
+/// The largest size of a trace, in bytes: that of a 16 TiB image in packs of one MiB, with five
+/// bytes for each pack.
 const TRACE_BYTES_MAX: u64 = 128 << 20;
 
-/// What earlier jobs touched, as far as that is known and can be read.
+/// Returns the trace of earlier jobs, if there is one and it can be read.
 pub(super) fn known(store: &Store, image: &Image) -> Option<AccessTrace> {
     let bytes = store.blob_bytes(&image.record.trace?, TRACE_BYTES_MAX).ok()?;
     AccessTrace::decode(&bytes).ok()
 }
 
-/// Who keeps it. It takes a thread: whoever unmounts does not wait for remotes.
+/// Returns a function that stores a trace in a thread of its own, so that unmounting does not wait
+/// for remotes.
 pub(super) fn keeper(store: PathBuf, far: Option<Arc<FarImages>>, image: Arc<Image>) -> Traced {
     let kept = kept(store, far, image);
     Arc::new(move |trace: &Trace| {
@@ -32,12 +34,16 @@ pub(super) fn keeper(store: PathBuf, far: Option<Arc<FarImages>>, image: Arc<Ima
     })
 }
 
-/// The same by the thread that calls it, for a process that ends then.
+/// Returns a function that stores a trace in the calling thread, for a process that exits
+/// afterwards.
 pub(super) fn kept(store: PathBuf, far: Option<Arc<FarImages>>, image: Arc<Image>) -> Traced {
     Arc::new(move |trace: &Trace| {
         let touched = AccessTrace::of(&trace.ranges, &image.packs);
         if let Err(error) = keep(&store, far.as_deref(), &image, touched) {
-            say::tell(&say::one_line(&format!("what was touched of {} is not kept: {error:#}", image.record.key)));
+            say::tell(&say::one_line(&format!(
+                "the access trace of {} could not be stored: {error:#}",
+                image.record.key
+            )));
         }
     })
 }
@@ -45,9 +51,10 @@ pub(super) fn kept(store: PathBuf, far: Option<Arc<FarImages>>, image: Arc<Image
 fn keep(store: &Path, far: Option<&FarImages>, image: &Image, touched: AccessTrace) -> Result<()> {
     let store = Store::open(store)?;
     let same = |record: &ImageRecord| record.image() == image.record.image();
-    // Another image may have been saved under the key since; it keeps its own.
+    // If another image was saved under the key since, that one keeps its own trace.
     let Some(record) = store.image(&image.record.key)?.filter(same) else { return Ok(()) };
-    // Of another path of the image, or by another job meanwhile: both are needed.
+    // An existing trace may come from another path of the image, or from a job that ran at the same
+    // time: the two are merged.
     let before = record.trace.and_then(|trace| store.blob_bytes(&trace, TRACE_BYTES_MAX).ok());
     let before = before.and_then(|bytes| AccessTrace::decode(&bytes).ok()).filter(|before| !before.is_carried);
     let trace = before.unwrap_or_default().and(touched.packs.into_iter());
@@ -55,9 +62,10 @@ fn keep(store: &Path, far: Option<&FarImages>, image: &Image, touched: AccessTra
     let record = ImageRecord { trace: Some(blob), ..record };
     let origin = store.image_origin(&record.key).unwrap_or(Origin::Fetched(None));
     store.keep_image(&record, origin, false)?;
-    // Only what was saved here is signed: what others saved stays as they signed it.
+    // Only an image that was saved here may be signed here. An image from another machine keeps its
+    // own signature.
     let Some(far) = far.filter(|far| far.writes() && (origin == Origin::Own || !far.signs())) else { return Ok(()) };
-    // Another machine may have saved under the key since: that one stays.
+    // If another machine has saved a newer image under the key, that one stays.
     let is_newer = |listed: &ImageRecord| {
         listed.key == record.key && listed.created_ms >= record.created_ms && listed.image() != record.image()
     };

@@ -1,4 +1,4 @@
-//! From what was typed to a session.
+//! Converts the command line of `larder record` to a session.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -20,32 +20,32 @@ use crate::surroundings::{Surroundings, nobody};
 use crate::words::config::source;
 use crate::words::explain::secret::{bare_argument, bare_variable};
 
-/// What builds are made with, beside what `CC` and its kin name.
+/// The build tools whose versions are recorded, besides those in `CC` and similar variables.
 const TOOLS: &[&str] = &[
     "cc", "c++", "gcc", "g++", "clang", "clang++", "ld", "as", "ar", "make", "ninja", "cmake", "meson", "bazel",
     "cargo", "rustc", "ccache", "sccache",
 ];
 const TOOL_VARIABLES: &[&str] = &["CC", "CXX", "LD", "AR"];
-/// Characters of a name that is made from a command.
+/// The largest number of characters in a record's name that is derived from a command.
 const NAME_CHARS_MAX: usize = 40;
 
-/// What runs a command that is one text, as `--prepare` does.
+/// The shell that runs a command given as one text, as `--prepare` does.
 const SHELL: &str = "/bin/sh";
 
-/// There is no such command.
+/// The error for a command that is not found.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}: command not found (looked along PATH)")]
+#[error("{0}: command not found (searched along PATH)")]
 pub(super) struct NotFound(String);
 
-/// The session that was asked for.
+/// Returns the session that the options describe.
 pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, records: &'a Path) -> Result<Session<'a>> {
     let argv = commands(options);
     if options.sample.is_some() {
         if matches!(options.trace, TraceWhen::Never) {
-            bail!("--sample: stacks are sampled in the run that is followed, and --trace never follows none");
+            bail!("--sample: stacks are sampled in the traced run, but with --trace never no run is traced");
         }
         if larder_record::perf(&around.environment).is_none() {
-            bail!("--sample: perf is not along PATH: install it, or leave --sample out");
+            bail!("--sample: perf is not found along PATH: install it, or omit --sample");
         }
     }
     let sides = sides(around, options, &argv, records)?;
@@ -83,7 +83,7 @@ pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, record
     })
 }
 
-/// The options that `larder_record` does not write down itself, as they are typed.
+/// Returns the options that `larder_record` does not write down itself, as they would be typed.
 fn typed(options: &RecordOptions) -> Vec<String> {
     let named = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned());
     let trace = if matches!(options.trace, TraceWhen::Once) { None } else { options.trace.to_possible_value() };
@@ -104,7 +104,7 @@ fn typed(options: &RecordOptions) -> Vec<String> {
     typed
 }
 
-/// One command, or one a side.
+/// Returns the command, or with `--ab-commands` one command for each side.
 fn commands(options: &RecordOptions) -> Vec<Vec<Vec<u8>>> {
     let shell = |text: &OsString| [SHELL.into(), b"-c".to_vec(), text.as_bytes().to_vec()].to_vec();
     match &options.ab_commands {
@@ -113,14 +113,15 @@ fn commands(options: &RecordOptions) -> Vec<Vec<Vec<u8>>> {
     }
 }
 
-/// One for each command, or for each of two configuration files.
+/// Returns one side for each command, or for each of two configuration files.
 fn sides(
     around: &Surroundings,
     options: &RecordOptions,
     commands: &[Vec<Vec<u8>>],
     records: &Path,
 ) -> Result<Vec<SideOfSession>> {
-    let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
+    let cwd =
+        around.cwd.as_deref().context("the working directory does not exist any more: change to one that exists")?;
     let command = |argv: &Vec<Vec<u8>>, environment: &[(Vec<u8>, Vec<u8>)]| -> Result<Command> {
         let Some(tool) = find(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
             bail!(NotFound(say::clean(&argv[0])));
@@ -149,7 +150,8 @@ fn sides(
     Ok(sides)
 }
 
-/// People who know other tools write commands.
+/// Returns the error for a missing file of `--ab`. People who know other tools may have written a
+/// command instead.
 fn not_a_file(given: &Path) -> String {
     let text = given.to_string_lossy();
     let hint = if text.contains(' ') { " (it takes configuration files; --ab-commands takes commands)" } else { "" };
@@ -184,17 +186,18 @@ fn surroundings(
     }
 }
 
-/// The real programs: larder itself, and other caches that masquerade, are passed over.
+/// Returns the real build tools: larder itself, and other caches that masquerade as compilers, are
+/// skipped.
 fn tools(around: &Surroundings, argv: &[Vec<u8>]) -> Vec<(String, PathBuf)> {
     let path = around.variable(b"PATH");
     let set = TOOL_VARIABLES.iter().filter_map(|name| around.variable(name.as_bytes()));
-    // `make CC=…`
+    // Values given on the command line, as in `make CC=…`.
     let given = argv.iter().filter_map(|argument| {
         let (name, value) = argument.split_at(argument.iter().position(|b| *b == b'=')?);
         TOOL_VARIABLES.iter().any(|known| known.as_bytes() == name).then_some(&value[1..])
     });
     let named = set.chain(given);
-    // `larder gcc -m32` names gcc.
+    // For example, `larder gcc -m32` names gcc.
     let words = named.flat_map(|value| value.split(|&b| b == b' ')).filter(|word| !word.starts_with(b"-"));
     let mut names: Vec<Vec<u8>> =
         TOOLS.iter().map(|tool| tool.as_bytes().to_vec()).chain(words.map(<[u8]>::to_vec)).collect();
@@ -209,7 +212,7 @@ fn tools(around: &Surroundings, argv: &[Vec<u8>]) -> Vec<(String, PathBuf)> {
     names.into_iter().filter_map(file).collect()
 }
 
-/// Our own programs first, each once.
+/// Returns larder's own programs first, then those that the command names, each once.
 fn binaries(around: &Surroundings, argv: &[Vec<u8>]) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = around.wrapper.iter().cloned().chain(std::env::current_exe()).collect();
     for named in larders(argv) {
@@ -220,7 +223,8 @@ fn binaries(around: &Surroundings, argv: &[Vec<u8>]) -> Vec<PathBuf> {
     all
 }
 
-/// The larders that a command names, also within `CC="…/larder gcc"`: which ones they are is what is compared at times.
+/// Returns the larder programs that a command names, even within `CC="…/larder gcc"`, because a
+/// record may compare two versions of larder.
 fn larders(argv: &[Vec<u8>]) -> Vec<PathBuf> {
     let is_end = |b: &u8| b.is_ascii_whitespace() || b"='\";&|()".contains(b);
     let words = argv.iter().flat_map(|argument| argument.split(is_end)).filter(|word| word.contains(&b'/'));
@@ -235,18 +239,18 @@ fn larders(argv: &[Vec<u8>]) -> Vec<PathBuf> {
     found
 }
 
-/// A name becomes a directory's.
+/// Returns the name if it can be used as a directory name.
 fn checked(name: &str) -> Result<String> {
     let is_odd = name.is_empty() || name.starts_with('.') || name.contains('/') || name.contains(char::is_control);
     if is_odd || name == "last" {
-        bail!("--name {}: a record's directory cannot be called so", say::one_line(name));
+        bail!("--name {}: this name cannot be used for a record's directory", say::one_line(name));
     }
     Ok(name.to_owned())
 }
 
 fn named_after(argv: &[Vec<u8>]) -> String {
     let words = argv.iter().flat_map(|argument| argument.split(u8::is_ascii_whitespace));
-    // Of a shell's command the program in it.
+    // For a shell command, use the program in it.
     let is_shell = argv[0] == SHELL.as_bytes() && argv.get(1).is_some_and(|option| option == b"-c");
     let word = words.skip(if is_shell { 2 } else { 0 }).find(|word| !word.is_empty()).unwrap_or_default();
     let first = word.rsplit(|&b| b == b'/').next().unwrap_or_default();

@@ -1,6 +1,8 @@
-//! `larder record`: recording a build, and the records that there are. What a record is, `larder_record` knows.
+//! `larder record`: records a build, and lists, shows and exports records. The format of records is
+//! in `larder_record`.
 //!
-//! `begin` makes a session of what was typed, `place` finds records, `progress` says how far it is, `show` prints one.
+//! `begin` makes a session from the options, `place` finds records, `progress` shows the progress,
+//! and `show` prints a record.
 
 mod begin;
 pub(super) mod place;
@@ -21,10 +23,10 @@ use crate::cli::{Form, RecordExport, RecordOptions, RecordWord, Records};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// As a shell has it.
+/// The exit code of shells for a command that is not found.
 const NOT_FOUND: u8 = 127;
 
-/// Record, or do with records what was asked for.
+/// Records a build, or runs a subcommand on existing records.
 pub(crate) fn run(around: &Surroundings, typed: Records, out: &mut dyn Write) -> Result<u8> {
     match typed.word {
         None => record(around, &typed.options),
@@ -36,7 +38,7 @@ pub(crate) fn run(around: &Surroundings, typed: Records, out: &mut dyn Write) ->
 
 fn record(around: &Surroundings, options: &RecordOptions) -> Result<u8> {
     if options.command.is_empty() && options.ab_commands.is_none() {
-        bail!("record: which command? Write it after two dashes: larder record -- make -j8");
+        bail!("record: the command is missing: write it after two dashes, as in `larder record -- make -j8`");
     }
     let records = match &options.dir {
         Some(dir) => std::path::absolute(dir)?,
@@ -53,38 +55,38 @@ fn record(around: &Surroundings, options: &RecordOptions) -> Result<u8> {
     let recorded = larder_record::record(&session, &mut progress);
     progress.finish();
     let recorded = recorded?;
-    // Whatever became of the records, the exit code is the command's.
+    // The exit code is the command's, no matter what happens to the records.
     for path in &recorded.paths {
         if let Err(error) = finished(path, options.pack) {
             say::ended(Err(error));
         }
     }
     if let Some(problem) = &recorded.problem {
-        say::tell(&say::one_line(&format!("the record is not whole: {problem}")));
+        say::tell(&say::one_line(&format!("the record is incomplete: {problem}")));
         if recorded.exit_code == 0 && !matches!(problem, RecordError::Io { .. }) {
             return Ok(PROBLEM);
         }
     }
     if let [a, b] = &recorded.paths[..] {
-        // By their names they are found where records are by default.
+        // In the default directory, records are found by their name alone.
         let called = |path: &Path| match (&options.dir, path.file_name()) {
             (None, Some(name)) => name.to_string_lossy().into_owned(),
             _ => path.display().to_string(),
         };
-        say::tell(&say::one_line(&format!("`larder compare {} {}` says which one needs less", called(a), called(b))));
+        say::tell(&say::one_line(&format!("`larder compare {} {}` compares the two", called(a), called(b))));
     }
     if recorded.left_out > 0 {
-        say::tell(&format!("{} did not take place", say::count(recorded.left_out as u64, "run", "runs")));
+        say::tell(&format!("{} were left out", say::count(recorded.left_out as u64, "run", "runs")));
     }
     Ok(exit_code(&recorded))
 }
 
-/// As a shell passes it on.
+/// Returns the exit code of the command, as a shell passes it on.
 fn exit_code(recorded: &Recorded) -> u8 {
     u8::try_from(recorded.exit_code).unwrap_or(u8::MAX)
 }
 
-/// Say what there is now.
+/// Packs the record if requested, and prints what was recorded.
 fn finished(path: &Path, packed: bool) -> Result<()> {
     let record = Record::open(path)?;
     let line = show::line(&record);
@@ -125,7 +127,7 @@ fn export(around: &Surroundings, options: &RecordExport, out: &mut dyn Write) ->
             File::create(to).and_then(|mut file| file.write_all(&bytes)).with_context(|| to.display().to_string())?
         }
         None if options.form == Form::Perfetto && std::io::stdout().is_terminal() => {
-            bail!("record export: this is no text for a terminal: add -o FILE")
+            bail!("record export: this format is binary and not for a terminal: add -o FILE")
         }
         None => out.write_all(&bytes)?,
     }

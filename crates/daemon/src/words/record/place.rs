@@ -1,4 +1,4 @@
-//! Where records are, and which one is meant.
+//! Finds the directory of records, and the record that an argument means.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use larder_record::{PACKED, Record};
 
 use crate::surroundings::Surroundings;
 
-/// The directory of all records, which need not be there.
+/// Returns the directory of all records, which need not exist.
 pub(in crate::words) fn records(around: &Surroundings) -> Result<PathBuf> {
     let settings = around.settings();
     let absolute = |name: &[u8]| {
@@ -19,10 +19,10 @@ pub(in crate::words) fn records(around: &Surroundings) -> Result<PathBuf> {
     let home = || absolute(b"HOME").or_else(larder_sys::home_of_user).map(|home| home.join(".local/state"));
     let state = || absolute(b"XDG_STATE_HOME").or_else(home).map(|state| state.join("larder/records"));
     let found = settings.record_dir.clone().or_else(state);
-    found.ok_or_else(|| anyhow!("no place for records is known: set LARDER_RECORD_DIR to a directory"))
+    found.ok_or_else(|| anyhow!("the directory of records is not known: set LARDER_RECORD_DIR to a directory"))
 }
 
-/// The record that is called so: a path, a name, or `last`.
+/// Finds a record by its path, its name, or as `last`.
 pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<PathBuf> {
     let path = Path::new(called);
     let is_there = path.is_file() || path.join("record.json").is_file();
@@ -34,7 +34,7 @@ pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<Path
     if called == "last" {
         let last = larder_record::list(&records).pop().map(|record| record.path);
         return last.ok_or_else(|| {
-            anyhow!("there is no record in {}: make one by `larder record -- COMMAND`", records.display())
+            anyhow!("there is no record in {}: make one with `larder record -- COMMAND`", records.display())
         });
     }
     let named = [records.join(called), records.join(format!("{called}{PACKED}"))];
@@ -42,22 +42,22 @@ pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<Path
         Some(path) => Ok(path),
         None if is_there => Ok(path.to_owned()),
         None => {
-            bail!("there is no record `{called}`, here or in {}: `larder record list` names all", records.display())
+            bail!("there is no record `{called}`, here or in {}: `larder record list` lists all", records.display())
         }
     }
 }
 
-/// Read the record that is called so.
+/// Finds and reads a record.
 pub(in crate::words) fn open(around: &Surroundings, called: &str) -> Result<Record> {
     Ok(Record::open(&find(around, called)?)?)
 }
 
-/// Read the last one.
+/// Reads the last record.
 pub(in crate::words) fn last(around: &Surroundings) -> Result<Record> {
     open(around, "last")
 }
 
-/// The file beside a record's directory that it is packed into.
+/// Returns the path of the packed file beside a record's directory.
 pub(super) fn packed_beside(directory: &Path) -> PathBuf {
     let mut name = directory.as_os_str().to_owned();
     name.push(PACKED);

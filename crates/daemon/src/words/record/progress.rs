@@ -1,4 +1,5 @@
-//! How far a session is. Where the command writes to the terminal itself, nothing is drawn over it.
+//! The progress display of a recording session. If the command itself writes to the terminal,
+//! nothing is drawn.
 
 use std::time::Duration;
 
@@ -8,17 +9,17 @@ use larder_record::{Listener, Output, Planned};
 
 use crate::say;
 
-/// Between two turns of the spinner.
+/// The time between two steps of the spinner.
 const TICK: Duration = Duration::from_millis(200);
-/// Processes between two words about their number.
+/// The number of new processes after which the display is updated.
 const EVERY: u64 = 64;
 
-/// Says how far it is.
+/// The progress display.
 pub(super) struct Progress {
-    /// None where the command's own messages are shown.
+    /// `None` if the command's own output is shown.
     bar: Option<ProgressBar>,
     at: String,
-    /// More than one run: each is worth a line.
+    /// True with more than one run: then each finished run prints a line.
     tells: bool,
 }
 
@@ -43,7 +44,7 @@ impl Listener for Progress {
     fn begins(&mut self, planned: &Planned, at: usize, of: usize) {
         let side =
             planned.pair.map(|pair| format!(", pair {pair} {}", ["A", "B"][planned.side.min(1)])).unwrap_or_default();
-        let followed = if planned.traced { ", followed" } else { "" };
+        let followed = if planned.traced { ", traced" } else { "" };
         self.at = format!("run {at} of {of}{side}{followed}");
         if let Some(bar) = &self.bar {
             bar.set_message(self.at.clone());
@@ -60,7 +61,7 @@ impl Listener for Progress {
     fn ended(&mut self, _planned: &Planned, run: &Run) {
         let Some(end) = run.end.as_ref().filter(|_| self.tells) else { return };
         let foreign = if end.foreign_share > 0.05 {
-            format!(", others used {:.0} %", end.foreign_share * 100.0)
+            format!(", other processes used {:.0} %", end.foreign_share * 100.0)
         } else {
             String::new()
         };

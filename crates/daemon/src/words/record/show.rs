@@ -1,4 +1,4 @@
-//! Records as text.
+//! Prints records as text.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,22 +15,22 @@ use crate::say;
 use crate::words::last_build;
 use crate::words::{FINE, plain_table, print_json, print_table};
 
-/// Causes that are shown: `explain --last-build` and the page have all.
+/// The number of causes that are shown. `explain --last-build` and the report show all.
 const CAUSES_MAX: usize = 5;
-/// Characters of a command: `--json` has all of it.
+/// The number of characters of a command that are shown. `--json` shows all.
 const COMMAND_CHARS_MAX: usize = 2000;
 
-/// A moment as people here write it.
+/// Formats a time, in seconds since 1970, in the local time zone.
 pub(super) fn date(seconds: i64, form: &str) -> String {
     let moment = Timestamp::from_second(seconds).unwrap_or_default().to_zoned(TimeZone::system());
     moment.strftime(form).to_string()
 }
 
-/// `larder record list`.
+/// `larder record list`: lists all records.
 pub(super) fn list(records: &Path, out: &mut dyn Write) -> Result<u8> {
     let found = all(records);
     if found.is_empty() {
-        writeln!(out, " {}: no record; `larder record -- COMMAND` makes one", records.display())?;
+        writeln!(out, " {}: no record; make one with `larder record -- COMMAND`", records.display())?;
         return Ok(FINE);
     }
     let mut table = plain_table();
@@ -46,7 +46,7 @@ pub(super) fn list(records: &Path, out: &mut dyn Write) -> Result<u8> {
     Ok(FINE)
 }
 
-/// Of all runs the first thing that is not as it should be, else how long one took.
+/// Returns the first problem of the runs if there is one, else how long a run took.
 fn how_ended(runs: &[Run]) -> String {
     let ends: Option<Vec<&RunEnd>> = runs.iter().map(|run| run.end.as_ref()).collect();
     let Some(ends) = ends.filter(|ends| !ends.is_empty()) else { return "cut off".to_owned() };
@@ -61,7 +61,7 @@ fn how_ended(runs: &[Run]) -> String {
     middle(&walls).1
 }
 
-/// How long its runs took, in nanoseconds: the middle one, and in words; `None` where none has ended.
+/// Returns the median time of the runs in nanoseconds, and in words. `None` if no run has ended.
 pub(in crate::words) fn took(record: &Record) -> Option<(u64, String)> {
     let walls: Vec<u64> = record.timed().iter().filter_map(|run| Some(run.run.end.as_ref()?.wall_ns)).collect();
     (!walls.is_empty()).then(|| middle(&walls))
@@ -69,11 +69,11 @@ pub(in crate::words) fn took(record: &Record) -> Option<(u64, String)> {
 
 fn middle(walls: &[u64]) -> (u64, String) {
     let middle = larder_record::statistics::median(walls.iter().map(|wall| *wall as f64).collect()) as u64;
-    let of = if walls.len() > 1 { format!(" (the middle of {})", walls.len()) } else { String::new() };
+    let of = if walls.len() > 1 { format!(" (median of {})", walls.len()) } else { String::new() };
     (middle, format!("{}{of}", say::duration_us(middle / 1000)))
 }
 
-/// One line on a record that was just made.
+/// Returns one line about a record that was just made.
 pub(super) fn line(record: &Record) -> String {
     let mut parts = Vec::new();
     if let Some(run) = record.explaining() {
@@ -96,7 +96,7 @@ pub(super) fn line(record: &Record) -> String {
     format!("{}: {}", say::one_line(&record.header.name), parts.join(" · "))
 }
 
-/// `larder record show`.
+/// `larder record show`: prints one record.
 pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Result<u8> {
     if as_json {
         print_json(&export::json(record), out)?;
@@ -112,7 +112,7 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     )?;
     let context = &record.context;
     if let Some(git) = &context.project {
-        let changed = if git.diff_digest.is_empty() { "" } else { ", with changes that were not committed" };
+        let changed = if git.diff_digest.is_empty() { "" } else { ", with uncommitted changes" };
         writeln!(
             out,
             " commit {} {}{changed}",
@@ -138,29 +138,29 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
         writeln!(out)?;
         last_build::show(&header.name, &groups[..groups.len().min(CAUSES_MAX)], run.actions.len(), out)?;
         if groups.len() > CAUSES_MAX {
-            writeln!(out, "\n {} causes more: `larder report` shows them", groups.len() - CAUSES_MAX)?;
+            writeln!(out, "\n {} more causes: see `larder report`", groups.len() - CAUSES_MAX)?;
         }
     }
     writeln!(out, "\n {}", record.path.display())?;
     Ok(FINE)
 }
 
-/// Where the runs of a record did not do the same: what to do.
+/// Returns a warning and what to do about it if the runs of a record had different hits.
 pub(super) fn unlike_runs(record: &Record) -> Option<String> {
     let [(a, of_a), (b, of_b)] = unlike(&record.timed())?;
     let remedy = if record.header.prepare.is_some() {
-        "the first filled the store, say: run it once before"
+        "for example, the first run may have filled the store: run the command once before"
     } else {
-        "`--prepare COMMAND` puts back what a run changed"
+        "use `--prepare COMMAND` to undo what a run changed"
     };
-    Some(format!("its runs did not do the same: {a} of {of_a} were hits in one, {b} of {of_b} in another; {remedy}"))
+    Some(format!("its runs did different work: {a} of {of_a} were hits in one, {b} of {of_b} in another; {remedy}"))
 }
 
 fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
     let mut table = plain_table();
-    table.add_row(["run", "", "wall", "CPU", "kernel", "peak", "others' CPU", "exit"]);
+    table.add_row(["run", "", "wall", "CPU", "kernel", "peak", "other CPU", "exit"]);
     for run in record.runs.iter().map(|run| &run.run) {
-        let kind = if run.traced { "followed" } else { "timed" };
+        let kind = if run.traced { "traced" } else { "timed" };
         let mut row = vec![Cell::new(run.number), Cell::new(kind)];
         match &run.end {
             None => row.push(Cell::new("cut off")),
@@ -186,10 +186,10 @@ fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
         let Some(end) = &run.end else { continue };
         if end.left > 0 {
             let processes = say::count(end.left, "process", "processes");
-            writeln!(out, " ! run {}: {processes} went on when the command had ended", run.number)?;
+            writeln!(out, " ! run {}: {processes} still ran after the command ended", run.number)?;
         }
         if end.interrupted {
-            writeln!(out, " ! run {} was interrupted: it is not compared", run.number)?;
+            writeln!(out, " ! run {} was interrupted, so it is not compared", run.number)?;
         }
     }
     Ok(())

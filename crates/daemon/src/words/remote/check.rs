@@ -1,4 +1,4 @@
-//! `larder remote check`: each remote asked for what larder needs of it.
+//! `larder remote check`: tries every operation that larder needs on each remote.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::remote::keys::exposed;
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Requests whose median is the latency.
+/// The number of requests whose median is the latency.
 const ASKED: usize = 7;
-/// What is sent and fetched to see how fast that is, bytes.
+/// The size of the test object, with which throughput is measured, in bytes.
 const PROBE_BYTES: usize = 1 << 20;
-/// A remote that takes longer for a step has a problem.
+/// A third of the time in which all steps of a remote must succeed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was found out of one.
+/// The results for one remote.
 #[derive(Default)]
 struct Found {
     name: String,
@@ -36,7 +36,7 @@ struct Found {
     problem: Option<String>,
 }
 
-/// Check all of them.
+/// Checks all remotes.
 pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn Write) -> Result<u8> {
     let settings = around.settings();
     let runtime = crate::remote::runtime()?;
@@ -73,20 +73,21 @@ pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn W
     Ok(if all.iter().all(|found| found.problem.is_none()) { FINE } else { PROBLEM })
 }
 
-/// Ask it for what is needed, in the order in which it is; the first that fails is the problem.
+/// Runs the steps in the order in which larder needs them. The first failing step is the problem.
 async fn ask(remote: &Arc<dyn Remote>, found: &mut Found) {
     found.read_only |= !remote.abilities().writable;
     let asked = tokio::time::timeout(PATIENCE * 3, steps(remote, found)).await;
     let failed = match asked {
         Ok(Ok(())) => return,
         Ok(Err(error)) => format!("{error}; {}", advice(&error, found)),
-        Err(_) => format!("no answer within {} s; is a firewall between?", (PATIENCE * 3).as_secs()),
+        Err(_) => format!("no answer within {} s; is there a firewall in between?", (PATIENCE * 3).as_secs()),
     };
     found.problem = Some(say::one_line(&failed));
 }
 
 async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), RemoteError> {
-    // The same on every machine, so that it is there once, and not compressible.
+    // The object is the same on every machine, so that a remote has it only once. It cannot be
+    // compressed.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let next = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -96,7 +97,8 @@ async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), Remote
     });
     let probe: Bytes = next.take(PROBE_BYTES / 8).flatten().collect::<Vec<u8>>().into();
     let key = Key::blob(Digest::of(&probe));
-    // First, since an error of it says more than one of a look, which has no text at most services.
+    // A `get` comes first, because its errors say more than those of `has`, which most services
+    // send without a text.
     drop(remote.get(key).await?);
     let mut latencies = Vec::new();
     let mut there = false;
@@ -115,52 +117,55 @@ async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), Remote
     }
     let odd = |why| Err(RemoteError::failed(&remote.name().into(), Some(key), Trouble::Damaged, why));
     let began = Instant::now();
-    // Also where nothing was put there: whether it may be read is another question than whether it is there.
+    // Read even if nothing was written, because a missing permission to read does not show in
+    // `has`.
     let Some((_, body)) = remote.get(key).await? else {
-        return if there { odd("what is there cannot be had") } else { Ok(()) };
+        return if there { odd("the object exists but cannot be read") } else { Ok(()) };
     };
     if collect(remote.name(), key, body, PROBE_BYTES as u64).await? != probe {
-        return odd("other bytes came back than were sent");
+        return odd("the bytes that were read differ from those written");
     }
     found.read = Some(PROBE_BYTES as f64 / began.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// What to do about it.
+/// Returns what to do about an error.
 fn advice(error: &RemoteError, found: &Found) -> String {
     let writing = found.latency.is_some() && found.write.is_none() && !found.read_only;
     let what = match error.trouble() {
         Some(Trouble::Unreachable) => "is the server running, and are host and port right?",
         Some(Trouble::Denied) if writing => {
-            "it may be read and not written: set read_only=true in its URL, or use other credentials"
+            "it can be read but not written: set read_only=true in its URL, or use other credentials"
         }
         Some(Trouble::Denied) if found.name.starts_with("file:") => {
-            "whoever is to use it must be let read and write its directory; what is made there gets the rights of that"
+            "its users need read and write permission for its directory; new files get the permissions of the directory"
         }
         Some(Trouble::Denied) => {
             return format!("{} must be those of this service, and in larder's environment", credentials(&found.name));
         }
         Some(Trouble::NoPlace) => {
-            "it is made by whoever administers the service, never by larder: is its name another?"
+            "larder never creates it: check the name, or ask the administrator of the service to create it"
         }
-        Some(Trouble::Busy) => "it is overloaded, or limits how often it is asked",
-        Some(Trouble::Stalled) => "it accepts requests and does not answer them: look at the server",
-        Some(Trouble::Full) => "it may be read, and nothing is sent until there is room on it again",
-        Some(Trouble::TooLarge) => "it takes only small objects: larger outputs will not be shared",
-        Some(Trouble::Damaged | Trouble::Cut) => "larder does not believe it: look at the server, and what is between",
+        Some(Trouble::Busy) => "it is overloaded, or limits the rate of requests",
+        Some(Trouble::Stalled) => "it accepts requests but does not answer them: check the server",
+        Some(Trouble::Full) => "it can be read, but nothing is uploaded until it has free space again",
+        Some(Trouble::TooLarge) => "it accepts only small objects: larger outputs will not be shared",
+        Some(Trouble::Damaged | Trouble::Cut) => {
+            "its answer failed verification: check the server, and proxies in between"
+        }
         _ => "builds go on without it",
     };
     what.to_owned()
 }
 
-/// How a service is told who we are.
+/// Returns which credentials a service needs and where they come from.
 fn credentials(url: &str) -> &'static str {
     match url.split("://").next().unwrap_or_default() {
-        "s3" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what AWS' own files say,",
+        "s3" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the credentials in AWS' own files,",
         "gs" | "gcs" => "GOOGLE_APPLICATION_CREDENTIALS, or the machine's own credentials,",
         "azblob" => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN,",
         "redis" | "rediss" => "user and password of the URL, or REDISCLI_AUTH,",
-        "ghac" => "ACTIONS_RUNTIME_TOKEN and ACTIONS_RESULTS_URL, which a step of the job hands on,",
+        "ghac" => "ACTIONS_RUNTIME_TOKEN and ACTIONS_RESULTS_URL, which a step of the job exports,",
         _ => "user and password of the URL, its header or its client certificate",
     }
 }

@@ -1,6 +1,6 @@
-//! `larder remote`: whether remotes work, and sending and fetching by hand.
+//! `larder remote`: checks remotes, and uploads and downloads by hand.
 //!
-//! Unaware of: how anything is fetched or sent (`../../remote/`).
+//! Unaware of: how anything is downloaded or uploaded (`../../remote/`).
 
 mod check;
 
@@ -19,10 +19,10 @@ use crate::remote::{Moved, far, pull, push, runtime, settings_digest};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// Failures that are said one by one.
+/// The number of failures that are printed one by one.
 const TOLD_MAX: u64 = 20;
 
-/// Do it, and say what was done.
+/// Runs the subcommand and prints what was done.
 pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write) -> Result<u8> {
     let settings = around.settings();
     if settings.remote.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
         RemotesWord::Check(options) => check::run(around, options, out),
         RemotesWord::Push => {
             if settings.remote_read_only {
-                bail!("nothing is sent with remote_rw_mode = read_only");
+                bail!("not uploading: remote_rw_mode is read_only");
             }
             let store = around.store()?;
             let mut told = 0;
@@ -50,7 +50,10 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
             said(moved, "sent", settings, out)
         }
         RemotesWord::Pull => {
-            let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
+            let cwd = around
+                .cwd
+                .as_deref()
+                .context("the working directory does not exist any more: change to one that exists")?;
             let store = around.store()?;
             said(pull(store.directory(), settings, cwd)?, "fetched", settings, out)
         }
@@ -58,7 +61,7 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
     }
 }
 
-/// Why remotes of the settings cannot be opened, which `larderd` does without.
+/// Returns why remotes of the settings cannot be opened. `larderd` skips such remotes.
 fn unopened(settings: &Settings) -> Vec<String> {
     let Ok(runtime) = runtime() else { return Vec::new() };
     let _inside = runtime.enter();
@@ -68,23 +71,23 @@ fn unopened(settings: &Settings) -> Vec<String> {
 
 fn said(moved: Moved, how: &str, settings: &Settings, out: &mut dyn Write) -> Result<u8> {
     let Moved { records, there, failed, bytes } = moved;
-    let there = if there > 0 { format!(", {there} there already") } else { String::new() };
+    let there = if there > 0 { format!(", {there} already there") } else { String::new() };
     writeln!(out, "{} {how}, {}{there}; {failed} failed", say::count(records, "record", "records"), say::bytes(bytes))?;
-    // They were said when they could not be opened.
+    // Remotes that cannot be opened were reported when that failed.
     Ok(if failed == 0 && unopened(settings).is_empty() { FINE } else { PROBLEM })
 }
 
 fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut dyn Write) -> Result<u8> {
     match daemon::find_settled(store) {
         Found::Runs(_) => {}
-        // Nobody knows what it has yet to send.
+        // It is unknown what a larderd that does not answer still has to upload.
         Found::Silent(why) => bail!("{}: {why}", daemon::unanswered(store)),
         Found::OnDemand | Found::Nothing => {
             if store.queued_uploads()?.is_empty() {
-                writeln!(out, "nothing is to be sent, and larderd does not run")?;
+                writeln!(out, "nothing to upload, and larderd does not run")?;
                 let unopened = unopened(around.settings());
                 for why in &unopened {
-                    writeln!(out, "done without: {}", say::one_line(why))?;
+                    writeln!(out, "not used: {}", say::one_line(why))?;
                 }
                 return Ok(if unopened.is_empty() { FINE } else { PROBLEM });
             }
@@ -95,25 +98,25 @@ fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut
     let (state, unshared) = flush_remotes(&store.daemon_socket(), patience).context("larderd does not answer")?;
     let others = state.settings != settings_digest(around.settings());
     if others {
-        writeln!(out, "larderd began with other remotes: `larder daemon stop`, and the next one takes these")?;
+        writeln!(out, "larderd runs with other remotes: run `larder daemon stop`, and the next larderd uses these")?;
     }
     let unopened = unopened(around.settings());
     for why in &unopened {
-        writeln!(out, "done without: {}", say::one_line(why))?;
+        writeln!(out, "not used: {}", say::one_line(why))?;
     }
     let sent = say::count(state.sent, "record", "records");
     writeln!(
         out,
-        "{sent} sent, {} left, {} dropped since larderd began; {} failed attempts",
+        "{sent} sent, {} left, {} dropped since larderd started; {} failed attempts",
         state.queued, state.dropped, state.failed
     )?;
     if unshared.lost > 0 {
         let lost = say::count(unshared.lost, "record", "records");
-        writeln!(out, "{lost} not shared: no remote takes them, or too many came at once; larderd's log says which")?;
+        writeln!(out, "{lost} not shared: no remote accepts them, or too many came at once; see larderd's log")?;
     }
     let why = say::one_line(&String::from_utf8_lossy(&unshared.trouble));
     if state.queued > 0 && !why.is_empty() {
-        writeln!(out, "not sent: {why}; waiting does not mend that: `larder remote check` says more")?;
+        writeln!(out, "not sent: {why}; waiting will not fix that: see `larder remote check`")?;
     }
     Ok(if state.queued == 0 && unshared.lost == 0 && unopened.is_empty() && !others { FINE } else { PROBLEM })
 }
