@@ -147,7 +147,7 @@ mod tests {
             assert!(published.failed.is_empty() && published.entries == 1, "{published:?}");
         }
         assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&old));
-        let found = listed(&far, &listed_prefix("deps-").expect("has one")).await;
+        let found = listed(&far, &listed_prefix("deps-").expect("is listed")).await;
         assert_eq!(found, [old.clone(), new.clone()]);
         let again = ImageRecord { created_ms: 3, ..old.clone() };
         far.publish_image(&again, &[], |_| Some(file.clone())).await;
@@ -165,7 +165,7 @@ mod tests {
         let gone = Blob { digest: Digest([9; 32]), size_bytes: 5 };
         let published = far.publish_image(&record("other-1", 1, gone), &[], |_| None).await;
         assert_eq!((published.failed.len(), published.entries), (1, 0));
-        assert!(listed(&far, &listed_prefix("other-").expect("has one")).await.is_empty());
+        assert!(listed(&far, &listed_prefix("other-").expect("is listed")).await.is_empty());
 
         let ours = crate::Keys::default().sign_with(&"11".repeat(32)).expect("a key");
         let wary = remotes(&memory, ours);

@@ -128,7 +128,7 @@ mod tests {
     fn only_the_believed_are_believed() {
         let ours = Keys::default().sign_with(&"11".repeat(32)).expect("a key");
         let theirs = Keys::default().sign_with(&"22".repeat(32)).expect("a key");
-        let reader = Keys::default().believe(&ours.public().expect("has one")).expect("a key");
+        let reader = Keys::default().believe(&ours.public().expect("has a key")).expect("a key");
         let signature = ours.sign(Domain::Action, b"record").expect("signs");
         let believes = |domain, record: &[u8], signature: &[u8]| reader.signer(domain, record, signature);
         let signer = believes(Domain::Action, b"record", &signature).expect("is believed");

@@ -277,7 +277,7 @@ mod tests {
             let (list, blob) = (Key::manifest(Digest([1; 32])), Key::blob(Digest::of(b"blob")));
             assert!(here.swap(list, Bytes::from_static(b"list"), None).await.expect("swaps"));
             here.put(blob, 4, crate::whole(Bytes::from_static(b"blob")), Put::IfAbsent).await.expect("puts");
-            let mode = |path: &Path| std::fs::metadata(path).expect("is there").permissions().mode() & 0o7777;
+            let mode = |path: &Path| std::fs::metadata(path).expect("exists").permissions().mode() & 0o7777;
             for path in [list, blob].map(|key| here.path(key)) {
                 let above: Vec<u32> = path.ancestors().skip(1).take(4).map(mode).collect();
                 assert_eq!((mode(&path), above), (file, vec![own; 4]), "{}", path.display());
