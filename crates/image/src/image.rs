@@ -140,7 +140,7 @@ pub(crate) fn check_tree(tree: &Tree, bytes: usize, packed: usize) -> Result<(),
     match bytes <= bytes_max(packed) && packed as u64 <= PART_BYTES_MAX && tree.is_readable(bytes) {
         true => Ok(()),
         false => {
-            Err(ImageError::TooLarge("512 MiB of names and their metadata, and 256 bytes of attributes for each of them"))
+            Err(ImageError::TooLarge("512 MiB of names and their metadata, and 256 bytes of attributes for each name"))
         }
     }
 }
