@@ -115,10 +115,10 @@ impl Layout {
     fn of(tree: &Tree, device_blocks: u32, copies: Option<Copies>) -> Result<Layout, ImageError> {
         let sets: Vec<usize> = tree.sets.iter().map(|set| set_bytes(set)).collect();
         if sets.iter().any(|&bytes| bytes > ATTRIBUTES_BYTES_MAX) {
-            return Err(ImageError::TooLarge("256 KiB of extended attributes of a file where it is mounted"));
+            return Err(ImageError::TooLarge("256 KiB of extended attributes for a file that is mounted"));
         }
         let mut slots = Vec::new();
-        slots.try_reserve_exact(tree.nodes.len()).map_err(|_| ImageError::no_memory("what is to be mounted"))?;
+        slots.try_reserve_exact(tree.nodes.len()).map_err(|_| ImageError::no_memory("the metadata of a mount"))?;
         let mut layout = Layout {
             slots,
             directories: Vec::new(),

@@ -94,7 +94,7 @@ impl Whole {
         for &(from, to, count) in &self.copies {
             bytes.resize(count as usize, 0);
             let copied = file.read_exact_at(&mut bytes, from).and_then(|()| file.write_all_at(&bytes, to));
-            copied.map_err(ImageError::io("write it", Path::new("(what is mounted)")))?;
+            copied.map_err(ImageError::io("write it", Path::new("(the file to mount)")))?;
         }
         Ok(())
     }

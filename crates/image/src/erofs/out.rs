@@ -77,7 +77,7 @@ impl Stretch {
 
     fn write(&mut self, into: &File) -> Result<(), ImageError> {
         let written = into.write_all_at(&self.bytes, self.start);
-        written.map_err(ImageError::io("write it", Path::new("(what is mounted)")))?;
+        written.map_err(ImageError::io("write it", Path::new("(the file to mount)")))?;
         self.start = self.end();
         self.bytes.clear();
         Ok(())

@@ -48,7 +48,7 @@ pub(super) fn read(store: &Store, snapshot: &mut Snapshot, progress: &Progress) 
         learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(batch);
         Ok(())
     })?;
-    // Stores new stamps again that did not fit because other processes add stamps at the same time.
+    // Grows the stat cache if it is too full: other processes may have added entries meanwhile.
     let _ = shared.stamps().settle(store);
     let mut learned = learned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     // Extents are added in the order of nodes, so that the same tree has the same bytes.
