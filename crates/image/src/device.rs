@@ -1,7 +1,7 @@
 //! The device of an image: its uncompressed packs one after the other. Trees refer to its blocks. A
 //! file stands for it, and its ranges are written when they are first read.
 //!
-//! Unaware of: where packs come from, who reads the file.
+//! Unaware of: where packs come from, how the file is mounted.
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;

@@ -9,7 +9,7 @@ use larder_model::{DecodeError, Digest};
 use larder_store::StoreError;
 
 /// An error of an image. If saving fails, nothing is saved. If restoring fails, the target is
-/// unchanged.
+/// unchanged, except for [`ImageError::LeftAside`].
 #[derive(Debug)]
 pub enum ImageError {
     /// A file operation failed.
@@ -34,7 +34,7 @@ pub enum ImageError {
     Name(PathBuf),
     /// Something exists where the image was to be restored.
     InTheWay(PathBuf),
-    /// What existed before could not be moved back.
+    /// Existing files were moved aside and could not be moved back.
     LeftAside {
         /// The error because of which it had to be moved back.
         why: Box<ImageError>,

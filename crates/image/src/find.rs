@@ -36,6 +36,9 @@ impl Found {
 }
 
 /// Searches the store. Images with a missing blob are ignored.
+///
+/// For example, with the fallbacks `deps-x-` and `deps-` the newest image `deps-x-…` is returned,
+/// and only if there is none, the newest image `deps-…`.
 pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<Found, StoreError> {
     let is_whole = |record: &ImageRecord| record.needed().all(|blob| store.has_blob(&blob));
     if let Some(record) = store.image(key)?.filter(is_whole) {

@@ -36,8 +36,8 @@ pub struct Image {
 
 impl Image {
     /// Opens an image whose trees and lists are in the store; its packs may be elsewhere.
-    /// Set-user-id, set-group-id and capabilities are removed from its files, because otherwise
-    /// a user that can save images could give files the rights of the user that restores them.
+    /// Set-user-id, set-group-id and capabilities are removed from its files, because otherwise a
+    /// user that can save images could give files the rights of the user that restores them.
     pub fn open(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
         let mut image = Image::open_with_rights(store, record)?;
         image.rights_dropped = image.trees.iter_mut().map(Tree::drop_rights).sum();

@@ -4,6 +4,8 @@
 //! template = (text | "{{" word "}}")*
 //! word     = "os" | "arch" | "env" NAME | "hash" FILE…         FILE may hold * ? [ ] and **
 //! ```
+//! For example, `deps-{{os}}-{{hash package-lock.json}}` becomes `deps-linux-` and 32 digits.
+//!
 //! A hash covers the name and content of each file, sorted by name, and has 32 hexadecimal digits.
 //! A pattern without a file is an error, because a hash of nothing would give all projects the same
 //! key.
@@ -21,7 +23,7 @@ const HASH_DIGITS: usize = 32;
 /// The most files of one hash.
 const FILES_MAX: usize = 10_000;
 
-/// What a template can refer to.
+/// The facts that a template can refer to.
 pub trait Facts {
     /// Returns the value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;

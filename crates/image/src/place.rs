@@ -6,7 +6,7 @@
 //! working directory, processes in it would be left in a deleted directory. In both cases the work
 //! directory is made inside the target, and the names in `top` are moved up one by one.
 //!
-//! What will be covered by a mount is moved aside in the same way, and back if the mount fails.
+//! Files that a mount will cover are moved aside in the same way, and back if the mount fails.
 //!
 //! A process can be killed between any two steps, and what existed before must not be lost:
 //!
@@ -15,9 +15,9 @@
 //!    is in place at any time.
 //! 3. Otherwise a note ([`NOTE`]) in the work directory says which name `old` belongs to. It is
 //!    written before anything is moved to `old`, and removed once the new tree is in place.
-//! 4. The next command in that directory calls [`sweep`]. If it finds a note, it moves `old` back.
-//!    If something else has been created there meanwhile, `old` is kept, and the command says where
-//!    it is.
+//! 4. The next command in that directory calls [`sweep`]. If it finds a note, it moves `old` back,
+//!    or finishes the move if [`EMPTIED`] exists. If something else has been created there
+//!    meanwhile, `old` is kept, and the command says where it is.
 //!
 //! Unaware of: what a path contains.
 
@@ -57,7 +57,7 @@ const EMPTIED: &str = "emptied";
 /// The most bytes of a note: the longest name on Linux.
 const NOTE_BYTES_MAX: u64 = 255;
 
-/// What to do if the target exists.
+/// Says what to do if the target exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Fail, unless it is an empty directory.
@@ -175,17 +175,17 @@ enum Placed {
     Not,
     /// Nothing or an empty directory was there.
     Alone,
-    /// Both names were exchanged: what existed is `top` now.
+    /// Both names were exchanged: the existing path is `top` now.
     Exchanged,
-    /// What existed is `old` now.
+    /// The existing path is `old` now.
     Moved,
     /// Names were moved one by one: existing ones into `old`, those of `top` up. Pairs of source
     /// and destination.
     Up { old: Vec<(PathBuf, PathBuf)>, new: Vec<(PathBuf, PathBuf)> },
 }
 
-/// A target and its work directory. If it is dropped before [`Site::put_in_place`], only
-/// missing parent directories were created.
+/// A target and its work directory. If it is dropped before [`Site::put_in_place`], only missing
+/// parent directories were created.
 #[derive(Debug)]
 pub(crate) struct Site {
     target: PathBuf,
@@ -385,8 +385,8 @@ impl Site {
     }
 }
 
-/// What was at a path, moved out of the way. Dropping it moves it back, unless [`Aside::replaced`]
-/// was called.
+/// The files of a path, moved out of the way. Dropping it moves them back, unless
+/// [`Aside::replaced`] was called.
 #[derive(Debug)]
 pub struct Aside {
     target: PathBuf,
@@ -467,18 +467,19 @@ fn is_ours(name: &OsStr) -> bool {
     digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// What a sweep found of a command that was killed.
+/// The result of a sweep for one killed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// What the command had moved aside was moved back.
+    /// The files that the command had moved aside were moved back.
     PutBack(PathBuf),
-    /// What the command was moving into place is in place now.
+    /// The files that the command was moving into place are in place now.
     Finished(PathBuf),
-    /// What the command had moved aside was kept, because something else is in its place.
+    /// The files that the command had moved aside were kept, because something else is in their
+    /// place.
     Kept {
-        /// Where it was.
+        /// The original path.
         target: PathBuf,
-        /// Where it is now.
+        /// The current path.
         old: PathBuf,
     },
 }

@@ -1,5 +1,5 @@
-//! Filling: what only a farther remote had is copied to the nearer ones, so that the next machine
-//! gets it from there.
+//! Filling: objects that only a farther remote had are copied to the nearer ones, so that the next
+//! machine gets them from there.
 //!
 //! 1. A lookup notes which records nearer remotes lack ([`Remotes::note_lacking`]).
 //! 2. Once such a record and its blobs are in the local store, [`Remotes::fill`] uploads them.

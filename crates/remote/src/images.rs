@@ -1,7 +1,8 @@
 //! Images on remotes: finding them by key or by prefix, and uploading them.
 //!
 //! An image's record is an item of several lists: the list of its key, and one list for each prefix
-//! of its key. Fallback keys therefore work on services that cannot list objects.
+//! of its key. Fallback keys therefore work on services that cannot list objects. For example, the
+//! image `deps-linux-1` is in the lists of `deps-linux-1`, `deps-` and `deps-linux-`.
 //!
 //! Unaware of: the local store, how an image is packed.
 

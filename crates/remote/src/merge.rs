@@ -48,7 +48,7 @@ const GENERATIONS_MAX: u64 = 4096;
 /// may lack records that were added at the same time.
 const GENERATIONS_BEFORE: u64 = 2;
 
-/// What happened while records were added.
+/// The outcome of adding records to a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Merged {
     /// How often another writer changed the list first, and everything was done again.

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Returns the value of an environment variable.
 pub type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What the caller decides. Environment and randomness are in here, so that tests can set them.
+/// Options for all remotes. Environment and randomness are in here, so that tests can set them.
 #[derive(Clone)]
 pub struct Options {
     /// Looks up an environment variable. The object store libraries read those of their services

@@ -230,8 +230,8 @@ impl List {
         Ok(List { items })
     }
 
-    /// Encodes the list. Also returns the items whose records did not fit: they must be stored as
-    /// blobs before the list.
+    /// Encodes the list. Also returns the items whose records are here but did not fit: they must
+    /// be stored as blobs before the list.
     pub(crate) fn encode(&self, weak: &Digest) -> (Bytes, Vec<&Item>) {
         let mut w = Writer::default();
         let mut apart = Vec::new();

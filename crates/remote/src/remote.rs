@@ -19,7 +19,7 @@ const BATCH_REQUESTS_MAX: usize = 64;
 /// The most bytes of an object in a batch. Such objects are held in memory as a whole.
 pub const SMALL_BYTES_MAX: u64 = 1 << 20;
 
-/// What happens if the object exists already.
+/// Says what `put` does if the object exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It is replaced.
@@ -38,7 +38,7 @@ pub enum Stored {
     Existed,
 }
 
-/// What a service can do.
+/// The abilities of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// Objects can be uploaded.

@@ -163,8 +163,8 @@ impl Remotes {
     /// records are dropped and counted.
     ///
     /// Fails if no remote answered. Once one remote has answered, the others are waited for only
-    /// for a limited time: see `One::patience` and `GRACE_MIN`. Being late counts as a failure
-    /// for the breaker.
+    /// for a limited time: see `One::patience` and `GRACE_MIN`. Being late counts as a failure for
+    /// the breaker.
     pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
         Ok(self.manifest_from(weak).await?.map(|found| found.0))
     }

@@ -1,5 +1,5 @@
-//! What builds of a commit used: a list of weak fingerprints, and the bundles with most of their
-//! records.
+//! The list of what builds of a commit used: weak fingerprints, and references to the bundles with
+//! most of their records. The next build prefetches from it.
 //!
 //! ```text
 //! used   = u8 format version, digest place, number of weak fingerprints, digest*,

@@ -181,7 +181,8 @@ fn names_of(top: &Path, from: &Path) -> Result<Vec<(Vec<u8>, PathBuf)>, ImageErr
     }
 }
 
-/// Returns a saved path's name in an archive: relative, and without `~/`.
+/// Returns a saved path's name in an archive: relative, and without `~/`. For example, `~/.m2`
+/// becomes `.m2`.
 fn name_in_archive(path: &[u8], to: &Path) -> Result<Vec<u8>, ImageError> {
     let relative = Path::new(OsStr::from_bytes(path.strip_prefix(b"~/").unwrap_or(path)));
     let mut name = PathBuf::new();

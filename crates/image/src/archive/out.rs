@@ -76,7 +76,8 @@ pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<E
 
 /// Returns all entries of a saved path, which gets the name `top`. A directory comes first, then
 /// its files, then each of its directories with everything below. So a program that unpacks has
-/// finished a directory after its last name, and a file comes before its hard links.
+/// finished a directory after its last name, and a file comes before its hard links. For example:
+/// `a`, `a/x`, `a/b`, `a/b/y`.
 pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Option<(u32, u32)>) -> Vec<Entry> {
     let mut all = Vec::new();
     let tree = &image.trees[saved];

@@ -305,8 +305,8 @@ fn walk(top: &OwnedFd, path: &[u8], is_made: bool) -> rustix::io::Result<Option<
     Ok(at)
 }
 
-/// Copies a file and returns its size. If it has more than `limit` bytes, copying stops soon after
-/// that.
+/// Copies a file and returns its size. If it has more than `limit` bytes, the copy ends before the
+/// chunk that exceeds the limit.
 fn copy(from: &mut dyn Read, to: &mut File, is_sparse: bool, limit: u64) -> io::Result<u64> {
     use std::io::Seek;
     let (mut buffer, mut size) = (vec![0; CHUNK_BYTES], 0u64);

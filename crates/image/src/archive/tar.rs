@@ -173,7 +173,7 @@ fn keyword(to: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 /// Formats seconds and nanoseconds as a decimal number. Before 1970 the fraction counts the other
-/// way.
+/// way: −1 s and 500,000,000 ns are `-0.500000000`.
 fn decimal((seconds, ns): (i64, u32)) -> String {
     match (seconds, ns) {
         (seconds, ns) if seconds < 0 && ns > 0 => {

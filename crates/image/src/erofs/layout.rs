@@ -89,7 +89,8 @@ pub(super) struct Split {
 
 impl Split {
     /// Splits `bytes` of data; `before` is the size of the inode and its attributes. The tail must
-    /// be in one block with the inode. If it does not fit, it gets a block of its own.
+    /// be in one block with the inode. If it does not fit, it gets a block of its own. For example,
+    /// 4,200 bytes are one block and a tail of 104 bytes.
     fn of(bytes: u64, before: usize) -> Split {
         let (blocks, tail) = ((bytes / BLOCK as u64) as u32, (bytes % BLOCK as u64) as u32);
         if before + tail as usize <= BLOCK { Split { blocks, tail } } else { Split { blocks: blocks + 1, tail: 0 } }

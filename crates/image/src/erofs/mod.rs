@@ -13,7 +13,7 @@
 //!          a directory: its last part, if that fills no block
 //! …      whole blocks of directories, and long targets of links
 //! ```
-//! Unaware of: where the device is, who mounts.
+//! Unaware of: where the device is, how it is mounted.
 
 mod directory;
 mod inode;

@@ -64,7 +64,7 @@ struct Use {
 }
 
 /// Restores saved paths of an image. `source` must return every pack that [`Image::needed`] names.
-/// If it fails, the targets are unchanged.
+/// If it fails, the targets are unchanged, or the error says where the old files are.
 pub fn restore(
     image: &Image,
     targets: &[Target],

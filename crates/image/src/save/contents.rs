@@ -19,7 +19,7 @@ const FILES_AT_ONCE: usize = 256;
 /// Holes of smaller files are ignored, because they would save less than a page.
 const HOLES_BYTES_MIN: u64 = 32 << 10;
 
-/// What was found in a file.
+/// The digests and holes of a file.
 struct Learned {
     node: u32,
     from: usize,

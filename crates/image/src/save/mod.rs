@@ -39,7 +39,7 @@ const BASES_MAX: usize = 4;
 /// The most bytes of an access trace: five bytes for each of the 1 MiB packs of an image of 16 TiB.
 const TRACE_BYTES_MAX: u64 = 128 << 20;
 
-/// What to save.
+/// A request to save paths as an image.
 pub struct Request<'a> {
     /// The key of the image.
     pub key: ImageKey,
@@ -50,11 +50,11 @@ pub struct Request<'a> {
     /// Returns which of these blobs a remote has that the image will be uploaded to. Packs that are
     /// there can be reused even if they are not in the store.
     pub elsewhere: &'a dyn Fn(&[Blob]) -> Vec<bool>,
-    /// What to do with set-user-id, set-group-id and capabilities.
+    /// Says what to do with set-user-id, set-group-id and capabilities.
     pub rights: Rights,
 }
 
-/// What to do with set-user-id, set-group-id and capabilities.
+/// Says what to do with set-user-id, set-group-id and capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// Save them. For local files, which have these rights on this machine already.
@@ -326,7 +326,7 @@ fn place(snapshot: &mut Snapshot, packs: &PackList, places: &HashMap<Digest, (us
 }
 
 /// Returns the name of a path in an image: `~/…` if it is below the home directory, else the path
-/// without `.` components.
+/// without `.` components. For example, `./a/b` becomes `a/b`.
 pub fn name_of(path: &Path, home: Option<&Path>) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let plain: PathBuf = path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();

@@ -1,5 +1,5 @@
-//! Choosing the packs of an image: those of earlier images that are still needed enough, and new
-//! ones for the rest.
+//! Choosing the packs of an image: packs of earlier images of which enough is still needed, and new
+//! packs for the rest.
 //!
 //! Unaware of: files, compression.
 
@@ -9,7 +9,7 @@ use larder_model::{BLOCK_BYTES, Digest, PIECE_BYTES, Pack};
 
 /// A pack of an earlier image is reused if at least one in so many of its blocks is needed.
 /// Otherwise its needed pieces are packed again, so that images that are saved often do not end up
-/// with many tiny packs.
+/// with many tiny packs. For example, a pack of 8 blocks is reused if 2 or more of them are needed.
 const NEEDED_SHARE_MIN: u32 = 4;
 
 /// The packs of earlier images and their pieces.

@@ -20,7 +20,7 @@ const UNMENTIONED: &[&str] = &["security.selinux", "security.SMACK64", "security
 const TYPE_FIFO: u8 = 1;
 const TYPE_SOCKET: u8 = 12;
 
-/// What was found at a path.
+/// The result of a scan.
 pub(super) struct Scanned {
     /// The path itself.
     pub(super) top: Entry,

@@ -13,11 +13,12 @@
 //! extent = number of bytes since the end of the extent before, number of bytes of data
 //! piece  = 0 (a hole) | 1 + signed blocks since the end of the piece before
 //! signed = number: 2 × value, or for a negative value 2 × its absolute value − 1
+//!          for example 1 → 2, −1 → 1
 //! ```
 //! There is a group for each directory: first that of the top, and the others in depth-first order.
 //! A file has a piece for each MiB.
 //!
-//! Unaware of: packs, file systems, who reads it.
+//! Unaware of: packs, file systems.
 
 mod decode;
 mod encode;
@@ -58,7 +59,7 @@ impl Span {
     }
 }
 
-/// What a node is.
+/// The kind of a node, with the data of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -94,7 +95,7 @@ pub struct Node {
     pub set: u32,
     /// The time of its last modification: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 

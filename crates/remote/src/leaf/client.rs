@@ -1,4 +1,4 @@
-//! What the leaves over HTTP and gRPC share: TLS settings, the HTTP client, additional headers.
+//! Shared code of the leaves over HTTP and gRPC: TLS settings, the HTTP client, additional headers.
 //!
 //! Unaware of: what is sent.
 

@@ -41,7 +41,7 @@ pub(crate) struct Redis {
     turn: AtomicUsize,
 }
 
-/// A connection, if one was opened, and how many were opened here before and including it.
+/// A connection, if one is open, and how many connections this slot has opened so far.
 #[derive(Default)]
 struct Slot {
     connection: Option<MultiplexedConnection>,

@@ -10,6 +10,8 @@
 //! success resets the window. An upload that is denied, or fails for an unknown reason, counts as
 //! neither, because a client with read access only may still read.
 //!
+//! By default three failures within 10 s open it for 5 s, and later for up to 2 min.
+//!
 //! Unaware of: which service it is, what is stored.
 
 use super::guard::Guard;
@@ -152,8 +154,8 @@ enum Outcome {
     Unknown,
 }
 
+/// Returns how a request other than an upload counts.
 fn of<T>(outcome: &Result<T, RemoteError>) -> Outcome {
-    /// Returns how a request other than an upload counts.
     match outcome.as_ref().err().map(RemoteError::trouble) {
         Some(Some(trouble)) if trouble.is_of_service() => Outcome::Badly,
         Some(None) => Outcome::Unknown,

@@ -135,8 +135,9 @@ impl Counts {
     }
 
     /// Returns a quantile (`share` is 0 to 1) of the latencies of this kind of request in the size
-    /// class of `size`. The result is rounded up to a power of two in µs. Returns `None` if there
-    /// were no requests.
+    /// class of `size`. The result is rounded up to a power of two in µs. For example,
+    /// `quantile(Asked::Get, 1000, 0.5)` is the median for objects of up to 4 KiB. Returns `None`
+    /// if there were no requests.
     pub fn quantile(&self, asked: Asked, size: u64, share: f64) -> Option<Duration> {
         let buckets = &self.asked[asked as usize].latencies[class(size)];
         let wanted = (self.timed(asked, size) as f64 * share).ceil().max(1.0) as u64;

@@ -5,12 +5,13 @@
 //!       | u8 1, number size, number bytes of a part, 16 bytes nonce      each part has its own key
 //! ```
 //! The parts are stored before the value that names them, so an object is never visible in part.
+//! For example, with parts of 128 KiB an object of 300 KiB has three parts and a table.
 //!
 //! The nonce of a blob is zero, because all writers of a blob store the same parts. For other
 //! objects each write has a new nonce, so that the parts of two writers do not mix.
 //!
-//! If the service drops a part, fetching the object fails. The object then counts as missing until
-//! it is stored again.
+//! If the service drops a part, fetching the object fails. For this process the object then counts
+//! as missing until it is stored again.
 //!
 //! Unaware of: which service it is.
 

@@ -1,4 +1,5 @@
-//! Retry: repeats requests after transient errors, a few times, with random waits.
+//! Retry: repeats requests after transient errors, a few times, with random waits. For example, a
+//! lookup that fails with `busy` is tried three times by default.
 //!
 //! Only requests that are safe to repeat are repeated:
 //!

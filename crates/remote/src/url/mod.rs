@@ -18,6 +18,8 @@
 //! variable with lines `Name: value`. Encrypted ones also take `ca=PATH`, `client_certificate=PATH`
 //! and `client_key=PATH`, all of them PEM files.
 //!
+//! For example, `s3://team-cache/larder?region=eu-north-1&read_only=true`.
+//!
 //! Unaware of: how a service is used.
 
 mod parts;
@@ -186,7 +188,7 @@ impl RemoteUrl {
     }
 
     /// Replaces everything in a text that may be a credential by `***`. The text need not be a
-    /// valid URL.
+    /// valid URL. For example, `redis://me:secret@host` becomes `redis://***@host`.
     pub fn masked(text: &str) -> String {
         larder_config::masked(text)
     }

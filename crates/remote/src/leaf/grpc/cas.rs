@@ -85,7 +85,8 @@ impl Server {
         Ok(())
     }
 
-    /// Fetches blobs in batches and verifies them. Returns those that exist, by hash.
+    /// Fetches blobs in batches and verifies their SHA-256. Blobs that are too large for a batch
+    /// are streamed, and not verified here. Returns the blobs that exist, by hash.
     pub(super) async fn read_batches(
         &self,
         calls: &Calls,
