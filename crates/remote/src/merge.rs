@@ -15,7 +15,7 @@
 //!    writers and puts the records of B back.
 //!
 //! A record is lost only if the note of B was overwritten as well. That takes another writer with
-//! the same one of [`NOTES`] places. Then the action is run and recorded again.
+//! the same one of [`NOTES`] places. The action of a lost record is run and recorded again.
 //!
 //! Unaware of: what a record says, whether it is trusted.
 
@@ -30,8 +30,8 @@ use tokio::time::Instant;
 
 /// How often adding to a list is tried, before it fails with an error.
 const TRIES_MAX: u32 = 24;
-/// On services where the last writer wins: how many times as long as reading and writing took a
-/// writer waits before it checks.
+/// A writer waits this many times as long as its read and write took, before it checks that its
+/// records are still in the list. Only on services where the last writer wins.
 const SETTLE_TIMES: u32 = 8;
 /// How many checks must find our records if there is no sign of other writers. The second check
 /// finds writers that were delayed between reading and writing.
@@ -42,7 +42,7 @@ const LOOKS_WHERE_CONTENDED: u32 = 4;
 /// The number of places for notes about one list. The first byte of a writer's first strong
 /// fingerprint selects its place.
 const NOTES: u64 = 64;
-/// The most generations of a list on a service that never changes objects. Then the list is full.
+/// The most generations of a list, on services that never change objects. With so many it is full.
 const GENERATIONS_MAX: u64 = 4096;
 /// How many generations before the newest are read as well, because the newest may be damaged or
 /// may lack records that were added at the same time.

@@ -27,10 +27,11 @@ use tokio::time::Instant;
 /// Once one remote has answered with records, the others get as long again, and at least this long.
 const GRACE_MIN: Duration = Duration::from_millis(20);
 /// A remote is late after this many times its 0.9 quantile of latencies, and at least [`LATE_MIN`].
+/// The latencies are those of single fetches of 64 KiB to 1 MiB.
 const LATE_TIMES: u32 = 4;
 const LATE_MIN: Duration = Duration::from_millis(250);
-/// The wait for the last remote, after which there is no other. `Stall` and the connection have
-/// their own timeouts.
+/// The time limit for the last remote: practically none, because there is no other one to ask.
+/// `Stall` and the connection have their own timeouts.
 const FOREVER: Duration = Duration::from_secs(86_400);
 /// How many records that are not in their list are fetched at once.
 const RECORDS_AT_ONCE: usize = 8;
@@ -405,11 +406,11 @@ fn together(weak: &Digest, encoded: &[(Digest, Bytes)]) -> Vec<u8> {
         .map(|(strong, bytes)| Item { strong: *strong, digest: *strong, size: 0, bytes: Some(bytes.clone()) })
         .collect();
     list.merge(&items, &List::default());
-    let bytes = |item: &Item| item.bytes.clone().expect("each was made with bytes");
+    let bytes = |item: &Item| item.bytes.clone().expect("each item was made with bytes");
     let kept: Vec<Bytes> = list.items.iter().map(bytes).collect();
     let mut whole = Manifest { weak: *weak, fields: Vec::new(), entries: Vec::new() };
     for bytes in &kept {
-        let one = Manifest::decode(bytes).expect("it was decoded when it was believed");
+        let one = Manifest::decode(bytes).expect("it was decoded when it was verified");
         whole.entries.extend(one.entries);
     }
     whole.encode()

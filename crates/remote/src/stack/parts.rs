@@ -142,7 +142,7 @@ impl Parts {
         let mut name = self.seed.to_le_bytes().to_vec();
         name.extend_from_slice(&self.written.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         name.extend_from_slice(&std::process::id().to_le_bytes());
-        *Digest::of(&name).0.first_chunk().expect("a digest is longer")
+        *Digest::of(&name).0.first_chunk().expect("a digest has 32 bytes")
     }
 }
 

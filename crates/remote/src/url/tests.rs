@@ -119,8 +119,8 @@ fn all_that_settings_know_is_known() {
 
 #[test]
 fn some_options_are_of_each() {
-    assert!("s3://b?read_only=true".parse::<RemoteUrl>().expect("it is").read_only);
-    assert!(!"file:///d?read_only=no".parse::<RemoteUrl>().expect("it is").read_only);
-    assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("it is").requests_max, Some(8));
-    assert_eq!("http://h".parse::<RemoteUrl>().expect("it is").requests_max, None);
+    assert!("s3://b?read_only=true".parse::<RemoteUrl>().expect("valid").read_only);
+    assert!(!"file:///d?read_only=no".parse::<RemoteUrl>().expect("valid").read_only);
+    assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("valid").requests_max, Some(8));
+    assert_eq!("http://h".parse::<RemoteUrl>().expect("valid").requests_max, None);
 }

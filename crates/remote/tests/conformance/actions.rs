@@ -77,7 +77,7 @@ impl Cache {
     fn call(&self, call: &str, body: &[u8]) -> Answer {
         match call {
             "CreateCacheEntry" => {
-                let asked = api::CreateCacheEntryRequest::decode(body).expect("its message");
+                let asked = api::CreateCacheEntryRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key + &asked.version));
                 let mut entries = self.entries();
                 let ok = !entries.contains_key(&name);
@@ -86,7 +86,7 @@ impl Cache {
                 said(StatusCode::OK, answer.encode_to_vec())
             }
             "FinalizeCacheEntryUpload" => {
-                let asked = api::FinalizeCacheEntryUploadRequest::decode(body).expect("its message");
+                let asked = api::FinalizeCacheEntryUploadRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key + &asked.version));
                 let mut entries = self.entries();
                 let entry = entries.get_mut(&name).expect("the entry was reserved");
@@ -96,7 +96,7 @@ impl Cache {
                 said(StatusCode::OK, answer.encode_to_vec())
             }
             "GetCacheEntryDownloadURL" => {
-                let asked = api::GetCacheEntryDownloadUrlRequest::decode(body).expect("its message");
+                let asked = api::GetCacheEntryDownloadUrlRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key.clone() + &asked.version));
                 let ok = self.entries().get(&name).is_some_and(|entry| entry.is_final);
                 let answer = api::GetCacheEntryDownloadUrlResponse {
