@@ -5,7 +5,8 @@
 //! list   = u8 format version, digest weak fingerprint, number of items, item*, digest
 //! item   = digest strong fingerprint, digest of the record, number of its bytes,
 //!          u8 (0: it is a blob of that digest, 1: bytes)
-//! record = bytes manifest of one entry, u8 (0: unsigned, 1: 32 bytes public key, 64 bytes signature)
+//! record = bytes manifest of one entry,
+//!          u8 (0: unsigned, 1: 32 bytes public key, 64 bytes signature)
 //! ```
 //! A record never changes. Its manifest has no fields that describe the fingerprint. The text that
 //! says why a result is bound to one place (`bound_by`) is left out unless it is compared. Both may

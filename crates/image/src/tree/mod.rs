@@ -6,8 +6,10 @@
 //! owners = number, (number user, number group)*                        the first is the saver
 //! sets   = number, (number of attributes, (bytes name, bytes value)*)* the first is empty
 //! group  = number of entries, (bytes name, node)*                      names sorted by their bytes
-//! node   = u8 1…5, number mode, number owner, number set, signed seconds since the node before, number ns, …
-//!          1 file: number size, piece* · 2 file with holes: number size, number of extents, extent*, piece*
+//! node   = u8 1…5, number mode, number owner, number set,
+//!          signed seconds since the node before, number ns, …
+//!          1 file: number size, piece*
+//!          2 file with holes: number size, number of extents, extent*, piece*
 //!          3 directory · 4 link: bytes target · 5 FIFO
 //!        | u8 6, number of a node                                      a hard link to that node
 //! extent = number of bytes since the end of the extent before, number of bytes of data

@@ -80,7 +80,9 @@ fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
     let tls = (parts.scheme == "rediss").then_some(Tls { ca: None, client_certificate: None, client_key: None });
     let database = match parts.url.path().trim_matches('/') {
         "" => 0,
-        number => number.parse::<u16>().map_err(|_| parts.wrong("path", "it must be the number of a database"))?.into(),
+        number => {
+            number.parse::<u16>().map_err(|_| parts.wrong("path", "it must be the number of a Redis database"))?.into()
+        }
     };
     let prefix = parts.option("prefix")?.unwrap_or_else(|| "larder".to_owned());
     Ok(Service::Redis {
