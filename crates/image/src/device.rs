@@ -1,5 +1,7 @@
-//! Device: all packs of an image one after the other, as the blocks that its trees speak of. A file stands for it,
-//! which is filled where it is touched.
+//! The device of an image: its uncompressed packs one after the other. Trees refer to its blocks. A
+//! file stands for it, and its ranges are written when they are first read.
+//!
+//! Unaware of: where packs come from, how the file is mounted.
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;
@@ -10,39 +12,41 @@ use crate::squeeze::Unpacker;
 use crate::{Image, ImageError, packs};
 
 thread_local! {
-    /// What a thread fills with, again and again: new memory for each pack would take a third as long as unpacking it.
+    /// A thread's decompressor and buffer. Allocating them for each pack would take a third of the
+    /// time that unpacking it takes.
     static OWN: RefCell<Option<(Unpacker, Vec<u8>)>> = const { RefCell::new(None) };
 }
 
-/// The blocks of an image.
+/// The device of an image.
 pub struct Device<'a> {
     image: &'a Image,
-    /// Where its first block is in the file that stands for it, bytes.
+    /// The offset of its first block in the file, in bytes.
     start: u64,
 }
 
 impl<'a> Device<'a> {
-    /// Of this image.
+    /// Returns the device of an image, in a file of its own.
     pub fn new(image: &'a Image) -> Self {
         Device { image, start: 0 }
     }
 
-    /// Of this image, in a file that has other bytes before it, so many: only `fill` says where in the file that is.
+    /// Returns the device of an image in a file that begins with `start` other bytes. Only `fill`
+    /// adds `start`; all other offsets are those of the device.
     pub fn behind(image: &'a Image, start: u64) -> Self {
         Device { image, start }
     }
 
-    /// How large the file is that stands for it, bytes.
+    /// Returns the size of the device, in bytes.
     pub fn size_bytes(&self) -> u64 {
         u64::from(self.image.packs.blocks()) * BLOCK_BYTES
     }
 
-    /// The packs that hold any byte of this range.
+    /// Returns the numbers of the packs that hold any byte of this range.
     pub fn packs_of(&self, offset: u64, length: u64) -> std::ops::Range<usize> {
         self.image.packs.of_range(offset, length)
     }
 
-    /// The bytes of the device that come with this one: those of a pack.
+    /// Returns the range of the pack that holds the byte at `offset`.
     pub fn piece(&self, offset: u64) -> std::ops::Range<u64> {
         let packs = &self.image.packs;
         let numbers = packs.of_range(offset, 1);
@@ -55,7 +59,8 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Write a pack's blocks to their place in the file, once its bytes are found to be right. Nothing is written else.
+    /// Verifies a pack and writes its blocks to their place in the file. Returns how many bytes
+    /// were written. Writes nothing if the pack is damaged.
     pub fn fill(&self, number: usize, bytes: &[u8], into: impl AsFd) -> Result<u64, ImageError> {
         let pack = self.image.packs.packs.get(number).ok_or(ImageError::TooLarge("the packs of its list"))?;
         OWN.with_borrow_mut(|own| {

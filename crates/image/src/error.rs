@@ -1,4 +1,4 @@
-//! What can go wrong with an image, and what to do about it.
+//! Errors of images. The messages say what to do, if the user can do something.
 
 use std::error::Error;
 use std::fmt;
@@ -8,60 +8,61 @@ use std::path::{Path, PathBuf};
 use larder_model::{DecodeError, Digest};
 use larder_store::StoreError;
 
-/// Trouble with an image. Nothing is saved, and nothing is left where it was to be restored.
+/// An error of an image. If saving fails, nothing is saved. If restoring fails, the target is
+/// unchanged, except for [`ImageError::LeftAside`].
 #[derive(Debug)]
 pub enum ImageError {
     /// A file operation failed.
     Io {
-        /// What was being done.
+        /// The operation, as it follows "cannot" in the message.
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         source: io::Error,
     },
-    /// What was saved changed meanwhile.
+    /// The path changed while it was saved.
     Changed(PathBuf),
-    /// Something that an image cannot hold.
+    /// A path of a kind that an image cannot hold.
     Unsuitable {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Its kind, for example "a block device".
         what: &'static str,
     },
-    /// A path that no record may have.
+    /// A path that is not allowed in a record.
     Name(PathBuf),
-    /// There is something where the image was to go.
+    /// Something exists where the image was to be restored.
     InTheWay(PathBuf),
-    /// What was there before could not be put back.
+    /// Existing files were moved aside and could not be moved back.
     LeftAside {
-        /// Why it was to be put back.
+        /// The error because of which it had to be moved back.
         why: Box<ImageError>,
-        /// Where it is.
+        /// Where it is now.
         old: PathBuf,
     },
-    /// Part of an image is not what it should be.
+    /// A part of an image is damaged.
     Damaged {
-        /// Which part.
+        /// The part.
         what: &'static str,
-        /// How.
+        /// What is wrong with it.
         why: DecodeError,
     },
-    /// The bytes of a pack are not those of its digest.
+    /// The bytes of a pack do not have its digest.
     PackDamaged(Digest),
-    /// A pack cannot be had.
+    /// A pack is missing.
     PackMissing(Digest),
-    /// More than an image can hold.
+    /// More than an image can hold. The text is the limit.
     TooLarge(&'static str),
-    /// The store has trouble of its own.
+    /// An error of the store.
     Store(StoreError),
-    /// Where packs come from there is trouble.
+    /// An error of the source of packs, of compression, or missing memory.
     Source(String),
-    /// An archive is in trouble, or cannot hold something.
+    /// An archive cannot be read or written, or cannot hold something.
     Archive {
-        /// Which.
+        /// The archive.
         path: PathBuf,
-        /// Why.
+        /// What is wrong.
         why: String,
     },
     /// Compression is not built for this machine.
@@ -73,23 +74,23 @@ impl fmt::Display for ImageError {
         match self {
             ImageError::Io { doing, path, source } => write!(f, "{}: cannot {doing}: {source}", path.display()),
             ImageError::Changed(path) => {
-                write!(f, "{}: changed while it was saved: save when nothing writes there", path.display())
+                write!(f, "{}: it changed while it was saved; save again when nothing writes there", path.display())
             }
             ImageError::Unsuitable { path, what } => {
                 write!(
                     f,
-                    "{}: is {what}, which an image cannot hold: remove it, or save what lies beside it",
+                    "{}: it is {what}, which an image cannot hold; remove it, or save its siblings only",
                     path.display()
                 )
             }
             ImageError::Name(path) => {
-                write!(f, "{}: a record with this path is refused: write it without `..` behind a name", path.display())
+                write!(f, "{}: an image cannot have this path; write it without `..` after a name", path.display())
             }
             ImageError::InTheWay(path) => {
-                write!(f, "{}: there is something already: remove it, or say --replace", path.display())
+                write!(f, "{}: something exists there already; remove it, or use --replace", path.display())
             }
             ImageError::LeftAside { why, old } => {
-                write!(f, "{why}; what was there before is in {}: move it back", old.display())
+                write!(f, "{why}; what existed before is now at {}; move it back", old.display())
             }
             ImageError::Damaged { what, why } => write!(f, "the image's {what}: {why}"),
             ImageError::PackDamaged(digest) => write!(f, "pack {digest}: its bytes have another digest"),
@@ -105,7 +106,7 @@ impl fmt::Display for ImageError {
     }
 }
 
-/// Each says itself what it came from.
+/// No `source`, because the message contains that of the inner error.
 impl Error for ImageError {}
 
 impl From<StoreError> for ImageError {
@@ -115,22 +116,22 @@ impl From<StoreError> for ImageError {
 }
 
 impl ImageError {
-    /// For `map_err`: what was being done to which path.
+    /// For `map_err`: says which operation on which path failed.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> ImageError {
         move |error| ImageError::Io { doing, path: path.to_owned(), source: error.into() }
     }
 
-    /// There is no memory for something.
+    /// Returns an error that there is not enough memory for something.
     pub(crate) fn no_memory(what: &str) -> ImageError {
         ImageError::Source(format!("there is not enough memory for {what}"))
     }
 
-    /// Why an archive cannot be read or written.
+    /// Returns an error of an archive.
     pub(crate) fn archive(path: &Path, why: String) -> ImageError {
         ImageError::Archive { path: path.to_owned(), why }
     }
 
-    /// The same of a file by the name that it will have.
+    /// Replaces the path `made` by `to`: a temporary name by the name that the file will have.
     pub(crate) fn named(self, made: &Path, to: &Path) -> ImageError {
         let renamed = |path: PathBuf| if path == made { to.to_owned() } else { path };
         match self {
@@ -140,7 +141,7 @@ impl ImageError {
         }
     }
 
-    /// For `map_err`: which part is damaged.
+    /// For `map_err`: says which part is damaged.
     pub(crate) fn damaged(what: &'static str) -> impl FnOnce(DecodeError) -> ImageError {
         move |why| ImageError::Damaged { what, why }
     }

@@ -1,23 +1,23 @@
-//! Exact, fallback or miss: which image answers a key.
+//! Finding the image for a key: exact, by a fallback, or not at all.
 //!
-//! Unaware of: remotes; whoever asks one hands in what it said.
+//! Unaware of: remotes; the caller passes their records to [`newest_of`].
 
 use larder_model::{ImageKey, ImageRecord};
 use larder_store::{Store, StoreError};
 
-/// What was found under a key and its fallbacks.
+/// The result of a search for a key and its fallbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The image of the key itself.
     Exact(ImageRecord),
-    /// The newest whose key begins with a fallback, the first that there is one for.
+    /// The newest image whose key begins with a fallback. The first fallback with an image counts.
     Fallback(ImageRecord),
-    /// Nothing.
+    /// There is no image.
     Miss,
 }
 
 impl Found {
-    /// The image.
+    /// Returns the image, if there is one.
     pub fn record(&self) -> Option<&ImageRecord> {
         match self {
             Found::Exact(record) | Found::Fallback(record) => Some(record),
@@ -25,7 +25,7 @@ impl Found {
         }
     }
 
-    /// In one word.
+    /// Returns the word for it in messages.
     pub fn word(&self) -> &'static str {
         match self {
             Found::Exact(_) => "exact",
@@ -35,7 +35,10 @@ impl Found {
     }
 }
 
-/// Look in the store. What leads to bytes that are gone is passed over.
+/// Searches the store. Images with a missing blob are ignored.
+///
+/// For example, with the fallbacks `deps-x-` and `deps-` the newest image `deps-x-…` is returned,
+/// and only if there is none, the newest image `deps-…`.
 pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<Found, StoreError> {
     let is_whole = |record: &ImageRecord| record.needed().all(|blob| store.has_blob(&blob));
     if let Some(record) = store.image(key)?.filter(is_whole) {
@@ -50,7 +53,7 @@ pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<
     Ok(first.map_or(Found::Miss, |record| Found::Fallback(record.clone())))
 }
 
-/// The newest of these whose key begins with `fallback`.
+/// Returns the newest of these images whose key begins with `fallback`.
 pub fn newest_of<'a>(records: &'a [ImageRecord], fallback: &str) -> Option<&'a ImageRecord> {
     let fitting = records.iter().filter(|record| record.key.text().starts_with(fallback));
     fitting.max_by(|a, b| (a.created_ms, &a.key).cmp(&(b.created_ms, &b.key)))

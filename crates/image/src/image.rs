@@ -1,4 +1,6 @@
-//! An image of the store, opened: its packs and its trees, checked against each other.
+//! An opened image of the store: its packs and trees, checked against each other.
+//!
+//! Unaware of: how an image was found, where its packs are.
 
 use larder_model::{Blob, DecodeError, ImageRecord, PackList, PieceList};
 use larder_store::{Lease, Store};
@@ -7,39 +9,42 @@ use crate::ImageError;
 use crate::squeeze::{Unpacker, unpacked_size};
 use crate::tree::{Kind, Tree};
 
-/// A tree, a list, bytes as they are in the store.
+/// The most bytes of a tree or list in the store.
 const PART_BYTES_MAX: u64 = 512 << 20;
-/// A tree, bytes unpacked: of more than ten million names.
+/// The most bytes of an unpacked tree. That is enough for more than ten million names.
 const TREE_BYTES_MAX: usize = 512 << 20;
-/// A tree has so many bytes for each byte that it is compressed to. Those of package managers have 3 to 12.
+/// The most bytes of an unpacked tree for each compressed byte. Trees of package managers have 3 to
+/// 12.
 const TREE_RATIO_MAX: usize = 64;
-/// So many bytes a tree may always have. A file of 16 TiB without a name has as many: a byte for each mebibyte, all alike.
+/// The bytes that an unpacked tree may always have. For example, a tree of a single file of 16 TiB
+/// has one byte for each piece of 1 MiB, and compresses to almost nothing.
 const TREE_BYTES_ALWAYS: usize = 16 << 20;
 
-/// See above.
+/// An opened image.
 pub struct Image {
-    /// What the store says of it.
+    /// Its record.
     pub record: ImageRecord,
-    /// Where the bytes of its files are.
+    /// The list of its packs, which hold the bytes of its files.
     pub packs: PackList,
-    /// A tree for each saved path; none of an image without them.
+    /// A tree for each saved path; empty if the image was opened without trees.
     pub trees: Vec<Tree>,
-    /// Names from which rights were taken away.
+    /// How many files had their set-user-id, set-group-id or capabilities removed.
     pub rights_dropped: u64,
-    /// As long as this lives, nobody evicts it.
+    /// Keeps the image from being evicted.
     _lease: Lease,
 }
 
 impl Image {
-    /// Open an image whose trees and lists are in the store. Its packs may be elsewhere. Its files have no set-user-id, no
-    /// set-group-id and no capabilities, because whoever saved it would get the rights of whoever restores it.
+    /// Opens an image whose trees and lists are in the store; its packs may be elsewhere.
+    /// Set-user-id, set-group-id and capabilities are removed from its files, because otherwise a
+    /// user that can save images could give files the rights of the user that restores them.
     pub fn open(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
         let mut image = Image::open_with_rights(store, record)?;
         image.rights_dropped = image.trees.iter_mut().map(Tree::drop_rights).sum();
         Ok(image)
     }
 
-    /// Open an image as it was saved.
+    /// Opens an image with all rights that were saved.
     pub fn open_with_rights(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
         let mut image = Image::without_trees(store, record)?;
         for saved in &image.record.saved {
@@ -52,7 +57,7 @@ impl Image {
         Ok(image)
     }
 
-    /// The same for whoever wants only its packs: what mounts need was made of its trees before.
+    /// Opens an image without its trees, for a mount whose metadata was made from the trees before.
     pub fn without_trees(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
         let lease = store.lease_image(&record.image())?;
         let packs = PackList::decode(&store.blob_bytes(&record.packs, PART_BYTES_MAX)?);
@@ -60,12 +65,12 @@ impl Image {
         Ok(Image { record, packs, trees: Vec::new(), rights_dropped: 0, _lease: lease })
     }
 
-    /// Give up the trees, which take more memory than all else.
+    /// Frees the trees, which take most of the image's memory.
     pub fn forget_trees(&mut self) {
         self.trees = Vec::new();
     }
 
-    /// The packs of an image and what is in them.
+    /// Returns the packs of an image and the pieces in them.
     pub(crate) fn contents(store: &Store, record: &ImageRecord) -> Result<(PackList, PieceList), ImageError> {
         let packs = PackList::decode(&store.blob_bytes(&record.packs, PART_BYTES_MAX)?);
         let pieces = PieceList::decode(&store.blob_bytes(&record.pieces, PART_BYTES_MAX)?);
@@ -77,8 +82,8 @@ impl Image {
         Ok((packs, pieces))
     }
 
-    /// The numbers of the packs that these saved paths need, in the order of the device. Of an image of one path that is
-    /// all of them.
+    /// Returns the numbers of the packs that these saved paths need, in the order of the device.
+    /// For an image with one path these are all packs.
     pub fn needed(&self, saved: &[usize]) -> Vec<usize> {
         if self.record.saved.len() == 1 && saved == [0] {
             return (0..self.packs.packs.len()).collect();
@@ -92,18 +97,18 @@ impl Image {
         (0..needed.len()).filter(|&pack| needed[pack]).collect()
     }
 
-    /// Those of these packs that are not in the store.
+    /// Returns which of these packs are not in the store.
     pub fn lacking(&self, store: &Store, packs: &[usize]) -> Vec<usize> {
         packs.iter().copied().filter(|&number| !store.has_blob(&self.packs.packs[number].blob)).collect()
     }
 
-    /// Which saved path is meant by this name.
+    /// Returns the number of the saved path with this name.
     pub fn saved_as(&self, name: &[u8]) -> Option<usize> {
         self.record.saved.iter().position(|saved| saved.path == name)
     }
 }
 
-/// Whether the saved path of this tree, which is in the store, is a directory.
+/// Returns whether the saved path of this tree is a directory.
 pub fn is_directory(store: &Store, blob: &Blob) -> Result<bool, ImageError> {
     Ok(matches!(tree(store, blob)?.nodes[0].kind, Kind::Directory(_)))
 }
@@ -112,29 +117,30 @@ fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
     unpack_tree(store.blob_bytes(blob, PART_BYTES_MAX)?)
 }
 
-/// The tree that these compressed bytes are. What that takes in memory is in proportion to them, whoever wrote them:
-/// unpacked they are 64 times as many or 16 MiB at most, and the tree has 12 times that.
+/// Decodes a compressed tree. Its memory is limited in proportion to `packed`, because a stranger
+/// may have made it: 64 times as many bytes or 16 MiB, whichever is more, and the tree has up to 12
+/// times that.
 ///
 /// # Errors
 ///
-/// If they are no tree, or would take more, or there is no memory.
+/// If the bytes are not a tree, exceed these limits, or there is not enough memory.
 pub fn unpack_tree(packed: Vec<u8>) -> Result<Tree, ImageError> {
     let bytes = unpacked(&packed)?;
     drop(packed);
     Tree::decode(&bytes).map_err(ImageError::damaged("tree"))
 }
 
-/// How many bytes a tree may have that is compressed to so many.
+/// Returns the most bytes that a tree of so many compressed bytes may have.
 fn bytes_max(packed: usize) -> usize {
     packed.saturating_mul(TREE_RATIO_MAX).clamp(TREE_BYTES_ALWAYS, TREE_BYTES_MAX)
 }
 
-/// An error for a tree of so many bytes, compressed to so many, that could not be opened again.
+/// Returns an error if a tree of these sizes could not be opened again.
 pub(crate) fn check_tree(tree: &Tree, bytes: usize, packed: usize) -> Result<(), ImageError> {
     match bytes <= bytes_max(packed) && packed as u64 <= PART_BYTES_MAX && tree.is_readable(bytes) {
         true => Ok(()),
         false => {
-            Err(ImageError::TooLarge("512 MiB of names and what is known of them, and 256 bytes of attributes of each"))
+            Err(ImageError::TooLarge("512 MiB of names and their metadata, and 256 bytes of attributes for each name"))
         }
     }
 }

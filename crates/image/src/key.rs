@@ -1,11 +1,16 @@
-//! What people write for a key, and the key that it stands for.
+//! Key templates, and the keys that they expand to.
 //!
 //! ```text
 //! template = (text | "{{" word "}}")*
 //! word     = "os" | "arch" | "env" NAME | "hash" FILE…         FILE may hold * ? [ ] and **
 //! ```
-//! A hash is of each file's name and content, names in their order: 32 hexadecimal digits. That nothing fits is an
-//! error: a hash of nothing would give every project one key.
+//! For example, `deps-{{os}}-{{hash package-lock.json}}` becomes `deps-linux-` and 32 digits.
+//!
+//! A hash covers the name and content of each file, sorted by name, and has 32 hexadecimal digits.
+//! A pattern without a file is an error, because a hash of nothing would give all projects the same
+//! key.
+//!
+//! Unaware of: images.
 
 use std::error::Error;
 use std::fmt;
@@ -13,56 +18,56 @@ use std::path::{Path, PathBuf};
 
 use larder_model::{Digest, DigestWriter, ImageKey, NotAKey};
 
-/// Digits of a hash in a key: two contents that share them will not be met.
+/// The digits of a hash in a key: 128 bits, so that two contents will not share them.
 const HASH_DIGITS: usize = 32;
-/// Files of one hash.
+/// The most files of one hash.
 const FILES_MAX: usize = 10_000;
 
-/// What a template can ask for.
+/// The facts that a template can refer to.
 pub trait Facts {
-    /// A variable of the environment.
+    /// Returns the value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The files that fit a pattern, relative to where the command was typed, in the order of their names.
+    /// Returns the files that match a pattern, relative to the working directory, sorted by name.
     fn files(&self, pattern: &str) -> Result<Vec<PathBuf>, String>;
 
-    /// The digest of a file's content.
+    /// Returns the digest of a file's content.
     fn content(&self, file: &Path) -> std::io::Result<Digest>;
 }
 
-/// A template that gives no key.
+/// Why a template cannot be expanded.
 #[derive(Debug)]
 pub enum KeyError {
-    /// `{{` without `}}`.
+    /// There is `{{` without `}}`.
     Open(String),
-    /// A word that means nothing.
+    /// The word between the braces is unknown.
     Word(String),
-    /// A variable that is not set.
+    /// The variable is not set.
     Unset(String),
-    /// No file fits.
+    /// No file matches the pattern.
     NoFile(String),
-    /// More files fit than anybody means.
+    /// Too many files match.
     Files(String),
-    /// Something that is no pattern.
+    /// The pattern is invalid.
     Pattern(String, String),
     /// A file cannot be read.
     Unreadable(PathBuf, std::io::Error),
-    /// What came of it is no key.
+    /// The expanded text is not a valid key.
     Key(NotAKey),
 }
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            KeyError::Open(rest) => write!(f, "`{rest}`: there is no }}}} behind it"),
+            KeyError::Open(rest) => write!(f, "`{rest}`: the closing }}}} is missing"),
             KeyError::Word(word) => {
                 write!(
                     f,
-                    "{{{{{word}}}}} means nothing: there are {{{{os}}}}, {{{{arch}}}}, {{{{env NAME}}}} and {{{{hash FILE...}}}}"
+                    "{{{{{word}}}}} is unknown: use {{{{os}}}}, {{{{arch}}}}, {{{{env NAME}}}} and {{{{hash FILE...}}}}"
                 )
             }
             KeyError::Unset(name) => write!(f, "{{{{env {name}}}}}: the variable is not set"),
-            KeyError::NoFile(pattern) => write!(f, "{{{{hash {pattern}}}}}: no such file here"),
+            KeyError::NoFile(pattern) => write!(f, "{{{{hash {pattern}}}}}: no such file"),
             KeyError::Files(pattern) => write!(f, "{{{{hash {pattern}}}}}: more than {FILES_MAX} files: name fewer"),
             KeyError::Pattern(pattern, why) => write!(f, "{{{{hash {pattern}}}}}: {why}"),
             KeyError::Unreadable(path, why) => write!(f, "{}: {why}", path.display()),
@@ -73,7 +78,7 @@ impl fmt::Display for KeyError {
 
 impl Error for KeyError {}
 
-/// The text that a template stands for; also of a fallback, which is no whole key.
+/// Expands a template. It is also used for fallbacks, which are the beginning of a key.
 pub fn expand(template: &str, facts: &dyn Facts) -> Result<ImageKey, KeyError> {
     let mut text = String::new();
     let mut rest = template;
@@ -125,13 +130,13 @@ fn hash(patterns: &[&str], facts: &dyn Facts) -> Result<String, KeyError> {
     Ok(all.finish().hex()[..HASH_DIGITS].to_owned())
 }
 
-/// The files that fit a pattern in a directory: for [`Facts::files`].
+/// Returns the files below a directory that match a pattern, for [`Facts::files`].
 pub fn files_in(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let whole = if Path::new(pattern).is_absolute() {
         pattern.to_owned()
     } else {
-        // The directory's own name may hold what means something in a pattern.
-        let dir = dir.to_str().ok_or("the working directory's name is no text")?;
+        // The directory's own path may contain characters that are special in a pattern.
+        let dir = dir.to_str().ok_or("the path of the working directory is not UTF-8")?;
         format!("{}/{pattern}", glob::Pattern::escape(dir))
     };
     let options = glob::MatchOptions {

@@ -1,22 +1,29 @@
-//! Images: directories saved under a key, and put back, or made into what can be mounted.
+//! Images: directories saved under a key, and restored later, or converted into what can be
+//! mounted.
+//!
+//! An image's files are cut into pieces, and pieces are collected in packs, which are compressed
+//! blobs. A tree holds the names and metadata of a saved path, and says which piece is where. The
+//! uncompressed packs one after the other are the image's device; trees refer to its blocks.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `key.rs` | `deps-{{os}}-{{hash package-lock.json}}` → the text of a key |
-//! | `tree/` | the names of a directory with all that is known of them, and their bytes |
+//! | `key.rs` | expands key templates like `deps-{{os}}-{{hash package-lock.json}}` |
+//! | `tree/` | the names and metadata of a directory, and their encoding |
 //! | `save/` | paths → trees and packs in the store, and the record that names them |
-//! | `image.rs` | an image of the store, opened |
-//! | `restore/` | packs as they come → directories |
-//! | `erofs/` | a tree → the metadata of a read-only file system whose data is elsewhere |
+//! | `image.rs` | opening an image of the store |
+//! | `restore/` | packs → directories |
+//! | `packs.rs` | where packs come from |
+//! | `erofs/` | a tree → the metadata of a read-only file system, whose data is the device |
 //! | `archive/` | tar, zip and squashfs, in and out |
-//! | `place.rs` | where something is made before it is whole, and how it gets to its place |
-//! | `device.rs` | that elsewhere: packs → ranges of a file |
-//! | `find.rs` | exact, fallback or miss |
-//! | `squeeze.rs`, `progress.rs`, `error.rs` | compression, how far it is, what can go wrong |
+//! | `place.rs` | making something under a temporary name and moving it into place |
+//! | `device.rs` | writing packs to the file that stands for the device |
+//! | `find.rs` | finding the image for a key: exact, fallback or miss |
+//! | `squeeze.rs`, `threads.rs` | compression; work on all processors |
+//! | `progress.rs`, `error.rs` | progress for display; errors |
 //!
-//! Unaware of: remotes, who mounts, what is printed.
+//! Unaware of: remotes, mounting, what is printed.
 #![forbid(unsafe_code)]
-// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
+// Only for Linux so far. On other systems larder runs tools without a cache, and needs no images.
 #![cfg(target_os = "linux")]
 
 mod archive;

@@ -1,4 +1,6 @@
-//! Packs as they come: from the store, or from wherever somebody else has them.
+//! Where packs come from: the store, or another source, for example a download.
+//!
+//! Unaware of: remotes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -8,15 +10,15 @@ use larder_store::{Store, StoreError};
 use crate::squeeze::Unpacker;
 use crate::{Image, ImageError};
 
-/// A pack's number and its compressed bytes, which nobody has verified yet.
+/// A pack's number and its compressed bytes, which are not verified yet.
 pub type Arrived = (usize, Vec<u8>);
 
-/// Where packs come from. Several threads ask.
+/// A source of packs. Several threads use it at once.
 pub trait Packs: Sync {
-    /// The next of those that were asked for, in whatever order they come; none once all did.
+    /// Returns the next of the requested packs, in any order, or `None` after the last one.
     fn next(&self) -> Option<Result<Arrived, ImageError>>;
 
-    /// The bytes of this one were wrong.
+    /// Reports that the bytes of a pack were wrong.
     fn refuse(&self, _number: usize) {}
 }
 
@@ -29,7 +31,7 @@ pub struct LocalPacks<'a> {
 }
 
 impl<'a> LocalPacks<'a> {
-    /// These of them, in this order.
+    /// Returns a source of these packs, in this order.
     pub fn new(store: &'a Store, image: &'a Image, order: Vec<usize>) -> Self {
         LocalPacks { store, image, order, next: AtomicUsize::new(0) }
     }
@@ -39,7 +41,7 @@ impl Packs for LocalPacks<'_> {
     fn next(&self) -> Option<Result<Arrived, ImageError>> {
         let number = *self.order.get(self.next.fetch_add(1, Relaxed))?;
         let blob = self.image.packs.packs[number].blob;
-        // Verified by whoever unpacks it, in his own thread.
+        // The thread that unpacks it verifies it.
         let read = std::fs::read(self.store.blob_file(&blob.digest)).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => ImageError::Store(StoreError::BlobMissing(blob.digest)),
             _ => ImageError::io("read it", &self.store.blob_file(&blob.digest))(error),
@@ -47,14 +49,16 @@ impl Packs for LocalPacks<'_> {
         Some(read.map(|bytes| (number, bytes)))
     }
 
-    /// It goes: else whoever saves believes that it is there, and whoever has remotes does not ask them.
+    /// Reads the blob once more, whereupon the store removes it because its digest is wrong.
+    /// Otherwise saving would believe that the store has the pack, and remotes would not be asked
+    /// for it.
     fn refuse(&self, number: usize) {
         let blob = self.image.packs.packs[number].blob;
         let _ = self.store.blob_bytes(&blob, blob.size_bytes);
     }
 }
 
-/// A pack's blocks, once its bytes are found to be right.
+/// Verifies a pack and unpacks its blocks into `to`.
 pub(crate) fn open(pack: &Pack, bytes: &[u8], unpacker: &mut Unpacker, to: &mut Vec<u8>) -> Result<(), ImageError> {
     let damaged = || ImageError::PackDamaged(pack.blob.digest);
     if Digest::of(bytes) != pack.blob.digest {

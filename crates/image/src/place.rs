@@ -1,19 +1,25 @@
-//! Where a restored path is made, and how it gets to its place.
+//! Making a restored path under a temporary name and moving it into place.
 //!
-//! It is made in a directory of a name that only larder gives, beside its place, and renamed. A place that is itself a
-//! mount cannot be renamed to, and whoever works in a directory would be left in one that is gone: there it is made
-//! inside, and its names are moved up one by one.
+//! The path is made in a work directory beside its target, and then renamed. The work directory's
+//! name is [`PREFIX`] and 16 hexadecimal digits; in it `top` is what is restored, and `old` what
+//! was at the target. A target that is a mount point cannot be replaced by a rename. If it is the
+//! working directory, processes in it would be left in a deleted directory. In both cases the work
+//! directory is made inside the target, and the names in `top` are moved up one by one.
 //!
-//! What is to be mounted over is moved aside in the same way, and back where nothing was mounted.
+//! Files that a mount will cover are moved aside in the same way, and back if the mount fails.
 //!
-//! A process can be killed between any two of these steps, and what was there must not be lost then. So:
+//! A process can be killed between any two steps, and what existed before must not be lost:
 //!
-//! 1. The new tree is synced to its disk before what was there is touched.
-//! 2. If the file system can exchange two names, one call does all. The old or the new tree is in its place at any time.
-//! 3. Otherwise a note ([`NOTE`]) in the directory says which name its `old` had, before that is moved there. The note
-//!    goes once all that replaces it is in place.
-//! 4. The next command in that directory calls [`sweep`]. If a note is there, what was moved aside is put back. If
-//!    something else has come to its place meanwhile it is kept, and the command says where.
+//! 1. The new tree is synced to disk before anything that existed is touched.
+//! 2. If the file system can exchange two names, one call does everything. The old or the new tree
+//!    is in place at any time.
+//! 3. Otherwise a note ([`NOTE`]) in the work directory says which name `old` belongs to. It is
+//!    written before anything is moved to `old`, and removed once the new tree is in place.
+//! 4. The next command in that directory calls [`sweep`]. If it finds a note, it moves `old` back,
+//!    or finishes the move if [`EMPTIED`] exists. If something else has been created there
+//!    meanwhile, `old` is kept, and the command says where it is.
+//!
+//! Unaware of: what a path contains.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -28,50 +34,53 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 
 use crate::ImageError;
 
-/// Names that only larder gives begin so; 16 hexadecimal digits follow.
+/// The beginning of the name of a work directory. 16 hexadecimal digits follow.
 const PREFIX: &str = ".larder-";
-/// What is left by one who was killed is removed once it is so old: before, it may not have been locked yet.
+/// The age from which an abandoned work directory without a note is removed. A younger one may
+/// belong to a process that has not locked it yet.
 const SWEEP_AGE: Duration = Duration::from_secs(60);
-/// What is restored, in the directory where it is made.
+/// The name of the restored path in the work directory.
 pub(crate) const TOP: &str = "top";
-/// What was there before, beside it.
+/// The name of what existed before, in the work directory.
 const OLD: &str = "old";
-/// What had been put in place, and was taken back.
+/// The name of what was in place and was taken back, in the work directory.
 const BACK: &str = "back";
-/// A file that says where `old` belongs: the name that it had beside the directory, or [`INSIDE`]. As long as it is
-/// there, `old` is the user's.
+/// A file that says where `old` belongs: its name beside the work directory, or [`INSIDE`]. While
+/// it exists, `old` must not be deleted.
 const NOTE: &str = "belongs-to";
-/// In a note: `old` holds what was in the directory that holds ours.
+/// The content of a note if the work directory is inside the target, and `old` holds the names that
+/// were there.
 const INSIDE: &[u8] = b".";
-/// A file that is there once all that was in such a directory is in `old`: from then on `top` is moved up.
+/// A file that exists once all names of the target are in `old`. After that the names in `top` are
+/// moved up.
 const EMPTIED: &str = "emptied";
-/// A note, bytes: Linux' own limit of a name.
+/// The most bytes of a note: the longest name on Linux.
 const NOTE_BYTES_MAX: u64 = 255;
 
-/// What is done where there is something already.
+/// Says what to do if the target exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It is an error, but for an empty directory.
+    /// Fail, unless it is an empty directory.
     Refuse,
-    /// It goes, once all that replaces it is there.
+    /// Replace it once the new tree is complete.
     Replace,
 }
 
-/// A directory of a name that only larder gives. Dropped, it goes, with all that is in it.
+/// A work directory. Dropping it removes it with its content.
 #[derive(Debug)]
 pub(crate) struct Work {
     path: PathBuf,
-    /// Locked, so that nobody sweeps it.
+    /// Holds a lock, so that no other process sweeps the directory.
     lock: File,
-    /// What is in it could not be put back, and stays.
+    /// Its content could not be moved back and must stay.
     is_kept: bool,
 }
 
 impl Work {
-    /// Make one in `beside`.
+    /// Creates one in the directory `beside`.
     pub(crate) fn begin(beside: &Path) -> Result<Work, ImageError> {
         let path = beside.join(format!("{PREFIX}{:016x}", larder_sys::random_u64()));
-        DirBuilder::new().mode(0o700).create(&path).map_err(ImageError::io("make a directory", &path))?;
+        DirBuilder::new().mode(0o700).create(&path).map_err(ImageError::io("create a directory", &path))?;
         let opened = File::open(&path).and_then(|lock| larder_sys::try_write_lock(&lock).map(|_| lock));
         let lock = opened.map_err(ImageError::io("lock the directory", &path))?;
         Ok(Work { path, lock, is_kept: false })
@@ -81,8 +90,8 @@ impl Work {
         &self.path
     }
 
-    /// Where the directory above passes its group and a list of who may what on, this one does not: what is made in it
-    /// gets our own group, and no rights but its mode's.
+    /// Stops the directory from passing on the group and the default ACL of its parent. Otherwise
+    /// new files in it would get them.
     pub(crate) fn pass_nothing_on(&self) {
         let _ = rustix::fs::fchmod(&self.lock, Mode::RWXU);
         let _ = std::os::unix::fs::fchown(&self.lock, None, Some(larder_sys::effective_group()));
@@ -91,7 +100,7 @@ impl Work {
 }
 
 impl Work {
-    /// Write the note, and have it on the disk: `old` will be what `name` is now.
+    /// Writes the note and syncs it: `old` will be what `name` is now.
     fn note(&self, name: &[u8]) -> io::Result<()> {
         let (new, note) = (self.path.join("note"), self.path.join(NOTE));
         let mut file = File::create_new(&new)?;
@@ -100,12 +109,12 @@ impl Work {
         fs::rename(new, note)
     }
 
-    /// Whether `old` is the user's.
+    /// Returns true if there is a note.
     fn is_noted(&self) -> bool {
         self.path.join(NOTE).symlink_metadata().is_ok()
     }
 
-    /// What is in `old` is not wanted any more, or is where it was.
+    /// Removes the note: `old` is back in place, or may be deleted.
     fn forget_note(&self) {
         let _ = fs::remove_file(self.path.join(NOTE));
     }
@@ -114,14 +123,15 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if !self.is_kept {
-            // What cannot be removed is swept later.
+            // An incomplete removal is finished by a later sweep.
             let _ = larder_sys::remove_tree(&self.path);
         }
     }
 }
 
-/// A directory that its owner may not write to cannot be moved into another one, since that is noted in it: until this
-/// is dropped, its owner may. Anything else is as it is, and what is not ours says itself why it cannot be moved.
+/// Makes a directory writable for its owner until this is dropped, because renaming a directory to
+/// another parent changes its `..` entry. Nothing happens if the path is not a directory or belongs
+/// to another user; the rename will report that.
 struct Movable(Option<(OwnedFd, Permissions)>);
 
 impl Movable {
@@ -129,7 +139,7 @@ impl Movable {
         Movable::make_at(CWD, path)
     }
 
-    /// Links are not followed: what is made movable is the directory itself.
+    /// Does not follow links.
     fn make_at(at: impl AsFd, name: &Path) -> Movable {
         let made = || -> io::Result<Option<(OwnedFd, Permissions)>> {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -153,50 +163,52 @@ impl Drop for Movable {
     }
 }
 
-/// A path of what a descriptor is open at, whatever its name is by now.
+/// Returns a path to an open directory that is valid whatever its name is now.
 fn itself(directory: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
 }
 
-/// How something was put in place.
+/// How the path was put in place. It says how to undo that.
 #[derive(Debug, Default)]
 enum Placed {
     #[default]
     Not,
-    /// Nothing was there, or an empty directory.
+    /// Nothing or an empty directory was there.
     Alone,
-    /// What was there is `top` now.
+    /// Both names were exchanged: the existing path is `top` now.
     Exchanged,
-    /// What was there is `old` now.
+    /// The existing path is `old` now.
     Moved,
-    /// Names were moved: those that were there to `old`, and those of `top` up. Each from where, and to where.
+    /// Names were moved one by one: existing ones into `old`, those of `top` up. Pairs of source
+    /// and destination.
     Up { old: Vec<(PathBuf, PathBuf)>, new: Vec<(PathBuf, PathBuf)> },
 }
 
-/// See above. Dropped before it is put in place, it leaves nothing.
+/// A target and its work directory. If it is dropped before [`Site::put_in_place`], only missing
+/// parent directories were created.
 #[derive(Debug)]
 pub(crate) struct Site {
     target: PathBuf,
     work: Work,
     inside: OwnedFd,
     existing: Existing,
-    /// The directory there stays: something is mounted on it, or it is the working directory.
+    /// The target directory itself must stay: it is a mount point or the working directory.
     stays: bool,
-    /// There is something that has to stay until all that comes in its place is on the disk.
+    /// Something exists that must stay until its replacement is on disk.
     replaces: bool,
     placed: Placed,
 }
 
 impl Site {
-    /// Find out whether something can go to `target`, and make where it is made.
+    /// Checks whether `target` can be created, and makes the work directory.
     pub(crate) fn prepare(target: &Path, existing: Existing) -> Result<Site, ImageError> {
-        // Nothing can be renamed to a name that ends in `/.`, nor a file to one that ends in a slash.
+        // A rename fails if the new name ends in `/.`, or for a file in `/`.
         let target: &Path = &target.components().collect::<PathBuf>();
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(ImageError::io("make the directory", parent))?;
+        fs::create_dir_all(parent).map_err(ImageError::io("create the directory", parent))?;
         let (stays, replaces) = match fs::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (false, false),
-            Err(error) => return Err(ImageError::io("look at it", target)(error)),
+            Err(error) => return Err(ImageError::io("stat it", target)(error)),
             Ok(there) => {
                 let is_empty = there.is_dir() && is_empty(target)?;
                 if existing == Existing::Refuse && !is_empty {
@@ -216,17 +228,17 @@ impl Site {
         Ok(Site { target: target.to_owned(), work, inside, existing, stays, replaces, placed: Placed::Not })
     }
 
-    /// The directory in which it is made, as `top`.
+    /// Returns the work directory, in which the path is to be made as `top`.
     pub(crate) fn inside(&self) -> BorrowedFd<'_> {
         self.inside.as_fd()
     }
 
-    /// For messages: what a path below `top` will be called.
+    /// Returns, for messages, the final path of a path below `top`.
     pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
         if path.is_empty() { self.target.clone() } else { self.target.join(OsStr::from_bytes(path)) }
     }
 
-    /// It is whole: put it in its place. What was there stays until [`Site::done`].
+    /// Moves the complete path into place. What existed is kept until [`Site::done`].
     pub(crate) fn put_in_place(&mut self) -> Result<(), ImageError> {
         let put = || -> io::Result<Placed> {
             if self.replaces {
@@ -238,24 +250,24 @@ impl Site {
             Ok(placed) => self.placed = placed,
             Err(error) => {
                 self.work.is_kept = self.work.is_noted();
-                return Err(ImageError::io("put it in place", &self.target)(error));
+                return Err(ImageError::io("move it into place", &self.target)(error));
             }
         }
         Ok(())
     }
 
-    /// All that belongs together is in place: what was there before goes.
+    /// Ends: everything that belongs together is in place, and what existed is deleted.
     pub(crate) fn done(self) {
         if self.replaces {
-            // That it is in place is on the disk before what was there goes.
+            // The new name must be on disk before what existed is deleted.
             let parent = if self.stays { Some(&*self.target) } else { self.work.path.parent() };
             let _ = parent.map(|parent| File::open(parent).and_then(|parent| parent.sync_all()));
         }
         self.work.forget_note();
     }
 
-    /// Take it away again: what was there comes back, but for an empty directory. Returns where what was there is if it
-    /// could not be put back.
+    /// Undoes [`Site::put_in_place`], but does not recreate an empty directory. Returns where the
+    /// old content is if it could not be moved back.
     pub(crate) fn take_back(&mut self) -> Option<PathBuf> {
         let (top, old) = (self.work.path.join(TOP), self.work.path.join(OLD));
         if self.work.is_kept {
@@ -267,7 +279,7 @@ impl Site {
             Placed::Alone => fs::rename(&self.target, self.work.path.join(BACK)),
             Placed::Exchanged => {
                 rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::EXCHANGE).map_err(|error| {
-                    // From now on `old` is the user's.
+                    // From now on `old` must not be deleted.
                     let named = self.target.file_name().map_or(Ok(()), |name| self.work.note(name.as_bytes()));
                     let _ = named.and_then(|()| fs::rename(&top, &old));
                     error.into()
@@ -285,15 +297,17 @@ impl Site {
         Some(old)
     }
 
+    /// Moves `top` to the target by a rename or by exchanging both names.
     fn exchange(&self) -> io::Result<Placed> {
         let top = self.work.path.join(TOP);
         let _top = Movable::make(&top);
         if self.existing == Existing::Refuse {
-            // A directory that is still empty is replaced; anything else that came meanwhile is not.
+            // Replaces a directory that is still empty, but nothing else that was created
+            // meanwhile.
             let done = match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
                 Err(rustix::io::Errno::EXIST) if top.is_dir() && self.target.is_dir() => fs::rename(&top, &self.target),
                 Err(rustix::io::Errno::EXIST) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
-                // A file system that cannot say, or a system that does not have the call.
+                // The file system or the kernel does not support the flag.
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
                     fs::rename(&top, &self.target)
                 }
@@ -321,7 +335,8 @@ impl Site {
         }
     }
 
-    /// Where one name cannot be moved, as what is itself mounted on, all are moved back.
+    /// Moves the names of the target into `old` and those of `top` up. If one cannot be moved, for
+    /// example a mount point, all are moved back.
     fn move_up(&self) -> io::Result<Placed> {
         let (top, old) = (self.work.path.join(TOP), self.work.path.join(OLD));
         let _top = Movable::make(&top);
@@ -354,7 +369,7 @@ impl Site {
         }
     }
 
-    /// Undo what [`Site::move_up`] did.
+    /// Undoes [`Site::move_up`].
     fn move_down(&self, old: Vec<(PathBuf, PathBuf)>, new: Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
         let all = |moved: Vec<(PathBuf, PathBuf)>| {
             moved.into_iter().rev().try_for_each(|(from, to)| {
@@ -370,7 +385,8 @@ impl Site {
     }
 }
 
-/// What was at a path, out of the way until something else is there. Dropped before that, it is where it was.
+/// The files of a path, moved out of the way. Dropping it moves them back, unless
+/// [`Aside::replaced`] was called.
 #[derive(Debug)]
 pub struct Aside {
     target: PathBuf,
@@ -379,11 +395,11 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Move away what is at `target`; none where nothing is, or an empty directory.
+    /// Moves away what is at `target`. Returns `None` if nothing or an empty directory is there.
     pub fn begin(target: &Path) -> Result<Option<Aside>, ImageError> {
         match fs::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ImageError::io("look at it", target)(error)),
+            Err(error) => return Err(ImageError::io("stat it", target)(error)),
             Ok(there) if there.is_dir() && is_empty(target)? => return Ok(None),
             Ok(_) => {}
         }
@@ -397,7 +413,7 @@ impl Aside {
         Ok(Some(Aside { target: target.to_owned(), work, is_replaced: false }))
     }
 
-    /// Something else is there: it goes.
+    /// Something else is in place now: what was moved away is deleted.
     pub fn replaced(mut self) {
         self.is_replaced = true;
         self.work.forget_note();
@@ -407,7 +423,7 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         if !self.is_replaced {
-            // What was made to mount on.
+            // Removes an empty directory, which was made as a mount point.
             let _ = fs::remove_dir(&self.target);
             let old = self.work.path.join(OLD);
             let _old = Movable::make(&old);
@@ -419,20 +435,23 @@ impl Drop for Aside {
     }
 }
 
+/// Returns true if a directory has no names but our work directories and `lost+found`.
 fn is_empty(dir: &Path) -> Result<bool, ImageError> {
     let mut entries = fs::read_dir(dir).map_err(ImageError::io("list the directory", dir))?;
     Ok(entries.all(|entry| entry.is_ok_and(|entry| is_ours(&entry.file_name()) || entry.file_name() == "lost+found")))
 }
 
-/// Whether something is mounted on a directory; an error where there is nothing.
+/// Returns whether a directory is a mount point. Fails if it does not exist.
 pub fn is_mounted_on(path: &Path) -> Result<bool, ImageError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let there = fs::symlink_metadata(path).map_err(ImageError::io("look at it", path))?;
-    let above = fs::metadata(parent).map_err(ImageError::io("look at it", parent))?;
+    let there = fs::symlink_metadata(path).map_err(ImageError::io("stat it", path))?;
+    let above = fs::metadata(parent).map_err(ImageError::io("stat it", parent))?;
     Ok(there.is_dir() && is_mount(path, there.dev() != above.dev()))
 }
 
-/// Whether something is mounted at `dir`: another device than above it, or the same one once more.
+/// Returns whether `dir` is a mount point: by `STATX_ATTR_MOUNT_ROOT`, or if the kernel does not
+/// report that, because it is on another device than its parent. The attribute also finds bind
+/// mounts.
 fn is_mount(dir: &Path, is_other_device: bool) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let known = rustix::fs::statx(CWD, dir, flags, rustix::fs::StatxFlags::empty());
@@ -448,24 +467,26 @@ fn is_ours(name: &OsStr) -> bool {
     digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// What was found of a command that was killed.
+/// The result of a sweep for one killed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// What it had moved aside is where it was.
+    /// The files that the command had moved aside were moved back.
     PutBack(PathBuf),
-    /// What it was putting in place is there.
+    /// The files that the command was moving into place are in place now.
     Finished(PathBuf),
-    /// What it had moved aside stays, since there is something else where it was.
+    /// The files that the command had moved aside were kept, because something else is in their
+    /// place.
     Kept {
-        /// Where it was.
+        /// The original path.
         target: PathBuf,
-        /// Where it is.
+        /// The current path.
         old: PathBuf,
     },
 }
 
-/// Finish in `dir` what commands began that were killed: put back what they had moved aside, and remove the rest. Only
-/// directories of this user are touched, none that a living command works in, and no link is followed.
+/// Finishes in `dir` what killed commands began: moves back what they had moved aside, and deletes
+/// their work directories. Directories of other users and of running commands are not touched, and
+/// links are not followed.
 pub fn sweep(dir: &Path) -> Vec<Left> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(parent) = rustix::fs::openat(CWD, dir, flags, Mode::empty()) else { return Vec::new() };
@@ -473,9 +494,9 @@ pub fn sweep(dir: &Path) -> Vec<Left> {
     names.filter_map(|name| Abandoned::open(&parent, dir, &name)?.finish()).collect()
 }
 
-/// A directory of a command that was killed, locked.
+/// A work directory of a killed command, locked.
 struct Abandoned<'a> {
-    /// The directory that it is in.
+    /// The directory that contains it.
     parent: &'a OwnedFd,
     dir: &'a Path,
     name: &'a [u8],
@@ -483,7 +504,7 @@ struct Abandoned<'a> {
 }
 
 impl<'a> Abandoned<'a> {
-    /// None of another user, and none that is in use.
+    /// Returns `None` if it belongs to another user or is in use.
     fn open(parent: &'a OwnedFd, dir: &'a Path, name: &'a [u8]) -> Option<Abandoned<'a>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let work = File::from(rustix::fs::openat(parent, name, flags, Mode::empty()).ok()?);
@@ -519,11 +540,11 @@ impl<'a> Abandoned<'a> {
         Ok(Some(note))
     }
 
-    /// Put `old` back where it was, if nothing is there, or an empty directory.
+    /// Moves `old` back if nothing or an empty directory is in its place.
     fn put_back(&self, note: &[u8]) -> Option<Left> {
         let target = self.dir.join(OsStr::from_bytes(note));
         if !is_in(&self.work, OLD.as_bytes()) {
-            // Killed before it was moved there, or after it was moved back.
+            // The command was killed before it moved anything, or after it had moved it back.
             self.remove();
             return None;
         }
@@ -535,13 +556,14 @@ impl<'a> Abandoned<'a> {
         Some(Left::PutBack(target))
     }
 
-    /// Move up what was to come, if all that was there is in `old`; else move that back.
+    /// If all names of the target are in `old`, moves the names in `top` up. Otherwise moves those
+    /// in `old` back.
     fn move_all(&self) -> Left {
         let is_emptied = is_in(&self.work, EMPTIED.as_bytes());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let from = if is_emptied { TOP } else { OLD };
         let moved = match rustix::fs::openat(&self.work, from, flags, Mode::empty()) {
-            // Killed before there was an `old`.
+            // The command was killed before it had created `old`.
             Err(rustix::io::Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
             Ok(from) => names_in(&from)
@@ -558,9 +580,10 @@ impl<'a> Abandoned<'a> {
         Left::Kept { target: target.to_owned(), old: self.dir.join(OsStr::from_bytes(self.name)).join(OLD) }
     }
 
-    /// Remove what is in it, and the directory by its name if that is an empty directory then.
+    /// Deletes the content, and then the directory by its name if it is empty.
     fn remove(&self) {
-        // The note goes first: what is removed is not taken for the user's if we are killed as well.
+        // The note goes first. If this process is killed as well, the rest must not look like the
+        // user's files.
         let _ = rustix::fs::unlinkat(&self.work, NOTE, AtFlags::empty());
         for name in names_in(&self.work).unwrap_or_default() {
             let _ = larder_sys::remove_tree_at(&self.work, OsStr::from_bytes(&name));
@@ -584,12 +607,12 @@ fn is_in(dir: impl AsFd, name: &[u8]) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Rename to a name that nothing has.
+/// Renames to a name that does not exist.
 fn move_to_nothing(from: impl AsFd, name: &[u8], to: impl AsFd, new: &[u8]) -> io::Result<()> {
     use rustix::io::Errno;
     let _movable = Movable::make_at(&from, Path::new(OsStr::from_bytes(name)));
     match rustix::fs::renameat_with(&from, name, &to, new, RenameFlags::NOREPLACE) {
-        // A file system that cannot say, or a system that does not have the call.
+        // The file system or the kernel does not support the flag.
         Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) if !is_in(&to, new) => {
             Ok(rustix::fs::renameat(&from, name, &to, new)?)
         }

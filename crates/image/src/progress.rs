@@ -1,32 +1,34 @@
-//! How far it is: counted by whoever works, looked at by whoever shows it.
+//! Progress: counters that the working threads update and a display reads.
+//!
+//! Unaware of: how it is displayed.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// What is being done.
+/// A step of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Names are read; their number is not known yet.
+    /// Reading names. Their number is not known in advance.
     Scan,
-    /// Contents are compared with what is known: bytes.
+    /// Comparing contents with what is known. Counts bytes.
     Compare,
-    /// What is new is packed: bytes.
+    /// Packing what is new. Counts bytes.
     Pack,
-    /// It is looked whether anything changed meanwhile: names.
+    /// Checking whether anything changed meanwhile. Counts names.
     Look,
-    /// Files are written: bytes.
+    /// Writing files. Counts bytes.
     Unpack,
-    /// Something is fetched: bytes.
+    /// Downloading. Counts bytes.
     Fetch,
-    /// What a remote lacks is sent, bytes; how much that is is not known yet.
+    /// Uploading what a remote lacks. Counts bytes; their number is not known in advance.
     Send,
-    /// Somebody else does it.
+    /// Waiting for another process that does the work.
     Wait,
 }
 
 const STEPS: [Step; 8] =
     [Step::Scan, Step::Compare, Step::Pack, Step::Look, Step::Unpack, Step::Fetch, Step::Send, Step::Wait];
 
-/// The state of one piece of work.
+/// The current step and its counters.
 #[derive(Debug, Default)]
 pub struct Progress {
     step: AtomicU8,
@@ -35,19 +37,19 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A new step begins, of so much work; 0 where that is not known.
+    /// Begins a step with `all` units of work; 0 if their number is unknown.
     pub fn begin(&self, step: Step, all: u64) {
         self.done.store(0, Relaxed);
         self.all.store(all, Relaxed);
         self.step.store(step as u8, Relaxed);
     }
 
-    /// So much more was done.
+    /// Adds finished units of work.
     pub fn add(&self, done: u64) {
         self.done.fetch_add(done, Relaxed);
     }
 
-    /// The step, how much of it was done, and of how much.
+    /// Returns the step, its finished units, and all its units.
     pub fn now(&self) -> (Step, u64, u64) {
         (STEPS[usize::from(self.step.load(Relaxed)) % STEPS.len()], self.done.load(Relaxed), self.all.load(Relaxed))
     }

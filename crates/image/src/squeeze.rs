@@ -1,17 +1,19 @@
-//! Compression: Zstandard. Where the library is not built there are no images.
+//! Compression with Zstandard. On machines for which the library is not built there are no images.
+//!
+//! Unaware of: what is compressed.
 
 use std::io::{self, BufRead, Read, Write};
 
 use crate::ImageError;
 
-/// What packs and trees are compressed with: three quarters of what the highest levels save, for a small part of their
-/// time.
+/// The compression level of packs and trees. It saves three quarters of what the highest levels
+/// save, in a fraction of their time.
 const LEVEL: i32 = 3;
 
-/// A compressor that is used again and again.
+/// A reusable compressor.
 pub(crate) struct Packer(inner::Packer);
 
-/// A decompressor that is used again and again.
+/// A reusable decompressor.
 pub(crate) struct Unpacker(inner::Unpacker);
 
 impl Packer {
@@ -19,7 +21,7 @@ impl Packer {
         inner::packer(LEVEL).map(Packer)
     }
 
-    /// `bytes`, compressed.
+    /// Compresses `bytes`.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
         inner::pack(&mut self.0, bytes)
     }
@@ -30,8 +32,8 @@ impl Unpacker {
         inner::unpacker().map(Unpacker)
     }
 
-    /// Unpack into `to`, which is emptied before. Returns `None` if it has more than `limit` bytes, cannot be unpacked, or
-    /// there is no memory for `limit` bytes.
+    /// Unpacks into `to`, which is cleared first. Returns `None` if there would be more than
+    /// `limit` bytes, if the bytes are damaged, or if there is no memory for `limit` bytes.
     pub(crate) fn unpack(&mut self, bytes: &[u8], limit: usize, to: &mut Vec<u8>) -> Option<()> {
         to.clear();
         to.try_reserve_exact(limit).ok()?;
@@ -39,25 +41,25 @@ impl Unpacker {
     }
 }
 
-/// How many bytes these unpack to, as they say themselves.
+/// Returns the unpacked size that the bytes claim.
 pub(crate) fn unpacked_size(bytes: &[u8]) -> Option<usize> {
     inner::unpacked_size(bytes)
 }
 
-/// A stream that is compressed as it is written.
+/// A writer that compresses.
 pub(crate) type Stream<W> = inner::Stream<W>;
 
-/// Compress what is written into `to`.
+/// Returns a writer that compresses into `to`.
 pub(crate) fn writer<W: Write>(to: W) -> Result<Stream<W>, ImageError> {
     inner::writer(to, LEVEL)
 }
 
-/// The end of what is written.
+/// Finishes a compressed stream and returns its destination.
 pub(crate) fn end<W: Write>(stream: Stream<W>) -> io::Result<W> {
     inner::end(stream)
 }
 
-/// What is in a compressed stream.
+/// Returns a reader that decompresses `from`.
 pub(crate) fn reader<'a>(from: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
     inner::reader(from)
 }
@@ -69,8 +71,8 @@ mod inner {
 
     pub(super) type Stream<W> = zstd::stream::write::Encoder<'static, W>;
 
-    /// How far a stream may refer back, bytes, as their logarithm: what `zstd --long=31` writes; `actions/cache` takes
-    /// 30. Of the memory for that only what comes is touched.
+    /// The logarithm of the most bytes that a stream may refer back: what `zstd --long=31` writes;
+    /// `actions/cache` uses 30. The memory is reserved, but only the part that is used is touched.
     const WINDOW_LOG_MAX: u32 = 31;
 
     pub(super) fn writer<W: Write>(to: W, level: i32) -> Result<Stream<W>, ImageError> {

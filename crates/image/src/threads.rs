@@ -1,4 +1,6 @@
-//! Work for all processors.
+//! Running work in several threads.
+//!
+//! Unaware of: what the work is.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -6,16 +8,16 @@ use std::thread;
 
 use crate::ImageError;
 
-/// Threads at most: beyond them the disk and the kernel's locks are what is waited for.
+/// The most threads. With more of them the disk and locks in the kernel are the limit.
 const THREADS_MAX: usize = 8;
 
-/// How many threads are worth it here.
+/// Returns how many threads to use on this machine.
 pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
 
-/// Do `work` for each number below `count`, in several threads, each with what `begin` made for it; numbers are handed
-/// out in their order. The first error ends it.
+/// Calls `work` for each number below `jobs`, in several threads. Each thread passes the value that
+/// `begin` returned for it. Numbers are given out in order. The first error ends all threads.
 pub(crate) fn each<T>(
     jobs: usize,
     begin: impl Fn() -> T + Sync,
@@ -35,7 +37,8 @@ pub(crate) fn each<T>(
     })
 }
 
-/// Run `work` in several threads until each of them returns. It is told its number, and when another failed.
+/// Runs `work` in several threads and waits for all of them. `work` gets the number of its thread,
+/// and a flag that is set once another thread has failed.
 pub(crate) fn together(work: impl Fn(usize, &AtomicBool) -> Result<(), ImageError> + Sync) -> Result<(), ImageError> {
     let ended = AtomicBool::new(false);
     let failure = Mutex::new(None);

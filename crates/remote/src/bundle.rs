@@ -1,14 +1,16 @@
-//! Bundles: records with all that they need, many in one object, so that a build is fetched in a few requests.
+//! Bundles: many records with their blobs in one object, so that a build is fetched in a few
+//! requests.
 //!
 //! ```text
 //! bundle  = u8 format version, u8 (0: as it is, 1: Zstandard), content
 //! content = number of records, record*, number of blobs, bytes*
-//! record  = digest weak fingerprint, digest strong fingerprint, bytes record as in a list (record.rs)
+//! record  = digest weak fingerprint, digest strong fingerprint, bytes record (record.rs)
 //! ```
-//! A bundle is a blob: it never changes, and its digest is verified as any blob's. Its blobs have no names in it: whoever
-//! reads it hashes them. A record is believed as any is that stands in a list.
+//! A bundle is a blob: it never changes, and its digest is verified like that of any blob. The
+//! blobs in it carry no digests; the reader computes them. Its records are checked like those of a
+//! list.
 //!
-//! Unaware of: what is put in one, and when.
+//! Unaware of: which records are bundled, and when.
 
 use std::collections::HashSet;
 
@@ -20,25 +22,26 @@ use crate::sign::{Domain, Keys};
 
 /// The version of this format.
 pub(crate) const BUNDLE_FORMAT: u8 = 1;
-/// What a bundle unpacks to at most, bytes: one that has more is lying.
+/// The most bytes that a bundle may unpack to. A bundle that claims more is rejected.
 const CONTENT_BYTES_MAX: usize = 8 << 20;
-/// What is packed at once, bytes: it is held whole, here and by whoever reads it.
+/// The most bytes of records and blobs that are packed into one bundle, before compression. Writer
+/// and reader both hold a bundle in memory as a whole.
 pub(crate) const PACKED_AT_ONCE_BYTES: u64 = 2 << 20;
-/// Records of one bundle.
+/// The most records in one bundle.
 const RECORDS_MAX: usize = crate::USED_MAX;
-/// Blobs of one.
+/// The most blobs in one bundle.
 const BLOBS_MAX: usize = 4 * RECORDS_MAX;
 
-/// A record, and every blob that it needs.
+/// A record with every blob that it names.
 #[derive(Clone, Debug)]
 pub struct Whole {
     /// A manifest with one entry.
     pub manifest: Vec<u8>,
-    /// Its blobs, each once.
+    /// The blobs, each of them once.
     pub blobs: Vec<Bytes>,
 }
 
-/// A record that goes into a bundle.
+/// A record in the form that is packed into a bundle.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) weak: Digest,
@@ -46,16 +49,16 @@ pub(crate) struct Piece {
     pub(crate) blobs: Vec<Bytes>,
 }
 
-/// What came in a bundle.
+/// The content of a bundle.
 #[derive(Clone, Debug, Default)]
 pub struct Unpacked {
-    /// Records of which nothing is known yet.
+    /// The records. They are not verified yet: see [`Unpacked::believed`].
     records: Vec<Packed>,
-    /// Blobs by what was found to be their digest.
+    /// The blobs with their digests, which were computed from the bytes.
     pub blobs: Vec<(Digest, Bytes)>,
 }
 
-/// A record as it lies in a bundle, and the fingerprints that it is said to have.
+/// A record as it is encoded in a bundle, with the fingerprints that the bundle claims for it.
 #[derive(Clone, Debug)]
 struct Packed {
     weak: Digest,
@@ -64,8 +67,8 @@ struct Packed {
 }
 
 impl Unpacked {
-    /// Look into those records that are wanted, and tell `take` of each that is believed, with the bytes of its
-    /// manifest. Returns, of each that is not, why.
+    /// Verifies the records whose weak fingerprint `is_wanted`. Calls `take` for each trusted
+    /// record, with the bytes of its manifest. Returns why each of the others was rejected.
     pub(crate) fn believed(
         &self,
         keys: &Keys,
@@ -84,7 +87,9 @@ impl Unpacked {
 }
 
 impl Piece {
-    /// `None` for what nobody is to have: see [`Item::of`]. What was handed over is sent by itself, if at all.
+    /// Returns the record for a bundle. Returns `None` if it must not be published (see
+    /// [`Item::of`]), or if it was handed over by a sandbox; such a record is published only by
+    /// itself.
     pub(crate) fn of(whole: Whole, keys: &Keys) -> Option<Piece> {
         let manifest = Manifest::decode(&whole.manifest).ok()?;
         let [entry] = manifest.entries.as_slice() else { return None };
@@ -97,13 +102,13 @@ impl Piece {
         Some(Piece { weak, item, blobs: whole.blobs })
     }
 
-    /// How many bytes of a bundle it is, before that is compressed.
+    /// Returns how many bytes it adds to a bundle, before compression.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.item.size + self.blobs.iter().map(|blob| blob.len() as u64).sum::<u64>()
     }
 }
 
-/// A bundle of these.
+/// Encodes a bundle. A blob that several records name is in it once.
 pub(crate) fn pack(pieces: &[Piece]) -> Bytes {
     let mut w = Writer::default();
     w.number(pieces.len() as u64);
@@ -119,8 +124,8 @@ pub(crate) fn pack(pieces: &[Piece]) -> Bytes {
     compression::pack(&w.bytes).into()
 }
 
-/// What is in a bundle. Its records are looked into one by one as they are taken: who waits for the first does not wait
-/// for the last.
+/// Decodes a bundle. The records are verified later, one by one: a caller that waits for the first
+/// record need not wait for the last.
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, DecodeError> {
     let content: Bytes = compression::unpack(bytes)?.into();
     let mut r = Reader::new(&content);
@@ -142,7 +147,7 @@ fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
     if count > most { Err(DecodeError::Damaged) } else { Ok(count) }
 }
 
-/// The first two bytes, and what follows from them.
+/// The two header bytes of a bundle, and compression.
 mod compression {
     use larder_model::DecodeError;
 
@@ -168,7 +173,7 @@ mod compression {
         }
     }
 
-    /// Fast: what waits is the network.
+    /// Compresses at level 1, because the network is slower than that.
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn zstd(content: &[u8]) -> Option<Vec<u8>> {
         zstd::bulk::compress(content, 1).ok()
@@ -202,15 +207,15 @@ mod tests {
         let item = Item { strong: Digest([2; 32]), digest: Digest([3; 32]), size: 3, bytes: Some(Bytes::from("abc")) };
         let piece = Piece { weak, item, blobs: vec![Bytes::from("blob"), Bytes::from("blob")] };
         let packed = pack(&[piece]);
-        let content = compression::unpack(&packed).expect("ours");
+        let content = compression::unpack(&packed).expect("the bundle was packed here");
         let expected = [&[1][..], &[1; 32], &[2; 32], b"\x03abc", b"\x01", b"\x04blob"].concat();
-        assert_eq!(content, expected, "a blob that several need stands in it once");
-        let unpacked = unpack(&packed).expect("has its form");
+        assert_eq!(content, expected, "the bundle has a repeated blob once");
+        let unpacked = unpack(&packed).expect("the bundle is well-formed");
         assert_eq!(unpacked.blobs, [(Digest::of(b"blob"), Bytes::from("blob"))]);
         let believed =
-            |is_wanted| unpacked.believed(&Keys::default(), |_| is_wanted, |_, _| panic!("that is no record"));
+            |is_wanted| unpacked.believed(&Keys::default(), |_| is_wanted, |_, _| panic!("the record is malformed"));
         assert_eq!((unpacked.records.len(), believed(true).len()), (1, 1));
-        assert!(believed(false).is_empty(), "nobody looked");
+        assert!(believed(false).is_empty(), "an unwanted record is not verified");
     }
 
     #[test]
@@ -226,7 +231,7 @@ mod tests {
         assert!(unpack(&long).is_err());
     }
 
-    /// Nobody is made to hold more than the limit, whatever a bundle says.
+    /// The reader never allocates more than the limit, whatever a bundle claims.
     #[test]
     fn one_that_unpacks_to_too_much() {
         let much = compression::pack(&vec![0; CONTENT_BYTES_MAX + 1]);

@@ -1,4 +1,4 @@
-//! What can go wrong with a remote. None of it fails a build, and none of it shows a credential.
+//! Errors of remotes. None of them fails a build, and none shows a credential.
 
 use crate::{Key, RemoteUrl};
 use std::error::Error;
@@ -6,37 +6,37 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// What kind of trouble it is, which decides what is done about it.
+/// The kind of an error. It decides whether a request is retried and whether the breaker counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trouble {
-    /// Nobody answered, or the connection broke before an answer.
+    /// There was no answer, or the connection broke before the answer.
     Unreachable,
-    /// The service asks for less: too many requests, or it is overloaded.
+    /// The service asks for fewer requests: it is overloaded, or a rate limit was reached.
     Busy,
-    /// It does not know us, or does not let us do this.
+    /// The service rejected our credentials, or does not allow this request.
     Denied,
-    /// The bucket or container that the URL names is not there.
+    /// The bucket or container that the URL names does not exist.
     NoPlace,
-    /// No byte came for too long.
+    /// No byte was transferred for too long.
     Stalled,
-    /// The object ended early, or did not end where it should.
+    /// The object ended early, or has more bytes than announced.
     Cut,
-    /// The bytes are not those of their name, or not in their form.
+    /// The bytes do not have the digest of their key, or are malformed.
     Damaged,
-    /// Larger than the service, or we, take.
+    /// The object is larger than the service or larder accepts.
     TooLarge,
-    /// The service has no room left, for an object of any size.
+    /// The service has no space left, for objects of any size.
     Full,
-    /// The service cannot do this at all.
+    /// The service does not support this operation.
     Unable,
-    /// The breaker is open: it failed often just now and is left alone for a while.
+    /// The breaker is open: after several failures no request is sent for a while.
     Open,
-    /// Whatever else the service said.
+    /// Any other error that the service reported.
     Other,
 }
 
 impl Trouble {
-    /// Every kind, in the order in which they are counted.
+    /// All kinds, in the order in which they are counted.
     pub const ALL: [Trouble; 12] = [
         Trouble::Unreachable,
         Trouble::Busy,
@@ -52,7 +52,7 @@ impl Trouble {
         Trouble::Other,
     ];
 
-    /// The word for it in counters.
+    /// The word for it in counters and messages.
     pub fn word(self) -> &'static str {
         match self {
             Trouble::Unreachable => "unreachable",
@@ -70,69 +70,69 @@ impl Trouble {
         }
     }
 
-    /// Whether the same request may well succeed a moment later.
+    /// Returns true if the same request may succeed a moment later.
     pub fn is_passing(self) -> bool {
         matches!(self, Trouble::Unreachable | Trouble::Busy | Trouble::Stalled | Trouble::Cut)
     }
 
-    /// Whether it says that the service as a whole is in trouble, rather than that one object is. A full one still
-    /// gives what it has.
+    /// Returns true if the whole service is in trouble, and not one object. [`Trouble::Full`] is
+    /// not such a kind, because a full service still serves what it has.
     pub fn is_of_service(self) -> bool {
         use Trouble::{Busy, Denied, NoPlace, Other, Stalled, Unreachable};
         matches!(self, Unreachable | Busy | Stalled | Denied | NoPlace | Other)
     }
 }
 
-/// Trouble with a remote.
+/// An error of a remote.
 #[derive(Clone, Debug)]
 pub enum RemoteError {
-    /// A URL that cannot be understood.
+    /// A URL that is malformed or not supported.
     Url {
         /// The URL, without credentials.
         url: String,
-        /// Which part of it.
+        /// The wrong part, for example `port`.
         part: &'static str,
-        /// What is wrong there, and what would be right.
+        /// What is wrong with it, and what would be right.
         why: String,
     },
-    /// A request failed.
+    /// A request to a remote failed.
     Failed {
-        /// Which remote: its URL without credentials.
+        /// The remote: its URL without credentials.
         remote: Arc<str>,
-        /// Which object, where it was about one.
+        /// The object, if the request was about a single one.
         key: Option<Key>,
-        /// What kind of trouble.
+        /// The kind of the error.
         trouble: Trouble,
-        /// What was said, in a line.
+        /// The service's own message, in one line.
         why: String,
     },
-    /// What was fetched could not be put where it belongs here, or what is to be sent could not be read here.
+    /// A local file could not be written after a download, or could not be read for an upload.
     Here {
-        /// Which object.
+        /// The object.
         key: Key,
-        /// Why.
+        /// The error of the file operation.
         source: Arc<io::Error>,
     },
 }
 
 impl RemoteError {
-    /// A request that failed.
+    /// Returns an error for a failed request.
     pub fn failed(remote: &Arc<str>, key: Option<Key>, trouble: Trouble, why: impl fmt::Display) -> Self {
         let why = one_line(&why.to_string());
         RemoteError::Failed { remote: remote.clone(), key, trouble, why }
     }
 
-    /// A file of ours that failed.
+    /// Returns an error for a failed local file operation.
     pub fn here(key: Key, source: io::Error) -> Self {
         RemoteError::Here { key, source: Arc::new(source) }
     }
 
-    /// A part of a URL that is wrong.
+    /// Returns an error for a wrong part of a URL. Credentials in `url` are masked.
     pub(crate) fn url(url: &str, part: &'static str, why: impl Into<String>) -> Self {
         RemoteError::Url { url: RemoteUrl::masked(url), part, why: why.into() }
     }
 
-    /// What kind of trouble a remote had; `None` where it was ours.
+    /// Returns the kind of a remote's error; `None` for a wrong URL or a local failure.
     pub fn trouble(&self) -> Option<Trouble> {
         match self {
             RemoteError::Failed { trouble, .. } => Some(*trouble),
@@ -140,13 +140,13 @@ impl RemoteError {
         }
     }
 
-    /// Whether another try may succeed.
+    /// Returns true if another try may succeed.
     pub fn is_passing(&self) -> bool {
         self.trouble().is_some_and(Trouble::is_passing)
     }
 }
 
-/// The first 300 characters, without line breaks and control characters.
+/// Returns the first 300 characters of a text in one line, without control characters.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_control() || c.is_whitespace()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ").chars().take(300).collect()

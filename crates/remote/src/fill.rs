@@ -1,10 +1,16 @@
-//! Filling: what came from a far remote is put on the nearer ones that lack it, where the next one asks first.
+//! Filling: objects that only a farther remote had are copied to the nearer ones, so that the next
+//! machine gets them from there.
 //!
-//! Records, bundles and lists of what was used are passed on as they lay there, and only what is believed: a record keeps
-//! the signature of whoever made it, and nobody signs what others made. It is done beside what is asked, a few at once;
-//! what would have to wait is left out, and comes with the next who asks.
+//! 1. A lookup notes which records nearer remotes lack ([`Remotes::note_lacking`]).
+//! 2. Once such a record and its blobs are in the local store, [`Remotes::fill`] uploads them.
+//! 3. Bundles and lists of used fingerprints are copied at once, without waiting
+//!    ([`Remotes::pass_on`]).
 //!
-//! Unaware of: whether anybody waits for what came.
+//! Objects are copied unchanged and only if they are trusted. A record keeps the signature of its
+//! maker, and this machine does not sign what it did not make. At most [`AT_ONCE`] copies run at
+//! once. A copy that would have to wait for its turn is left out; a later lookup notes it again.
+//!
+//! Unaware of: whether a build waits for the result.
 
 use crate::record::Item;
 use crate::remotes::Remotes;
@@ -16,19 +22,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Objects that are passed on at once.
+/// The most copies that run at once.
 const AT_ONCE: usize = 8;
-/// Records that were found and may yet be fetched: so many, and so many bytes of them.
+/// The most noted records that have not been fetched yet, and the most bytes of them.
 const NOTED_MAX: usize = 1024;
 const NOTED_BYTES_MAX: usize = 8 << 20;
 
-/// What may be passed on.
+/// The copies that run, and the records that may be copied.
 pub(crate) struct Filling {
+    /// One permit for each copy that may run.
     room: Arc<Semaphore>,
     noted: Mutex<VecDeque<Noted>>,
 }
 
-/// A record, and which remotes lack it.
+/// A record, and the numbers of the remotes that lack it.
 struct Noted {
     weak: Digest,
     item: Item,
@@ -65,15 +72,17 @@ impl Filling {
 }
 
 impl Remotes {
-    /// Those before this one that may be written.
+    /// Returns the numbers of the remotes before `than` that may be written. Returns none if this
+    /// machine would not trust its own records.
     pub(crate) fn nearer(&self, than: usize) -> impl Iterator<Item = usize> + '_ {
         (0..than).filter(|&at| !self.all[at].read_only && !self.would_not_believe_itself())
     }
 
-    /// Note which of the believed records that remotes answered with are lacking on nearer ones that answered, too.
+    /// Notes which of the trusted records that remotes answered with are missing on nearer remotes.
+    /// `answers` has one item for each remote; `None` means that it did not answer.
     pub(crate) fn note_lacking(&self, weak: &Digest, answers: &[Option<Vec<(Item, Bytes)>>]) {
         let has = |at: usize, strong: &Digest| {
-            // Who did not answer may have it.
+            // A remote that did not answer may have the record.
             answers[at].as_ref().is_none_or(|items| items.iter().any(|(item, _)| item.strong == *strong))
         };
         for (from, items) in answers.iter().enumerate().skip(1) {
@@ -81,7 +90,7 @@ impl Remotes {
                 let lacking: Vec<usize> = self.nearer(from).filter(|&at| !has(at, &item.strong)).collect();
                 let nearest = (0..from).all(|at| answers[at].is_none() || !has(at, &item.strong));
                 if nearest && !lacking.is_empty() {
-                    // Bytes of its own: else the list that it stood in would be held for it.
+                    // A copy, because a slice would keep the whole list in memory.
                     let bytes = Bytes::copy_from_slice(item.bytes.as_deref().unwrap_or_default());
                     let item = Item { size: bytes.len() as u64, bytes: Some(bytes), ..item.clone() };
                     self.filling.note(Noted { weak: *weak, item, lacking });
@@ -90,8 +99,9 @@ impl Remotes {
         }
     }
 
-    /// Pass a record on that came from a far remote and is here now, with what it needs, from the files that `blobs`
-    /// names, to those nearer ones that lack it. Returns to how many.
+    /// Uploads a record to the nearer remotes that were noted to lack it, with the blobs that it
+    /// names. `blobs` returns the local file of a blob. Returns the number of remotes that have the
+    /// record now.
     pub async fn fill(
         &self,
         weak: &Digest,
@@ -111,12 +121,13 @@ impl Remotes {
         filled
     }
 
-    /// Pass on a small object that came from a far remote, without waiting for it: what is lost is fetched from there again.
+    /// Starts to copy a small object to the remote number `at`, and does not wait for it. If the
+    /// copy fails, the object is fetched from the farther remote again.
     pub(crate) fn pass_on(&self, at: usize, key: Key, bytes: Bytes, how: Put) {
         let Ok(room) = Arc::clone(&self.filling.room).try_acquire_owned() else { return };
         let remote = Arc::clone(&self.all[at].remote);
         tokio::spawn(async move {
-            // Its trouble is counted where it is asked.
+            // The error is not lost: the remote's `Log` counts it.
             let _ = remote.put(key, bytes.len() as u64, whole(bytes), how).await;
             drop(room);
         });

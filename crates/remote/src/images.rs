@@ -1,5 +1,10 @@
-//! Images on remotes: a record is in the list of its key, and in those of prefixes of that, so that fallbacks find it
-//! without a service that can list.
+//! Images on remotes: finding them by key or by prefix, and uploading them.
+//!
+//! An image's record is an item of several lists: the list of its key, and one list for each prefix
+//! of its key. Fallback keys therefore work on services that cannot list objects. For example, the
+//! image `deps-linux-1` is in the lists of `deps-linux-1`, `deps-` and `deps-linux-`.
+//!
+//! Unaware of: the local store, how an image is packed.
 
 use crate::merge;
 use crate::record::Item;
@@ -10,21 +15,22 @@ use larder_model::{Blob, Digest, ImageRecord};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How many packs are uploaded at once.
+/// How many packs are uploaded to a remote at once.
 const UPLOADS_AT_ONCE: usize = 16;
 
-/// The record of an image that is believed.
+/// The record of an image, after its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BelievedImage {
-    /// What it says.
+    /// The record.
     pub record: ImageRecord,
     /// The public key that signed it, if it is signed.
     pub signer: Option<Digest>,
 }
 
 impl Remotes {
-    /// The images of a key or prefix, as the list of that says: of all remotes together, those that are believed, of
-    /// each key the newest. An error where no remote had one and one could not say.
+    /// Returns the images in a list, whose digest stands for a key or a prefix. The lists of all
+    /// remotes are merged; only trusted records count, and of each key only the newest. Fails if no
+    /// remote has an image and one of them did not answer.
     pub async fn images(&self, list: &Digest) -> Result<Vec<BelievedImage>, RemoteError> {
         let asked = self.all.iter().map(|one| self.images_of(&*one.remote, list));
         let (mut newest, mut trouble) = (BTreeMap::<_, BelievedImage>::new(), None);
@@ -34,7 +40,7 @@ impl Remotes {
                 Ok(images) => {
                     for image in images {
                         let known = newest.entry(image.record.key.clone()).or_insert(image.clone());
-                        // Of one that was sent again, the one with a trace.
+                        // If the same image is there twice, the one with a trace wins.
                         let newer = |image: &BelievedImage| (image.record.created_ms, image.record.trace.is_some());
                         if newer(&image) > newer(known) {
                             *known = image;
@@ -62,8 +68,8 @@ impl Remotes {
         Ok(believed)
     }
 
-    /// Send an image to every remote that may be written: what is missing there of its blobs, of which the packs are
-    /// named beside, from the files that `blobs` names; then its record.
+    /// Uploads an image to every writable remote: first the missing ones of its blobs and `packs`,
+    /// then its record. `blobs` returns the local file of a blob.
     pub async fn publish_image(
         &self,
         record: &ImageRecord,
@@ -91,12 +97,13 @@ impl Remotes {
     ) -> Result<(), RemoteError> {
         let (lacking, trouble) = self.send_missing(remote, all, blobs, UPLOADS_AT_ONCE, published).await?;
         if let Some(digest) = lacking.first() {
-            let why = "not all of the image is there, so nothing names it";
+            let why = "the image is not published: not all of its blobs could be uploaded";
             let failed = || RemoteError::failed(&remote.name().into(), Some(Key::blob(*digest)), Trouble::Unable, why);
             return Err(trouble.unwrap_or_else(failed));
         }
         let item = [Item::of_image(record, self.keys())];
-        // First under its key: who looks for a prefix then finds nothing that is not there.
+        // The list of the key is first, so that an image that is found by a prefix is found by its
+        // key, too.
         self.add(remote, Key::images(record.key.digest()), &item).await?;
         try_join_all(record.key.lists().into_iter().map(|list| self.add(remote, Key::images(list), &item))).await?;
         published.entries += 1;
@@ -123,7 +130,7 @@ mod tests {
     }
 
     async fn listed(remotes: &Remotes, list: &Digest) -> Vec<ImageRecord> {
-        remotes.images(list).await.expect("asks").into_iter().map(|image| image.record).collect()
+        remotes.images(list).await.expect("the remotes answer").into_iter().map(|image| image.record).collect()
     }
 
     #[tokio::test]
@@ -141,13 +148,14 @@ mod tests {
             assert!(published.failed.is_empty() && published.entries == 1, "{published:?}");
         }
         assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&old));
-        let found = listed(&far, &listed_prefix("deps-").expect("has one")).await;
+        let found = listed(&far, &listed_prefix("deps-").expect("is listed")).await;
         assert_eq!(found, [old.clone(), new.clone()]);
         let again = ImageRecord { created_ms: 3, ..old.clone() };
         far.publish_image(&again, &[], |_| Some(file.clone())).await;
         assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&again));
 
-        // Somebody who was held up, or sends what jobs touch of it, does not bring back an older one.
+        // A delayed writer, or one that adds a trace, does not replace a newer image by an older
+        // one.
         far.publish_image(&old, &[], |_| Some(file.clone())).await;
         far.publish_image(&ImageRecord { trace: Some(blob), ..old.clone() }, &[], |_| Some(file.clone())).await;
         assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&again));
@@ -158,7 +166,7 @@ mod tests {
         let gone = Blob { digest: Digest([9; 32]), size_bytes: 5 };
         let published = far.publish_image(&record("other-1", 1, gone), &[], |_| None).await;
         assert_eq!((published.failed.len(), published.entries), (1, 0));
-        assert!(listed(&far, &listed_prefix("other-").expect("has one")).await.is_empty());
+        assert!(listed(&far, &listed_prefix("other-").expect("is listed")).await.is_empty());
 
         let ours = crate::Keys::default().sign_with(&"11".repeat(32)).expect("a key");
         let wary = remotes(&memory, ours);

@@ -1,34 +1,40 @@
-//! Key: what an object is called on every remote.
+//! Keys: the names of objects on every remote.
 //!
 //! ```text
 //! name = LAYOUT, "/", kind, "/", 2 hexadecimal digits, "/", 62 hexadecimal digits
 //! kind = "b" blob | "m" manifest | "i" images | "u" used | "p" part
 //! ```
+//! For example, `v1.10/b/ab/cd…` is the blob with the digest `abcd…`.
+//!
+//! Unaware of: services, the content of objects.
 
 use larder_model::{Digest, FORMAT_VERSION};
 use std::fmt;
 
-/// The version of how objects are named and formed on remotes. It is the first part of each name, followed by the
-/// version of the records' own format, so that a change of either is a clean start.
+/// The version of how objects are named and encoded on remotes.
+///
+/// Each name starts with this number and the version of the record format. If either of them
+/// changes, a new client ignores all old objects.
 pub const LAYOUT: u8 = 1;
 
-/// What an object is: part of its name on a remote.
+/// The kind of an object. It is part of the object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Content, by its BLAKE3 digest. It never changes.
+    /// A blob, named by its BLAKE3 digest. It never changes.
     Blob,
-    /// A manifest, by weak fingerprint. It grows.
+    /// A list of records, named by weak fingerprint. It grows.
     Manifest,
-    /// The list of images of a key, or of a prefix of keys. It grows.
+    /// A list of images, named by the digest of a key or of a prefix of keys. It grows.
     Images,
-    /// The list of weak fingerprints that a build used, by digest of place and commit. It grows.
+    /// A list of the weak fingerprints that builds used, named by a digest of the commit. It grows.
     Used,
-    /// A piece of an object that a service cannot hold in one, by digest of that object's name and the piece's number.
+    /// A part of an object that is too large for one value of the service, or an object that
+    /// belongs to another one (see [`Key::part`]).
     Part,
 }
 
 impl Kind {
-    /// Its letter in names.
+    /// Returns the letter that stands for it in names.
     pub fn letter(self) -> char {
         match self {
             Kind::Blob => 'b',
@@ -39,7 +45,8 @@ impl Kind {
         }
     }
 
-    /// Whether what has such a name is the same bytes for ever, so that one upload of it is as good as another.
+    /// Returns true if all objects of this name have the same bytes, so that it does not matter
+    /// which of several uploads is kept.
     pub fn is_immutable(self) -> bool {
         matches!(self, Kind::Blob)
     }
@@ -48,40 +55,41 @@ impl Kind {
 /// The name of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// What it is.
+    /// The kind of the object.
     pub kind: Kind,
-    /// Which.
+    /// The digest that names it among objects of its kind.
     pub digest: Digest,
 }
 
 impl Key {
-    /// That of a blob.
+    /// Returns the key of a blob.
     pub fn blob(digest: Digest) -> Self {
         Key { kind: Kind::Blob, digest }
     }
 
-    /// That of the manifest of a weak fingerprint.
+    /// Returns the key of the record list of a weak fingerprint.
     pub fn manifest(weak: Digest) -> Self {
         Key { kind: Kind::Manifest, digest: weak }
     }
 
-    /// That of the images of a key or prefix.
+    /// Returns the key of the image list of a key or prefix.
     pub fn images(list: Digest) -> Self {
         Key { kind: Kind::Images, digest: list }
     }
 
-    /// That of what was used in a place at a commit.
+    /// Returns the key of the list of what builds of a commit used. `place` is the commit's digest.
     pub fn used(place: Digest) -> Self {
         Key { kind: Kind::Used, digest: place }
     }
 
-    /// The path below a remote's prefix, at most 75 bytes of it.
+    /// Returns the object's path below the prefix of a remote, at most 75 bytes.
     pub fn path(&self) -> String {
         let hex = self.digest.hex();
         format!("v{LAYOUT}.{FORMAT_VERSION}/{}/{}/{}", self.kind.letter(), &hex[..2], &hex[2..])
     }
 
-    /// The key of the object's piece of this number, or of another object that belongs to it.
+    /// Returns the key of part `number` of this object. Generations and notes of a list
+    /// (`merge.rs`) are named like this, too.
     pub fn part(&self, number: u64) -> Key {
         let mut name = self.path().into_bytes();
         name.extend_from_slice(&number.to_le_bytes());

@@ -1,22 +1,25 @@
-//! Remotes: one far cache for a team and its CI, over services that exist already.
+//! Remotes: a shared cache for a team and its CI, kept on services that exist already (S3, Redis,
+//! HTTP, …).
+//!
+//! A remote stores objects under keys (`key.rs`). A decorator is a [`Remote`] around a [`Remote`].
 //!
 //! | file | holds |
 //! |---|---|
-//! | `remote.rs` | the trait of a service, its contract, what it is asked with |
-//! | `key.rs` | what an object is called |
-//! | `url/` | a remote as people name it, and what they got wrong |
-//! | `error.rs` | what can go wrong, and which of it is worth another try |
+//! | `remote.rs` | the trait that every service implements, and its contract |
+//! | `key.rs` | the names of objects |
+//! | `url/` | parsing the URL of a remote, with errors that name the wrong part |
+//! | `error.rs` | what can go wrong, and which errors are worth another try |
 //! | `options.rs` | what the caller decides: environment, seeds, limits, keys |
-//! | `remotes.rs`, `publish.rs` | all remotes together: what `larderd` uses |
-//! | `used.rs`, `bundle.rs` | what builds of a commit used, and many records in one object |
-//! | `fill.rs` | what came from a far remote, put on nearer ones |
-//! | `images.rs` | images: found by key and prefix, sent |
-//! | `record.rs`, `merge.rs`, `sign.rs` | records on a remote, how their list grows, who is believed |
-//! | `tally.rs`, `wait.rs` | counts; waits with jitter |
-//! | `leaf/` | the services themselves |
-//! | `stack/` | what is added around them |
+//! | `remotes.rs`, `publish.rs` | all configured remotes together: what `larderd` uses |
+//! | `used.rs`, `bundle.rs` | what builds of a commit used; many records in one object |
+//! | `fill.rs` | copies what a farther remote had to the nearer ones |
+//! | `images.rs` | finding images by key and by prefix, and uploading them |
+//! | `record.rs`, `merge.rs`, `sign.rs` | records, concurrent updates of their lists, signatures |
+//! | `tally.rs`, `wait.rs` | counters; waits with jitter |
+//! | `leaf/` | one client for each service |
+//! | `stack/` | decorators: logging, verification, retries, limits |
 //!
-//! Unaware of: tools, observers, where the local store is, what `larderd` does with what it gets.
+//! Unaware of: tools, observers, where the local store is, what `larderd` does with the results.
 #![forbid(unsafe_code)]
 
 mod body;
@@ -63,26 +66,28 @@ pub use used::{Bundle, Hint, Reading, USED_MAX, Used};
 
 use std::sync::Arc;
 
-/// The service of a URL, without anything around it. Nothing is sent yet.
+/// Returns a client for the service of a URL, without decorators. It sends nothing yet.
 pub fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
     leaf::services::leaf(url, options)
 }
 
-/// A server of gRPC sends pieces of several MiB, and each is whole here before the next: so many requests at once, and
-/// small objects travel together in one.
+/// The most requests that are under way at a gRPC server at once.
+///
+/// A server sends messages of several MiB, and each is in memory as a whole before the next one.
+/// Small objects share a request, so more requests would hardly be faster.
 const GRPC_REQUESTS_MAX: usize = 12;
 
-/// A remote with all that is put around it, and what tells how it is.
+/// A remote with its decorators, its counters and its breaker.
 pub struct Connected {
-    /// To be asked.
+    /// The outermost decorator: all requests go through it.
     pub remote: Arc<dyn Remote>,
-    /// What was asked of it and how long it took.
+    /// Counters and latencies of the requests.
     pub counts: Arc<Counts>,
-    /// Whether it is left alone now.
+    /// The breaker's state: whether requests are let through now.
     pub breaker: Arc<Switch>,
 }
 
-/// The service of a URL with all that is put around it: see `stack/`. Nothing is sent yet.
+/// Returns the service of a URL with all decorators of `stack/`. It sends nothing yet.
 pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Connected, RemoteError> {
     let asked_for = url.requests_max.unwrap_or(options.requests_max);
     let requests_max = match url.service {
@@ -92,7 +97,7 @@ pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Connected, RemoteEr
     Ok(stacked(leaf(url, options)?, &Options { requests_max, ..options.clone() }))
 }
 
-/// What is put around a service.
+/// Puts all decorators of `stack/` but `parts` and `fault` around a service.
 pub fn stacked(leaf: Arc<dyn Remote>, options: &Options) -> Connected {
     let patient = Stall::new(leaf, options.stall);
     let limited = Limit::new(Arc::new(patient), options.requests_max);

@@ -1,17 +1,23 @@
-//! How a list grows when several write it: none silently loses another's records.
+//! How several writers add to one list without losing each other's records.
 //!
-//! | the service | how |
+//! | the service | how a record is added |
 //! |---|---|
-//! | compares before it replaces | read, merge, replace what was read, again from the start where it was not that any more |
-//! | the last writer wins | leave a note of what is added, read, merge, write, wait, look; where others are at it several times; what is lost is put back |
-//! | an object never changes | generations, each under a name of its own: the next free one is taken and holds all before it |
+//! | has compare-and-swap | read, merge, replace; start again if it has changed meanwhile |
+//! | lets the last writer win | leave a note, read, merge, write, wait, check, put back |
+//! | never changes an object | write the next free generation, which holds all before it |
 //!
-//! Where the last writer wins, a write that lands after everybody's last look takes with it what its writer had not
-//! read. That writer knows that it was held up, or sees others at work: it reads the notes, and puts back what is in
-//! them. A record is lost only where its note was overwritten as well, by one of as many that has the same place.
-//! Whoever misses the record then makes it anew.
+//! **Services where the last writer wins.** A delayed write can remove records, and repairs that:
 //!
-//! Unaware of: what a record says, who is believed.
+//! 1. Writer A reads the list and is delayed.
+//! 2. Writer B adds its records, checks that they stay, and leaves.
+//! 3. Writer A writes what it has read, without the records of B.
+//! 4. Writer A sees that it took long, or that others write as well. It reads the notes of all
+//!    writers and puts the records of B back.
+//!
+//! A record is lost only if the note of B was overwritten as well. That takes another writer with
+//! the same one of [`NOTES`] places. The action of a lost record is run and recorded again.
+//!
+//! Unaware of: what a record says, whether it is trusted.
 
 use crate::record::{Item, List};
 use crate::remotes::{filled, get_one};
@@ -22,34 +28,38 @@ use larder_model::Digest;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Tries to get records into a list before it is given up, with an error.
+/// How often adding to a list is tried, before it fails with an error.
 const TRIES_MAX: u32 = 24;
-/// Where the last writer wins, it is waited for so many times what reading and writing took, before it is looked again.
+/// A writer waits this many times as long as its read and write took, before it checks that its
+/// records are still in the list. Only on services where the last writer wins.
 const SETTLE_TIMES: u32 = 8;
-/// How often own records must be seen, where nobody else was: the second look finds who was held up between reading and
-/// writing.
+/// How many checks must find our records if there is no sign of other writers. The second check
+/// finds writers that were delayed between reading and writing.
 const LOOKS: u32 = 2;
-/// How often own records must be seen, after waits of which each is twice the one before, once somebody else was seen.
+/// How many checks must find our records once there is a sign of another writer. Each check waits
+/// twice as long as the one before.
 const LOOKS_WHERE_CONTENDED: u32 = 4;
-/// Places for notes of what was added to a list; which one a writer takes is chance, by what it adds.
+/// The number of places for notes about one list. The first byte of a writer's first strong
+/// fingerprint selects its place.
 const NOTES: u64 = 64;
-/// Generations of a list that never change; a list that has so many is full.
+/// The most generations of a list, on services that never change objects. With so many it is full.
 const GENERATIONS_MAX: u64 = 4096;
-/// How many generations before the newest are read as well: one of them may be half-made, or lack what was lost.
+/// How many generations before the newest are read as well, because the newest may be damaged or
+/// may lack records that were added at the same time.
 const GENERATIONS_BEFORE: u64 = 2;
 
-/// What merging came to.
+/// The outcome of adding records to a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Merged {
-    /// How often somebody else wrote between, and all was done again.
+    /// How often another writer changed the list first, and everything was done again.
     pub(crate) contended: u64,
-    /// How often our records were overwritten by another, and put back.
+    /// How often records were overwritten by another writer, and put back.
     pub(crate) put_back: u64,
-    /// All of them were there as they are, and nothing was written.
+    /// All records were in the list already, and nothing was written.
     pub(crate) there: bool,
 }
 
-/// A list as it is now; what cannot be read counts as damaged, and as empty.
+/// Reads a list. Also returns how many damaged objects were found; a damaged list counts as empty.
 pub(crate) async fn read(remote: &dyn Remote, key: Key) -> Result<(List, u64), RemoteError> {
     if remote.abilities().replace {
         return Ok(opened(&key.digest, get_one(remote, key).await?));
@@ -58,7 +68,7 @@ pub(crate) async fn read(remote: &dyn Remote, key: Key) -> Result<(List, u64), R
     read_generations(remote, key, newest).await
 }
 
-/// Add records to a list, and store those of them that do not stand in it.
+/// Adds records to a list. Records that do not fit into the list are stored as blobs before it.
 pub(crate) async fn add(
     remote: &dyn Remote,
     key: Key,
@@ -100,23 +110,24 @@ async fn add_and_look(
 ) -> Result<Merged, RemoteError> {
     let mut merged = Merged::default();
     let mut looks_needed = LOOKS;
-    // What others have added of late, once there is a sign of them.
+    // What other writers have noted, once there is a sign of them.
     let mut others = List::default();
     let own = leave_note(remote, key, new).await?;
     for _ in 0..TRIES_MAX {
         let start = Instant::now();
         let (mut list, _) = opened(&key.digest, get_one(remote, key).await?);
         if merged == Merged::default() && are_there(remote, &list, new).await? {
-            // Whoever put them there looks after them, and our note stands as well.
+            // Another writer has added them and checks that they stay. Our note is there, too.
             return Ok(Merged { there: true, ..merged });
         }
         list.merge(&[], &others);
         let bytes = grown(remote, &key.digest, list, &own.items).await?;
         remote.put(key, bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
         let took = start.elapsed();
-        // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
+        // A writer that has read the list before our write needs about this time to write it.
         let mut pause = settle.max(took * SETTLE_TIMES);
-        // As long as others look after they have written: some may have done both meanwhile.
+        // Others check for three times `settle` after they have written. If our read and write took
+        // longer, one of them may have written and finished its checks in between.
         let mut crowded = took > settle * ((1 << LOOKS) - 1);
         let mut seen = 0;
         while seen < looks_needed {
@@ -124,7 +135,7 @@ async fn add_and_look(
             pause *= 2;
             let now = get_one(remote, key).await?;
             if now.as_ref() != Some(&bytes) {
-                // Somebody else is at it, and a third may be: one look is not enough.
+                // There is another writer, and there may be a third: check more often.
                 looks_needed = LOOKS_WHERE_CONTENDED;
                 crowded = true;
             }
@@ -145,8 +156,9 @@ async fn add_and_look(
     Err(given_up(remote, key))
 }
 
-/// Say what is being added where no other writer of this list writes, but for one in as many as there are places.
-/// Returns the note as it is read: what does not stand in it is stored, and is not sent again with the list.
+/// Stores what we are adding in a place that few other writers use. Returns the note as a reader
+/// would decode it: records that do not fit into it are stored as blobs now and need not be sent
+/// again.
 async fn leave_note(remote: &dyn Remote, key: Key, new: &[Item]) -> Result<List, RemoteError> {
     let Some(first) = new.first() else { return Ok(List::default()) };
     let place = u64::from(first.strong.0[0]) % NOTES;
@@ -155,7 +167,7 @@ async fn leave_note(remote: &dyn Remote, key: Key, new: &[Item]) -> Result<List,
     Ok(opened(&key.digest, Some(bytes)).0)
 }
 
-/// What stands in all notes.
+/// Returns the records of all notes.
 async fn read_notes(remote: &dyn Remote, key: Key) -> Result<List, RemoteError> {
     let places: Vec<Key> = (0..NOTES).map(|place| note(key, place)).collect();
     let mut all = List::default();
@@ -165,7 +177,7 @@ async fn read_notes(remote: &dyn Remote, key: Key) -> Result<List, RemoteError> 
     Ok(all)
 }
 
-/// Their numbers are none of a generation.
+/// Returns the key of a note. Its part numbers follow those of the generations.
 fn note(key: Key, place: u64) -> Key {
     key.part(GENERATIONS_MAX + place)
 }
@@ -179,7 +191,7 @@ async fn add_generation(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait
                 &remote.name().into(),
                 Some(key),
                 Trouble::TooLarge,
-                "too many generations",
+                "the list is full: it has too many generations",
             ));
         }
         let list = match next.checked_sub(1) {
@@ -201,7 +213,8 @@ async fn add_generation(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait
     Err(given_up(remote, key))
 }
 
-/// Whether all of these can be had already, to the byte: they stand in the list, or it names them and they are stored.
+/// Returns true if all records can be fetched already with the same bytes: each is in the list, or
+/// the list names it and its blob exists.
 async fn are_there(remote: &dyn Remote, list: &List, new: &[Item]) -> Result<bool, RemoteError> {
     let known =
         |item: &Item| list.items.iter().find(|known| (known.strong, known.digest) == (item.strong, item.digest));
@@ -211,12 +224,13 @@ async fn are_there(remote: &dyn Remote, list: &List, new: &[Item]) -> Result<boo
     Ok(apart.is_empty() || remote.has(&apart).await?.into_iter().all(|there| there))
 }
 
-/// The bytes of a list with more records, after those that do not stand in it were stored.
+/// Returns the bytes of a list with `new` in it. First stores the records that do not fit into it.
 async fn grown(remote: &dyn Remote, weak: &Digest, mut list: List, new: &[Item]) -> Result<Bytes, RemoteError> {
     let mut new = new.to_vec();
     for item in &mut new {
         let is_other = |known: &&mut Item| known.strong == item.strong && known.digest != item.digest;
-        // Which of the two stays is decided by who signed them, and of images by when they were saved.
+        // Two different records have one fingerprint. `List::merge` needs both as a whole to
+        // choose: it compares signatures and, for images, when they were saved.
         if let Some(known) = list.items.iter_mut().find(is_other) {
             *known = filled(remote, known.clone()).await;
             *item = filled(remote, item.clone()).await;
@@ -226,7 +240,7 @@ async fn grown(remote: &dyn Remote, weak: &Digest, mut list: List, new: &[Item])
     grown.merge(&new, &list);
     let (bytes, apart) = grown.encode(weak);
     for item in apart {
-        let record = item.bytes.clone().expect("`encode` gives those that are here");
+        let record = item.bytes.clone().expect("`encode` returns only items with bytes");
         remote.put(Key::blob(item.digest), item.size, whole(record), Put::IfAbsent).await?;
     }
     Ok(bytes)
@@ -236,8 +250,8 @@ fn generation(key: Key, number: u64) -> Key {
     if number == 0 { key } else { key.part(number) }
 }
 
-/// The number of the newest generation. Numbers are taken one after another, so it is searched for by doubling, then
-/// halving.
+/// Returns the number of the newest generation. Writers take the numbers one after another, so it
+/// searches by doubling and then by halving.
 async fn newest(remote: &dyn Remote, key: Key) -> Result<Option<u64>, RemoteError> {
     let is_there = async |number: u64| Ok::<_, RemoteError>(remote.has(&[generation(key, number)]).await? == [true]);
     if !is_there(0).await? {
@@ -258,7 +272,8 @@ async fn newest(remote: &dyn Remote, key: Key) -> Result<Option<u64>, RemoteErro
     Ok(Some(there))
 }
 
-/// The newest generation and a few before it, merged, and how many of them were damaged.
+/// Merges the newest generation with the [`GENERATIONS_BEFORE`] before it. Also returns how many of
+/// them were damaged.
 async fn read_generations(remote: &dyn Remote, key: Key, newest: u64) -> Result<(List, u64), RemoteError> {
     let mut all = (List::default(), 0);
     for number in (newest.saturating_sub(GENERATIONS_BEFORE)..=newest).rev() {
@@ -278,5 +293,5 @@ fn opened(weak: &Digest, bytes: Option<Bytes>) -> (List, u64) {
 }
 
 fn given_up(remote: &dyn Remote, key: Key) -> RemoteError {
-    RemoteError::failed(&remote.name().into(), Some(key), Trouble::Busy, "others keep writing it")
+    RemoteError::failed(&remote.name().into(), Some(key), Trouble::Busy, "other writers kept changing the list")
 }

@@ -1,38 +1,41 @@
 //! Options: what the caller decides for all remotes.
+//!
+//! Unaware of: where a setting comes from.
 
 use crate::sign::Keys;
 use crate::stack::{BreakerPolicy, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Says the value of a variable of the environment.
+/// Returns the value of an environment variable.
 pub type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What the caller decides. The environment and randomness come through here, so that tests say what they are.
+/// Options for all remotes. Environment and randomness are in here, so that tests can set them.
 #[derive(Clone)]
 pub struct Options {
-    /// A variable of the environment. The libraries of object stores read those of their services themselves.
+    /// Looks up an environment variable. The object store libraries read those of their services
+    /// directly.
     pub variable: Arc<Variables>,
-    /// Random, other in each process: for waits, and to tell writers apart.
+    /// A random number that differs between processes. It varies waits and tells writers apart.
     pub seed: u64,
-    /// Nothing is ever put anywhere: the scope of a job that is not trusted.
+    /// Nothing is uploaded to any remote, for example in a job that is not trusted.
     pub read_only: bool,
-    /// Who signs and who is believed.
+    /// The key that signs and the keys that are trusted.
     pub keys: Keys,
-    /// Where the last writer of a list wins: how long it is waited before the list is looked at again.
+    /// How long a writer waits before it checks a list, on services where the last writer wins.
     pub settle: Duration,
-    /// Requests under way at each remote, bodies included.
+    /// The most requests under way at each remote, including their bodies.
     pub requests_max: usize,
-    /// Without a byte for so long a request has failed.
+    /// A request fails if no byte is transferred for so long.
     pub stall: Duration,
-    /// How often what passes by itself is asked again.
+    /// How often and when failed requests are repeated.
     pub retry: RetryPolicy,
-    /// When a remote is left alone.
+    /// When no requests are sent to a failing remote.
     pub breaker: BreakerPolicy,
 }
 
 impl Default for Options {
-    /// Without an environment and keys, always the same.
+    /// No environment, no keys, and always the same seed.
     fn default() -> Self {
         Options {
             variable: Arc::new(|_| None),

@@ -1,4 +1,6 @@
-//! Publishing: blobs first, then the records that name them.
+//! Publishing: uploading blobs first, and then the records that name them.
+//!
+//! Unaware of: the local store, when a record is published.
 
 use crate::record::Item;
 use crate::stack::verified;
@@ -8,28 +10,28 @@ use larder_model::{Blob, Content, Digest, Manifest, OutputKind, Streams};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How many blobs of a record are uploaded at once.
+/// How many blobs of a record are uploaded to a remote at once.
 const UPLOADS_AT_ONCE: usize = 4;
 /// How often an upload is tried.
 const TRIES_MAX: u32 = 3;
 
-/// What publishing came to, over all remotes.
+/// The outcome of publishing on all remotes.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
-    /// Blobs that were not there before.
+    /// Uploaded blobs.
     pub blobs: u64,
-    /// Their bytes.
+    /// Bytes of the uploaded blobs.
     pub bytes: u64,
-    /// Blobs that were there already.
+    /// Blobs that a remote had already.
     pub blobs_there: u64,
-    /// Entries that are found now.
+    /// Records that a remote has now.
     pub entries: u64,
-    /// Of these, such as were there already as they are.
+    /// Those of `entries` that the remote had already, unchanged.
     pub entries_there: u64,
-    /// Entries that were passed over: a blob of theirs is gone here, the run failed and we do not sign, or we do sign and
-    /// the entry was fetched.
+    /// Records that were not published. A blob is missing here, or the run failed and we do not
+    /// sign, or signatures count and the record was fetched.
     pub passed_over: u64,
-    /// Of each remote that it did not work for, why.
+    /// One error for each remote that publishing failed on.
     pub failed: Vec<RemoteError>,
 }
 
@@ -47,8 +49,8 @@ impl Published {
 }
 
 impl Remotes {
-    /// Publish the entries of a manifest on every remote that may be written: blobs that are missing there, from the
-    /// files that `blobs` names, then the entries. All remotes at once.
+    /// Publishes the records of a manifest on every writable remote, on all of them at once: first
+    /// the missing blobs, then the records. `blobs` returns the local file of a blob.
     pub async fn publish(
         &self,
         manifest: &Manifest<'_>,
@@ -67,7 +69,7 @@ impl Remotes {
                 None => published.passed_over += 1,
             }
         }
-        // A slow one does not hold back the others.
+        // A slow remote does not delay the others.
         let mut under_way = FuturesUnordered::new();
         for remote in self.writable() {
             under_way.push(self.publish_alone(remote, &manifest.weak, &items, &blobs));
@@ -92,6 +94,7 @@ impl Remotes {
         published
     }
 
+    /// Publishes records with their blobs on one remote, and adds the outcome to `published`.
     pub(crate) async fn publish_on(
         &self,
         remote: &dyn Remote,
@@ -112,15 +115,15 @@ impl Remotes {
             published.entries += whole.len() as u64;
             published.entries_there += if merged.there { whole.len() as u64 } else { 0 };
         }
-        // A blob that is gone or damaged here is no trouble of the remote.
+        // A blob that is missing or damaged here is not an error of the remote.
         match trouble {
             Some(error) if error.trouble().is_some_and(|trouble| trouble != Trouble::Damaged) => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Send those of `all`, digests and sizes, that a remote does not have. Returns which it still lacks, and why one
-    /// of them.
+    /// Uploads those blobs of `all` (digest → size in bytes) that the remote lacks. Returns the
+    /// digests that could not be uploaded, and the error of one of them.
     pub(crate) async fn send_missing(
         &self,
         remote: &dyn Remote,
@@ -134,7 +137,7 @@ impl Remotes {
         for (there, key) in there.iter_mut().zip(&keys) {
             *there &= !self.is_wrong(remote, key.digest);
         }
-        // Gathered at once: a future that holds such closures while it waits cannot be sent to another thread.
+        // Collected first: a future that holds these closures across an await is not `Send`.
         let missing: Vec<Digest> =
             keys.iter().zip(&there).filter(|(_, there)| !**there).map(|(key, _)| key.digest).collect();
         published.blobs_there += there.iter().filter(|there| **there).count() as u64;
@@ -191,7 +194,7 @@ impl Remotes {
     }
 }
 
-/// The blobs that a result names.
+/// Returns the blobs that a result names.
 fn needed(result: &larder_model::ActionResult<'_>) -> Vec<Blob> {
     let streams: Vec<Content<'_>> = match result.streams {
         Streams::Apart { stdout, stderr } => vec![stdout, stderr],

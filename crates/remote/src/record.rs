@@ -1,14 +1,25 @@
-//! Records: the entries of a manifest as they lie on a remote, each by itself, and the list by which they are found.
+//! Records: the entries of a manifest as they are stored on a remote, one by one, and the lists of
+//! them.
 //!
 //! ```text
 //! list   = u8 format version, digest weak fingerprint, number of items, item*, digest
-//! item   = digest strong fingerprint, digest of the record, number of its bytes, u8 (0: it is a blob of that digest, 1: bytes)
-//! record = bytes manifest of one entry, u8 (0: nobody signed, 1: 32 bytes public key, 64 bytes signature)
+//! item   = digest strong fingerprint, digest of the record, number of its bytes,
+//!          u8 (0: it is a blob of that digest, 1: bytes)
+//! record = bytes manifest of one entry,
+//!          u8 (0: unsigned, 1: 32 bytes public key, 64 bytes signature)
 //! ```
-//! The manifest has no field of the walk that made its fingerprint, and nothing of what binds its entry but what is
-//! compared: both hold arguments and variables. An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong
-//! fingerprint; it is in the list of its key and in those of prefixes of it. A record never changes. The list grows:
-//! the newest come first, the first of them stand in it, up to a limit.
+//! A record never changes. Its manifest has no fields that describe the fingerprint. The text that
+//! says why a result is bound to one place (`bound_by`) is left out unless it is compared. Both may
+//! contain arguments and values of variables.
+//!
+//! A list grows. The newest items are first. The records of the first items are in the list itself,
+//! up to a limit; the others are blobs.
+//!
+//! An image's record has this format, too. Instead of a manifest it holds an `ImageRecord`; instead
+//! of the strong fingerprint an item has the digest of the image's key. It is an item of the list
+//! of its key, and of the lists of prefixes of its key.
+//!
+//! Unaware of: how anything is sent.
 
 use crate::sign::{Domain, Keys, SIGNATURE_BYTES};
 use bytes::Bytes;
@@ -17,21 +28,22 @@ use larder_model::{
     Reader, Single, Writer,
 };
 
-/// The version of these formats; that of the entries is in the names of objects.
+/// The version of these formats. The version of the entries' format is in the names of objects.
 pub(crate) const RECORD_FORMAT: u8 = 1;
-/// Records that stand in their list, bytes of all together: one request less for most, and a list stays small.
+/// The most bytes of records in their list. Most lookups then need a single request, and lists stay
+/// small.
 const INLINE_BYTES_MAX: usize = 96 << 10;
-/// A record, bytes: the entry's own limit and its fields.
+/// The most bytes of a record: the limit of an entry, and its fields.
 pub(crate) const RECORD_BYTES_MAX: u64 = 96 << 20;
 
-/// An item of a list.
+/// An item of a list: a record, or the name of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) strong: Digest,
-    /// Of the record's bytes; also its name where it is a blob.
+    /// The digest of the record's bytes. It names the blob if the record is one.
     pub(crate) digest: Digest,
     pub(crate) size: u64,
-    /// Its bytes, where they are here.
+    /// The record's bytes, if they are in the list or were fetched.
     pub(crate) bytes: Option<Bytes>,
 }
 
@@ -41,23 +53,29 @@ pub(crate) struct List {
     pub(crate) items: Vec<Item>,
 }
 
-/// Why a record is not believed.
+/// Why a record is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dropped {
-    /// Its bytes are not those of its digest, or not in their form.
+    /// Its bytes do not have the digest that the list says, or are malformed.
     Damaged,
-    /// It is the record of another fingerprint, or of another set of observations than it says.
+    /// It belongs to another fingerprint, or its strong fingerprint does not match its
+    /// observations.
     Foreign,
-    /// Nobody whom we believe signed it.
+    /// Signatures are required, and no trusted key signed it.
     Unsigned,
-    /// It is of a run that failed, and nobody whom we believe signed it.
+    /// Its run failed, and no trusted key signed it.
     Failed,
 }
 
 impl Item {
-    /// The record of an entry; signed, where we sign, only if it was recorded with our store. `None` if nobody is to have
-    /// it: a failed run that is not signed, since others would not believe it, and what was fetched, where signatures
-    /// count, since whoever made it has signed it.
+    /// Returns the record of an entry. It is signed if we have a key and the entry was recorded
+    /// with our own store.
+    ///
+    /// Returns `None` if the record must not be published:
+    ///
+    /// - The run failed and the record would not be signed, because no client would trust it.
+    /// - The entry was fetched and signatures are required, because its maker has published it
+    ///   signed.
     pub(crate) fn of(weak: &Digest, entry: &Entry<'_>, exit_code: u8, keys: &Keys) -> Option<Item> {
         let is_own = entry.origin == Origin::Own;
         let is_signed = is_own && keys.can_sign();
@@ -66,7 +84,8 @@ impl Item {
         }
         let mut entry = entry.clone();
         entry.origin = Origin::Own;
-        // Of other bounds it is said for people only: it may be an argument or a variable's value.
+        // For other limits this text is only shown to people. It may be an argument or a variable's
+        // value.
         if !matches!(entry.bound, Some(Bound::AsLong | Bound::Chance)) {
             entry.bound_by = &[];
         }
@@ -75,7 +94,7 @@ impl Item {
         Some(Item::sealed(strong, &single.encode(), Domain::Action, is_own.then_some(keys)))
     }
 
-    /// The record of an image.
+    /// Returns the record of an image.
     pub(crate) fn of_image(record: &ImageRecord, keys: &Keys) -> Item {
         Item::sealed(record.key.digest(), &record.encode(), Domain::Image, Some(keys))
     }
@@ -94,7 +113,7 @@ impl Item {
         Item { strong, digest, size: w.bytes.len() as u64, bytes: Some(w.bytes.into()) }
     }
 
-    /// Its bytes without the signature, and who signed, if that is somebody who is believed.
+    /// Returns the bytes without the signature, and the key that signed them, if it is trusted.
     fn unsealed(&self, domain: Domain, keys: &Keys) -> Result<(Bytes, Option<Digest>), Dropped> {
         let bytes = self.bytes.as_ref().ok_or(Dropped::Damaged)?;
         if Digest::of(bytes) != self.digest {
@@ -103,21 +122,23 @@ impl Item {
         unsealed(bytes, domain, keys)
     }
 
-    /// Whether somebody signed it, whoever that is; `None` where that cannot be told.
+    /// Returns whether it carries a signature, of any key. Returns `None` if the bytes are not
+    /// here.
     fn is_signed(&self) -> Option<bool> {
         let mut r = Reader::new(self.bytes.as_ref()?);
         r.bytes(RECORD_BYTES_MAX).ok()?;
         Some(r.u8().ok()? != 0)
     }
 
-    /// The image and who signed it, where it is believed.
+    /// Returns the image and its signer, or why the record is rejected.
     pub(crate) fn believed_image(&self, keys: &Keys) -> Result<(ImageRecord, Option<Digest>), Dropped> {
         let (encoded, signer) = self.unsealed(Domain::Image, keys)?;
         let record = ImageRecord::decode(&encoded).map_err(|_| Dropped::Damaged)?;
         if record.key.digest() == self.strong { Ok((record, signer)) } else { Err(Dropped::Foreign) }
     }
 
-    /// When the image was saved; none where it is none, or not here.
+    /// Returns when the image was saved, in ms since the epoch. Returns `None` if this is not an
+    /// image or the bytes are not here.
     fn saved_ms(&self) -> Option<u64> {
         let encoded = Reader::new(self.bytes.as_ref()?).bytes(RECORD_BYTES_MAX).ok()?;
         encoded.starts_with(&[IMAGE_VERSION]).then_some(())?;
@@ -125,14 +146,15 @@ impl Item {
         (record.key.digest() == self.strong).then_some(record.created_ms)
     }
 
-    /// The bytes of its manifest, where it is believed; see [`Dropped`]. Its entry says who signed it.
+    /// Returns the bytes of its manifest, or why the record is rejected. The entry in it names the
+    /// signer.
     pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
         let (encoded, signer) = self.unsealed(Domain::Action, keys)?;
         fetched(&encoded, signer, weak, &self.strong)
     }
 }
 
-/// A record's bytes without the signature, and who signed, if that is somebody who is believed.
+/// Returns a record's bytes without the signature, and the key that signed them, if it is trusted.
 pub(crate) fn unsealed(record: &Bytes, domain: Domain, keys: &Keys) -> Result<(Bytes, Option<Digest>), Dropped> {
     let mut r = Reader::new(record);
     let parsed = || -> Result<(&[u8], Option<&[u8]>), DecodeError> {
@@ -152,8 +174,8 @@ pub(crate) fn unsealed(record: &Bytes, domain: Domain, keys: &Keys) -> Result<(B
     Ok((record.slice_ref(encoded), signer))
 }
 
-/// The bytes of a record's manifest as they are in a store, where it is believed to be that of these fingerprints: the
-/// entry says that it was fetched, and who signed it, whatever it said itself.
+/// Verifies a record and returns its manifest as the local store keeps it. The entry in it is
+/// marked as fetched, with its signer, whatever origin the record itself claims.
 pub(crate) fn fetched(
     encoded: &[u8],
     signer: Option<Digest>,
@@ -166,7 +188,7 @@ pub(crate) fn fetched(
     Ok(Manifest { weak: *weak, fields: Vec::new(), entries: vec![entry] }.encode().into())
 }
 
-/// What a record says, where it is believed to be that of these fingerprints; see [`Dropped`].
+/// Parses a record and verifies that it belongs to these fingerprints.
 fn judged<'a>(encoded: &'a [u8], signed: bool, weak: &Digest, strong: &Digest) -> Result<Single<'a>, Dropped> {
     let single = Single::open_bound(encoded).map_err(|why| match why {
         NotSingle::NotBound => Dropped::Foreign,
@@ -182,7 +204,7 @@ fn judged<'a>(encoded: &'a [u8], signed: bool, weak: &Digest, strong: &Digest) -
 }
 
 impl List {
-    /// Read a list; one that is damaged or of another fingerprint holds nothing to be believed.
+    /// Decodes a list. Fails if it is damaged, or belongs to another fingerprint than `weak`.
     pub(crate) fn decode(weak: &Digest, bytes: &Bytes) -> Result<List, Dropped> {
         let damaged = |_: DecodeError| Dropped::Damaged;
         let mut r = Reader::sealed(bytes).map_err(damaged)?;
@@ -209,7 +231,8 @@ impl List {
         Ok(List { items })
     }
 
-    /// Its bytes, and the records that do not stand in it and are here: they must be stored before it.
+    /// Encodes the list. Also returns the items whose records are here but did not fit: they must
+    /// be stored as blobs before the list.
     pub(crate) fn encode(&self, weak: &Digest) -> (Bytes, Vec<&Item>) {
         let mut w = Writer::default();
         let mut apart = Vec::new();
@@ -228,7 +251,8 @@ impl List {
                     w.bytes(bytes);
                 }
                 here => {
-                    // Older ones do not stand in it either: what is read first is what is newest.
+                    // Older ones are not in the list either, so that a reader gets the newest
+                    // first.
                     room = 0;
                     w.u8(0);
                     apart.extend(here.is_some().then_some(item));
@@ -238,9 +262,13 @@ impl List {
         (w.seal().into(), apart)
     }
 
-    /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`.
-    /// What is signed takes the place of what is not, and never the reverse, also of an older image. Of two images of a
-    /// key that are both signed, or both not, the one that was saved last stays. The oldest beyond the limit go.
+    /// Adds `new` at the front and `other` at the end, and keeps one item for each strong
+    /// fingerprint.
+    ///
+    /// If two items have one fingerprint, a signed one replaces an unsigned one, and never the
+    /// reverse. If both are signed or neither is, the image that was saved later wins. Otherwise
+    /// the first one stays, in the order `new`, `self`, `other`. The oldest items beyond
+    /// [`MANIFEST_ENTRIES_MAX`] are dropped.
     pub(crate) fn merge(&mut self, new: &[Item], other: &List) {
         let old = std::mem::take(&mut self.items);
         for item in new.iter().chain(&old).chain(&other.items) {
@@ -248,7 +276,8 @@ impl List {
                 None => self.items.push(item.clone()),
                 Some(known) if known.bytes.is_none() && known.digest == item.digest => known.bytes = item.bytes.clone(),
                 Some(known) => {
-                    // Whoever was held up, or says again what jobs touch, does not bring back an older image.
+                    // A delayed writer, or one that adds a trace, does not bring back an older
+                    // image.
                     let is_later = || known.saved_ms().zip(item.saved_ms()).is_some_and(|(known, other)| other > known);
                     let takes_over = match (known.is_signed(), item.is_signed()) {
                         (Some(false), Some(true)) => true,
@@ -264,12 +293,12 @@ impl List {
         self.items.truncate(MANIFEST_ENTRIES_MAX);
     }
 
-    /// Whether some of another list are not in it, though there is room for them.
+    /// Returns true if an item of `other` is missing here although there is room for it.
     pub(crate) fn lacks(&self, other: &List) -> bool {
         self.items.len() < MANIFEST_ENTRIES_MAX && !self.has_all(&other.items)
     }
 
-    /// Whether all these are in it.
+    /// Returns true if all these items are in the list.
     pub(crate) fn has_all(&self, new: &[Item]) -> bool {
         new.iter().all(|item| self.items.iter().any(|known| known.strong == item.strong))
     }
@@ -296,7 +325,8 @@ mod tests {
         Item::of_image(&record, keys)
     }
 
-    /// Whichever comes first, and whichever was there: a signed image stays over a later one that nobody signed.
+    /// A signed image stays even if a later unsigned one arrives, in whatever order they are
+    /// merged.
     #[test]
     fn nobody_takes_the_place_of_a_signed_image() {
         let keys = Keys::default().sign_with(&"11".repeat(32)).expect("a key");
@@ -315,7 +345,7 @@ mod tests {
         }
     }
 
-    /// The signature of an image's record is none for a command's, and the reverse.
+    /// A signature of an image's record is not valid for an action's record.
     #[test]
     fn signatures_of_the_two_kinds_are_not_exchanged() {
         let keys = Keys::default().sign_with(&"11".repeat(32)).expect("a key");

@@ -1,60 +1,65 @@
-//! Remote: one service that keeps objects by name, as little as larder needs of one.
+//! The [`Remote`] trait: a service that stores objects by name, with only what larder needs of one.
+//!
+//! Unaware of: services, what objects contain.
 
 use crate::{Key, RemoteError, Trouble, collect, whole};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
-/// An object's bytes as they come, never held whole. An error ends it.
+/// An object's bytes as they arrive, in pieces. An error ends the stream.
 pub type Body = BoxStream<'static, Result<Bytes, RemoteError>>;
 
-/// An object that was asked for, if it is there: its size in bytes, where the service says that, and its bytes.
+/// The answer to a fetch: `None` if there is no such object, else its size in bytes, if the service
+/// says it, and its bytes.
 pub type Fetched = Option<(Option<u64>, Body)>;
 
-/// How many requests the default of a batch has under way at once.
+/// How many requests the default implementation of a batch has under way at once.
 const BATCH_REQUESTS_MAX: usize = 64;
-/// An object that a batch may fetch or store, bytes: such are held whole.
+/// The most bytes of an object in a batch. Such objects are held in memory as a whole.
 pub const SMALL_BYTES_MAX: u64 = 1 << 20;
 
-/// What becomes of an object that is there already.
+/// Says what `put` does if the object exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It is replaced.
     Replace,
-    /// It stays: decided atomically by the service where [`Abilities::create_new`], else by a look before.
+    /// It stays. The service decides that atomically if it has [`Abilities::create_new`]. Otherwise
+    /// larder checks first, and of two concurrent writers both may write.
     IfAbsent,
 }
 
-/// What became of an object.
+/// The outcome of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// It is there now, with these bytes.
+    /// The object was stored.
     New,
-    /// Another was there and stayed.
+    /// An object was there already and was kept.
     Existed,
 }
 
-/// What a service can do.
+/// The abilities of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Objects may be put.
+    /// Objects can be uploaded.
     pub writable: bool,
-    /// [`Put::IfAbsent`] is decided by the service: of several writers at once one wins.
+    /// [`Put::IfAbsent`] is decided by the service: of several concurrent writers exactly one wins.
     pub create_new: bool,
-    /// An object that is there can be replaced. Where not, `put` answers [`Stored::Existed`] whatever it was asked.
+    /// An existing object can be replaced. If not, `put` returns [`Stored::Existed`] for every
+    /// existing object, also for [`Put::Replace`].
     pub replace: bool,
-    /// [`Remote::swap`] works: an object is replaced only where it is as it was seen.
+    /// [`Remote::swap`] works: compare-and-swap.
     pub swap: bool,
-    /// Several small objects travel in one request.
+    /// Several small objects share one request.
     pub batch: bool,
-    /// An object of so many bytes takes one request; larger ones may take several.
+    /// An object of up to this many bytes takes one request. A larger one may take several.
     pub one_request_bytes: u64,
-    /// The largest object, bytes; `None` where we know of no limit.
+    /// The most bytes of an object; `None` if no limit is known.
     pub largest_bytes: Option<u64>,
 }
 
 impl Abilities {
-    /// A store that can do all that one object at a time needs, whatever its size.
+    /// A service that supports everything for objects of any size, but no batches.
     pub(crate) const STORE: Abilities = Abilities {
         writable: true,
         create_new: true,
@@ -64,55 +69,60 @@ impl Abilities {
         one_request_bytes: SMALL_BYTES_MAX,
         largest_bytes: None,
     };
-    /// The same, but of several writers the last wins.
+    /// Like [`Abilities::STORE`], but without conditional writes: the last of several writers wins.
     pub(crate) const LAST_WINS: Abilities = Abilities { create_new: false, swap: false, ..Abilities::STORE };
 }
 
-/// A state of an object, as the service tells it from others; only for [`Remote::swap`].
+/// A version of an object, for [`Remote::swap`].
 #[derive(Clone, Debug)]
 pub struct Mark(pub(crate) MarkOf);
 
 #[derive(Clone, Debug)]
 pub(crate) enum MarkOf {
-    /// The digest of its bytes.
+    /// The digest of the object's bytes.
     Bytes(larder_model::Digest),
-    /// What an object store says of it: its tag or its generation.
+    /// The ETag or generation that an object store reports.
     Metadata(Box<opendal::Metadata>),
 }
 
-/// A service. All of it is asked from several tasks at once.
+/// A service that stores objects. Several tasks use it at once.
 ///
-/// What holds of every leaf and of every stack of decorators, and is tested of each (`tests/conformance`):
+/// The following holds for every leaf and for every stack of decorators (`tests/conformance` checks
+/// it):
 ///
-/// - **After `put` returned**, `get` and `has` by anybody find the object, whole. Services forget (eviction,
-///   restarts), which looks as if it had never been put; they do not hand out half of one, and not an older one once a
-///   newer was seen by whom put it.
-/// - **No part of an object is ever visible**: before `put` returned, and when it failed, others find the old object,
-///   the new one, or nothing. `size` and the number of bytes in `body` must agree, else it fails with [`Trouble::Cut`]
-///   and nothing changed.
-/// - **Dropping a future or a body at any await** cancels the request; what was to be put may be there or not, whole.
-/// - **`get`** answers `None` for what is not there, and an error for what cannot be said. Its size is what the service
-///   says and proves nothing; whoever needs the bytes to be right verifies them (`Verify`).
+/// - **After `put` has returned**, `get` and `has` find the whole object, on every client. A
+///   service may forget objects (eviction, restarts); then it looks as if they had never been put.
+///   It never returns half of one. To a client that has put a newer version it never returns an
+///   older one.
+/// - **Uploads are atomic.** Before `put` has returned, or if it fails, other clients see the old
+///   object, the new one, or none. If `body` does not have `size` bytes, `put` fails with
+///   [`Trouble::Cut`] and nothing changes.
+/// - **Dropping a future or a body** at any await cancels the request. The object of a cancelled
+///   upload exists as a whole or not at all.
+/// - **`get`** returns `None` if the object does not exist, and an error if that is unknown. The
+///   size is what the service says and is not verified. A caller that needs correct bytes verifies
+///   them (`Verify`).
 /// - **An empty object** is an object.
-/// - **Errors** name the remote without credentials, and a trouble. The body of `put` is read at most once.
+/// - **Errors** name the remote, without credentials, and the kind of trouble.
+/// - **The body of `put`** is read at most once.
 pub trait Remote: Send + Sync {
-    /// The URL without credentials.
+    /// Returns the URL without credentials.
     fn name(&self) -> &str;
 
-    /// What it can do.
+    /// Returns what the service supports.
     fn abilities(&self) -> Abilities;
 
-    /// The object and its size in bytes, where the service says that.
+    /// Fetches an object.
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>>;
 
-    /// Store `size` bytes.
+    /// Stores an object of `size` bytes.
     fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>>;
 
-    /// Which of these are there, in their order.
+    /// Returns for each key whether the object exists.
     fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>>;
 
-    /// Objects of at most [`SMALL_BYTES_MAX`] bytes each, in their order; one that is larger is an error of kind
-    /// [`Trouble::TooLarge`].
+    /// Fetches objects of at most [`SMALL_BYTES_MAX`] bytes each, in the order of their keys. Fails
+    /// with [`Trouble::TooLarge`] if one of them is larger.
     fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
         let one = move |key: Key| async move {
             match self.get(key).await? {
@@ -123,8 +133,8 @@ pub trait Remote: Send + Sync {
         Box::pin(stream::iter(keys.iter().copied().map(one)).buffered(BATCH_REQUESTS_MAX).try_collect())
     }
 
-    /// Store objects of at most [`SMALL_BYTES_MAX`] bytes each; what became of each, in their order. When it fails
-    /// some of them may have been stored.
+    /// Stores objects of at most [`SMALL_BYTES_MAX`] bytes each. Returns one outcome for each. If
+    /// it fails, some of them may have been stored.
     fn put_small<'a>(
         &'a self,
         objects: &'a [(Key, Bytes)],
@@ -134,13 +144,14 @@ pub trait Remote: Send + Sync {
         Box::pin(stream::iter(objects).map(one).buffered(BATCH_REQUESTS_MAX).try_collect())
     }
 
-    /// A small object and its mark; where [`Abilities::swap`].
+    /// Fetches a small object with its version. Requires [`Abilities::swap`].
     fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
         Box::pin(async move { Err(cannot_swap(self.name(), key)) })
     }
 
-    /// Replace a small object where it is still as it was when `seen` was taken, or is still not there where that is
-    /// `None`; `false` where it is not, and nothing changed. Where [`Abilities::swap`].
+    /// Replaces a small object if it is still the version `seen`, or creates it if `seen` is `None`
+    /// and it does not exist. Returns false, and changes nothing, if it is another version.
+    /// Requires [`Abilities::swap`].
     fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
         drop((bytes, seen));
         Box::pin(async move { Err(cannot_swap(self.name(), key)) })
@@ -148,16 +159,16 @@ pub trait Remote: Send + Sync {
 }
 
 fn cannot_swap(name: &str, key: Key) -> RemoteError {
-    RemoteError::failed(&name.into(), Some(key), Trouble::Unable, "it cannot compare before it replaces")
+    RemoteError::failed(&name.into(), Some(key), Trouble::Unable, "the service does not support compare-and-swap")
 }
 
 impl Abilities {
-    /// Whether an object of this size can be stored at all, else the error for it.
+    /// Returns an error if an object of this size cannot be stored.
     pub(crate) fn takes(&self, name: &str, key: Key, size: u64) -> Result<(), RemoteError> {
         let failed = |trouble, why: String| Err(RemoteError::failed(&name.into(), Some(key), trouble, why));
         match self.largest_bytes {
-            _ if !self.writable => failed(Trouble::Denied, "it is only read".into()),
-            Some(most) if size > most => failed(Trouble::TooLarge, format!("{size} bytes, at most {most} are taken")),
+            _ if !self.writable => failed(Trouble::Denied, "the remote is read-only".into()),
+            Some(most) if size > most => failed(Trouble::TooLarge, format!("{size} bytes are more than {most}")),
             _ => Ok(()),
         }
     }

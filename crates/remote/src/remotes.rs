@@ -1,4 +1,6 @@
-//! Remotes: all that are configured, near first, as `larderd` uses them.
+//! All configured remotes together, nearest first, as `larderd` uses them.
+//!
+//! Unaware of: the local store, the race between a fetch and the tool.
 
 use crate::fill::Filling;
 use crate::merge::{self, Merged};
@@ -22,19 +24,21 @@ use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// A remote that has not answered when another has is waited for as long again, and at least so long.
+/// Once one remote has answered with records, the others get as long again, and at least this long.
 const GRACE_MIN: Duration = Duration::from_millis(20);
-/// One that takes longer than so many times what nine of ten of its answers took, and at least so long, is late.
+/// A remote is late after this many times its 0.9 quantile of latencies, and at least [`LATE_MIN`].
+/// The latencies are those of single fetches of 64 KiB to 1 MiB.
 const LATE_TIMES: u32 = 4;
 const LATE_MIN: Duration = Duration::from_millis(250);
-/// Nobody else could be asked: stall and connection have limits of their own.
+/// The time limit for the last remote: practically none, because there is no other one to ask.
+/// `Stall` and the connection have their own timeouts.
 const FOREVER: Duration = Duration::from_secs(86_400);
-/// How many records that do not stand in their list are fetched at once.
+/// How many records that are not in their list are fetched at once.
 const RECORDS_AT_ONCE: usize = 8;
-/// Blobs of which a remote gave something else that are remembered.
+/// The most entries of [`Remotes::wrong`].
 const WRONG_MAX: usize = 4096;
 
-/// All configured remotes, near first.
+/// All configured remotes, nearest first.
 pub struct Remotes {
     pub(crate) all: Vec<One>,
     keys: Keys,
@@ -42,37 +46,38 @@ pub struct Remotes {
     wait: Wait,
     pub(crate) tally: Tally,
     pub(crate) filling: Filling,
-    /// What lies on which remote under a blob's name and is something else: it is replaced by who has the blob.
+    /// Blobs that a remote has with wrong bytes, as remote and digest. Publishing the blob replaces
+    /// them.
     wrong: Mutex<HashSet<(String, Digest)>>,
 }
 
-/// One of them.
+/// One remote.
 pub struct One {
-    /// To be asked.
+    /// The outermost decorator: all requests go through it.
     pub remote: Arc<dyn Remote>,
-    /// Nothing is put there.
+    /// Nothing is uploaded to it.
     pub read_only: bool,
-    /// What was asked of it, and how long it took.
+    /// Counters and latencies of its requests.
     pub counts: Arc<Counts>,
-    /// Whether it is left alone now.
+    /// The state of its breaker.
     pub breaker: Arc<Switch>,
 }
 
 impl One {
-    /// How long it is waited for at most, once another has answered.
+    /// Returns how long to wait for it once another remote has answered.
     fn patience(&self) -> Duration {
         let usual = self.counts.quantile(Asked::Get, SMALL_BYTES_MAX, 0.9).unwrap_or_default();
         (usual * LATE_TIMES).max(LATE_MIN)
     }
 }
 
-/// Where a blob's bytes go. A remote that fails half-way is followed by another, from the start.
+/// The destination of a blob's bytes. If a remote fails half-way, the next one starts again.
 pub trait Sink: Send {
-    /// Forget what came, and begin.
+    /// Starts, or starts again: drops all bytes so far.
     fn begin(&mut self) -> BoxFuture<'_, io::Result<()>>;
-    /// More bytes.
+    /// Adds bytes.
     fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>>;
-    /// All of them came, and they are right.
+    /// All bytes have arrived and are verified.
     fn end(&mut self) -> BoxFuture<'_, io::Result<()>>;
 }
 
@@ -110,13 +115,13 @@ impl Sink for Vec<u8> {
 }
 
 impl Remotes {
-    /// Open these, near first. Nothing is sent yet.
+    /// Opens the remotes of these URLs, nearest first. It sends nothing yet.
     pub fn open(urls: &[RemoteUrl], options: &Options) -> Result<Remotes, RemoteError> {
         let all: Result<Vec<_>, _> = urls.iter().map(|url| Ok((connect(url, options)?, url.read_only))).collect();
         Ok(Remotes::of(all?, options))
     }
 
-    /// These, near first, each with whether it is only read.
+    /// Returns these remotes, nearest first. Each `bool` says whether the remote is read-only.
     pub fn of(all: Vec<(Connected, bool)>, options: &Options) -> Remotes {
         let one = |(connected, read_only): (Connected, bool)| {
             let Connected { remote, counts, breaker } = connected;
@@ -134,35 +139,38 @@ impl Remotes {
         }
     }
 
-    /// Each of them, near first.
+    /// Returns all remotes, nearest first.
     pub fn each(&self) -> &[One] {
         &self.all
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no remotes.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether anything may be published.
+    /// Returns true if at least one remote may be written.
     pub fn is_writable(&self) -> bool {
         self.all.iter().any(|one| !one.read_only)
     }
 
-    /// What was dropped and put back so far.
+    /// Returns the counts of rejected and restored records.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The manifest of a weak fingerprint, as its bytes are in a store: of all remotes together, the nearest remote's
-    /// entries first. Entries that are damaged, of another fingerprint, or not to be believed are dropped and counted.
-    /// An error where no remote could say. One that is silent for longer than it is wont to be is not waited for once
-    /// another has answered, and after a few times left alone by itself.
+    /// Returns the manifest of a weak fingerprint, encoded as in the local store. It has the
+    /// trusted records of all remotes, those of the nearest first. Damaged, foreign and untrusted
+    /// records are dropped and counted.
+    ///
+    /// Fails if no remote answered. Once one remote has answered, the others are waited for only
+    /// for a limited time: see `One::patience` and `GRACE_MIN`. Being late counts as a failure for
+    /// the breaker.
     pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
         Ok(self.manifest_from(weak).await?.map(|found| found.0))
     }
 
-    /// The same, and the number of the nearest remote that has any of it.
+    /// Like [`Remotes::manifest`]; also returns the number of the nearest remote that has a record.
     pub async fn manifest_from(&self, weak: &Digest) -> Result<Option<(Vec<u8>, usize)>, RemoteError> {
         let mut answers: Vec<Option<Vec<(Item, Bytes)>>> = vec![None; self.all.len()];
         let mut waited: Vec<usize> = (0..self.all.len()).collect();
@@ -213,7 +221,7 @@ impl Remotes {
         }
     }
 
-    /// The entries of one remote that are believed, each as a manifest of its own, newest first.
+    /// Returns the trusted records of one remote with their manifests, newest first.
     async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Item, Bytes)>, RemoteError> {
         let (list, damaged) = merge::read(remote, Key::manifest(*weak)).await?;
         self.tally.add(Share::Damaged, damaged);
@@ -227,14 +235,17 @@ impl Remotes {
         Ok(believed)
     }
 
-    /// Fetch a blob, verified while it streams: from the nearest remote that has it, else from the next. One that says
-    /// nothing for longer than it ever does is not waited for while there is another. `false` where none has it. After an
-    /// error or `false` what is in the sink has no meaning.
+    /// Fetches a blob from the nearest remote that has it, and verifies it while it streams into
+    /// `into`.
+    ///
+    /// If a remote fails or sends wrong bytes, the next one is tried. Every remote but the last has
+    /// a limited time for its first bytes. Returns false if no remote has the blob. After false or
+    /// an error the bytes in `into` are meaningless.
     pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
         Ok(self.blob_from(digest, size, into).await?.is_some())
     }
 
-    /// The same, and the number of the remote that it came from.
+    /// Like [`Remotes::blob`], but returns the number of the remote that the blob came from.
     pub async fn blob_from(
         &self,
         digest: &Digest,
@@ -248,7 +259,7 @@ impl Remotes {
             let begun = tokio::time::timeout(if is_last { FOREVER } else { one.patience() }, begin(&*one.remote, key));
             let Ok(begun) = begun.await else {
                 one.breaker.late(Instant::now().into_std());
-                let silent = "it says nothing for longer than it ever does";
+                let silent = "no answer for much longer than it usually takes";
                 trouble = Some(RemoteError::failed(&one.remote.name().into(), Some(key), Trouble::Stalled, silent));
                 continue;
             };
@@ -274,8 +285,8 @@ impl Remotes {
         trouble.map_or(Ok(None), Err)
     }
 
-    /// Fetch blobs of at most [`crate::SMALL_BYTES_MAX`] bytes, as many in a request as a remote takes; in their order,
-    /// verified. What cannot be had is `None`, trouble or not.
+    /// Fetches and verifies blobs of at most [`crate::SMALL_BYTES_MAX`] bytes, in batches, in the
+    /// order of their digests. A blob is `None` if no remote has it, or if it could not be fetched.
     pub async fn small_blobs(&self, digests: &[Digest]) -> Vec<Option<Bytes>> {
         let mut found = vec![None; digests.len()];
         for one in &self.all {
@@ -303,23 +314,23 @@ impl Remotes {
         }
     }
 
-    /// Whether a remote gave something else for a blob.
+    /// Returns true if a remote has returned wrong bytes for a blob.
     pub(crate) fn is_wrong(&self, remote: &dyn Remote, digest: Digest) -> bool {
         let wrong = self.wrong();
         !wrong.is_empty() && wrong.contains(&(remote.name().to_owned(), digest))
     }
 
-    /// It was sent there again.
+    /// Notes that a wrong blob was replaced.
     pub(crate) fn note_mended(&self, remote: &dyn Remote, digest: Digest) {
         self.wrong().remove(&(remote.name().to_owned(), digest));
     }
 
-    /// Whether records must be signed, and those that are made here are not.
+    /// Returns true if signatures are required but our own records are not signed.
     pub fn would_not_believe_itself(&self) -> bool {
         self.keys.are_required() && !self.keys.can_sign()
     }
 
-    /// Whether what is published is signed.
+    /// Returns true if published records are signed.
     pub fn signs(&self) -> bool {
         self.keys.can_sign()
     }
@@ -355,14 +366,14 @@ impl From<Dropped> for Share {
     }
 }
 
-/// Of all records of a list that do not stand in it, bytes that are fetched.
+/// The most bytes of records that are fetched for one list.
 const LIST_BYTES_MAX: u64 = 128 << 20;
 
 pub(crate) async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
     Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())
 }
 
-/// An item with its bytes, where they can be had.
+/// Returns an item with its bytes, if they can be fetched.
 pub(crate) async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
     if item.bytes.is_none() && item.size <= RECORD_BYTES_MAX {
         let fetched = async {
@@ -374,8 +385,8 @@ pub(crate) async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
     item
 }
 
-/// The items of a list with their bytes, where they can be had, the newest first; whoever makes very many large ones is
-/// not held in memory for it.
+/// Returns the items of a list with their bytes, if they can be fetched, newest first. Items beyond
+/// [`LIST_BYTES_MAX`] are dropped, so that a list of huge records does not fill the memory.
 pub(crate) async fn all_filled(remote: &dyn Remote, list: List) -> Vec<Item> {
     let mut room = LIST_BYTES_MAX;
     let fits = |item: &Item| {
@@ -387,7 +398,7 @@ pub(crate) async fn all_filled(remote: &dyn Remote, list: List) -> Vec<Item> {
     fetched.buffered(RECORDS_AT_ONCE).collect().await
 }
 
-/// One manifest of many of one entry each, each strong fingerprint once, the first that comes.
+/// Joins manifests of one entry each. Of entries with the same strong fingerprint the first stays.
 fn together(weak: &Digest, encoded: &[(Digest, Bytes)]) -> Vec<u8> {
     let mut list = List::default();
     let items: Vec<Item> = encoded
@@ -395,24 +406,24 @@ fn together(weak: &Digest, encoded: &[(Digest, Bytes)]) -> Vec<u8> {
         .map(|(strong, bytes)| Item { strong: *strong, digest: *strong, size: 0, bytes: Some(bytes.clone()) })
         .collect();
     list.merge(&items, &List::default());
-    let bytes = |item: &Item| item.bytes.clone().expect("each was made with bytes");
+    let bytes = |item: &Item| item.bytes.clone().expect("each item was made with bytes");
     let kept: Vec<Bytes> = list.items.iter().map(bytes).collect();
     let mut whole = Manifest { weak: *weak, fields: Vec::new(), entries: Vec::new() };
     for bytes in &kept {
-        let one = Manifest::decode(bytes).expect("it was decoded when it was believed");
+        let one = Manifest::decode(bytes).expect("it was decoded when it was verified");
         whole.entries.extend(one.entries);
     }
     whole.encode()
 }
 
-/// Until the first bytes are here; `None` where it is not there.
+/// Fetches an object up to its first bytes; `None` if it does not exist.
 async fn begin(remote: &dyn Remote, key: Key) -> Result<Option<(Option<Bytes>, Body)>, RemoteError> {
     let Some((_, mut body)) = remote.get(key).await? else { return Ok(None) };
     let first = body.try_next().await?;
     Ok(Some((first, body)))
 }
 
-/// The rest of it, and all of it verified.
+/// Writes a blob to `into` and verifies it. `first` and `rest` are its bytes.
 async fn fetch(
     remote: &dyn Remote,
     key: Key,

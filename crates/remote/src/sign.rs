@@ -1,16 +1,19 @@
-//! Signatures of records: who is believed, and who we are. Ed25519; a key is 64 hexadecimal digits.
+//! Signatures of records with Ed25519: our own key, and the keys that we trust. A key is written as
+//! 64 hexadecimal digits.
+//!
+//! Unaware of: what is in a record.
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use larder_model::Digest;
 use std::fmt;
 
-/// A public key and a signature, bytes.
+/// The bytes of a public key and a signature.
 pub(crate) const SIGNATURE_BYTES: usize = 32 + 64;
-/// What a signature is for. What is signed begins with its name, so that a signature of one kind means nothing for
-/// another.
+/// The kind of a signed record. The signed message begins with its name, so that a signature for
+/// one kind is not valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Domain {
-    /// The record of a command.
+    /// The record of an action.
     Action,
     /// The record of an image.
     Image,
@@ -25,7 +28,7 @@ impl Domain {
     }
 }
 
-/// Whom we believe, and who we are.
+/// Our own key and the keys that we trust.
 #[derive(Clone, Default)]
 pub struct Keys {
     /// See [`Keys::in_namespace`].
@@ -34,7 +37,7 @@ pub struct Keys {
     believed: Vec<VerifyingKey>,
 }
 
-/// A text that is no key. It does not quote the text.
+/// A text that is not a key. The error does not quote the text, because it may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAKey;
 
@@ -53,7 +56,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// With a key of our own, the secret half: records that we publish are signed with it, and believed when they come
+    /// Adds our own secret key. Published records are signed with it, and trusted when they come
     /// back.
     pub fn sign_with(mut self, secret: &str) -> Result<Self, NotAKey> {
         let key = SigningKey::from_bytes(&bytes(secret)?);
@@ -62,30 +65,31 @@ impl Keys {
         Ok(self)
     }
 
-    /// With a public key whose records are believed. Once there is one, no other record is.
+    /// Adds a trusted public key. As soon as there is one, records of other keys are rejected.
     pub fn believe(mut self, public: &str) -> Result<Self, NotAKey> {
         self.believed.push(VerifyingKey::from_bytes(&bytes(public)?).map_err(|_| NotAKey)?);
         Ok(self)
     }
 
-    /// For one namespace: what was signed for another is not believed. For example, a record of project A that somebody
-    /// copies to the remote of project B, which has the same key, is no record of B.
+    /// Sets the namespace. Signatures for another namespace are not valid. For example, two
+    /// projects share a key; a record of project A that is copied to the remote of project B is
+    /// rejected there.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
 
-    /// The public half of our own key, as text.
+    /// Returns the public half of our own key, as text.
     pub fn public(&self) -> Option<String> {
         self.own.as_ref().map(|key| Digest(key.verifying_key().to_bytes()).hex())
     }
 
-    /// Whether we sign.
+    /// Returns true if we have a key to sign with.
     pub fn can_sign(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether only signed records are believed.
+    /// Returns true if only signed records are trusted.
     pub fn are_required(&self) -> bool {
         !self.believed.is_empty()
     }
@@ -98,7 +102,7 @@ impl Keys {
         Some(made)
     }
 
-    /// The public key of who signed, if it is believed.
+    /// Returns the public key of a signature, if it is trusted and the signature is valid.
     pub(crate) fn signer(&self, domain: Domain, record: &[u8], signature: &[u8]) -> Option<Digest> {
         let (public, signature) = signature.split_first_chunk::<32>()?;
         let key = self.believed.iter().find(|key| key.as_bytes() == public)?;
@@ -124,13 +128,13 @@ mod tests {
     fn only_the_believed_are_believed() {
         let ours = Keys::default().sign_with(&"11".repeat(32)).expect("a key");
         let theirs = Keys::default().sign_with(&"22".repeat(32)).expect("a key");
-        let reader = Keys::default().believe(&ours.public().expect("has one")).expect("a key");
+        let reader = Keys::default().believe(&ours.public().expect("has a key")).expect("a key");
         let signature = ours.sign(Domain::Action, b"record").expect("signs");
         let believes = |domain, record: &[u8], signature: &[u8]| reader.signer(domain, record, signature);
         let signer = believes(Domain::Action, b"record", &signature).expect("is believed");
         assert_eq!(Some(signer.hex()), ours.public());
         assert_eq!(believes(Domain::Action, b"Record", &signature), None);
-        assert_eq!(believes(Domain::Image, b"record", &signature), None, "it is for commands");
+        assert_eq!(believes(Domain::Image, b"record", &signature), None, "the signature is for an action");
         assert_eq!(reader.clone().in_namespace("b").signer(Domain::Action, b"record", &signature), None);
         assert_eq!(believes(Domain::Action, b"record", &theirs.sign(Domain::Action, b"record").expect("signs")), None);
         for at in 0..signature.len() {

@@ -1,28 +1,28 @@
-//! What was not believed, and what others' writing cost: numbers for `larder stats`.
+//! Counts of rejected records and of conflicts between writers, for `larder stats`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted.
+/// The kinds of events that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// Lists and records that were damaged, or gone.
+    /// Lists and records that were damaged or missing.
     Damaged,
-    /// Records of another fingerprint.
+    /// Records that belong to another fingerprint.
     Foreign,
-    /// Records that nobody whom we believe signed.
+    /// Records without a signature of a trusted key, while signatures are required.
     Unsigned,
-    /// Records of failed runs that nobody whom we believe signed.
+    /// Records of failed runs without a signature of a trusted key.
     Failed,
-    /// Blobs that were cut or had other bytes than their name says.
+    /// Blobs that ended early or had the wrong digest.
     WrongBlobs,
-    /// Lists that somebody else wrote between our look and our write.
+    /// Lists that another writer changed between our read and our write.
     Contended,
-    /// Records of ours that somebody else overwrote, and that were put back.
+    /// Records of ours that another writer overwrote, and that were put back.
     PutBack,
 }
 
 impl Share {
-    /// All of them, in their order.
+    /// All kinds, in the order of their counters.
     pub const ALL: [Share; 7] = [
         Share::Damaged,
         Share::Foreign,
@@ -34,14 +34,14 @@ impl Share {
     ];
 }
 
-/// Counts since the start.
+/// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: [AtomicU64; Share::ALL.len()],
 }
 
 impl Tally {
-    /// How many of these there were.
+    /// Returns one of the counts.
     pub fn of(&self, share: Share) -> u64 {
         self.counts[share as usize].load(Ordering::Relaxed)
     }

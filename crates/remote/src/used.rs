@@ -1,14 +1,19 @@
-//! What builds of a commit used: the list of that, and the bundles in which most of it lies.
+//! The list of what builds of a commit used: weak fingerprints, and references to the bundles with
+//! most of their records. The next build prefetches from it.
 //!
 //! ```text
-//! used   = u8 format version, digest place, number of weak fingerprints, digest*, number of bundles, bundle*, digest
+//! used   = u8 format version, digest place, number of weak fingerprints, digest*,
+//!          number of bundles, bundle*, digest
 //! bundle = digest of it, number of its bytes, number of its records, held*
 //! held   = number of the weak fingerprint in the list, first 8 bytes of the strong fingerprint
 //! ```
-//! Newest first, both. A list grows, and so do its bundles: what came since is put into a new one. The list of the next
-//! commit names those of the one before it, so a record is bundled once, not once a commit.
+//! Both parts are sorted newest first. When a build adds to a list, records that are in no bundle
+//! yet go into new bundles. The list of the next commit refers to the bundles of the one before, so
+//! that a record is uploaded once and not once for each commit.
 //!
-//! Unaware of: what a place is.
+//! In this module a place is the digest that names a list. `larderd` makes it from a commit.
+//!
+//! Unaware of: commits, checkouts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,40 +26,42 @@ use crate::remotes::{One, get_one};
 use crate::tally::Share;
 use crate::{Key, Put, RemoteError, Remotes, SMALL_BYTES_MAX, whole};
 
-/// The version of this format.
+/// The version of this format. Version 1 is not read any more.
 pub(crate) const USED_FORMAT: u8 = 2;
-/// Weak fingerprints of one list.
+/// The most weak fingerprints in a list.
 pub const USED_MAX: usize = 16_384;
-/// Bundles of one list.
+/// The most bundles in a list.
 const BUNDLES_MAX: usize = 1024;
-/// With so many small ones, of less than a quarter of what one may be and of few records, their records are put into
-/// larger ones: each is a request.
+/// If a list has more small bundles than this, their records are packed into larger ones, because
+/// each bundle is a request. A bundle is small if it has less than a quarter of the largest size
+/// and fewer than [`FEW_RECORDS`] records.
 const SMALL_ONES_MAX: usize = 32;
 const FEW_RECORDS: usize = 32;
-/// Records of which the blobs are more, bytes, are in no bundle: by themselves they are fetched as fast.
+/// A record with more bytes of blobs than this is in no bundle. Fetching it by itself is as fast.
 const BUNDLED_BYTES_MAX: u64 = 512 << 10;
 
-/// What builds of a commit used.
+/// The list of what builds of a commit used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Weak fingerprints, newest first.
     pub weaks: Vec<Digest>,
-    /// In these lie the records of most of them.
+    /// Bundles with the records of most of these fingerprints, newest first.
     pub bundles: Vec<Bundle>,
 }
 
-/// A bundle, by its digest.
+/// A reference to a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// Of its bytes.
+    /// The digest of the bundle.
     pub digest: Digest,
-    /// How many those are.
+    /// The bytes of the bundle.
     pub size_bytes: u64,
-    /// Weak fingerprints of its records, and by which record of that.
+    /// Its records: the weak fingerprint and the beginning of the strong one.
     pub records: Vec<(Digest, Hint)>,
 }
 
-/// The beginning of a strong fingerprint: enough to see whether a record is the newest one.
+/// The beginning of a strong fingerprint. It is enough to tell whether a store has this record
+/// already.
 pub type Hint = [u8; HINT_BYTES];
 const HINT_BYTES: usize = 8;
 
@@ -62,12 +69,12 @@ fn hint(strong: &Digest) -> Hint {
     std::array::from_fn(|at| strong.0[at])
 }
 
-/// Reads the newest record of a weak fingerprint from the local store, with what it needs; `None` where it is not there,
-/// or has more bytes than the number says.
+/// Reads the newest record of a weak fingerprint from the local store, with its blobs. Returns
+/// `None` if there is none or if it has more bytes than the second argument.
 pub type Reading<'a> = dyn Fn(Digest, u64) -> BoxFuture<'a, Option<Whole>> + Send + Sync + 'a;
 
 impl Used {
-    /// Nothing where it is damaged, of another place or of another version.
+    /// Decodes a list. Returns an empty one if it is damaged, or of another place or version.
     pub(crate) fn decode(place: &Digest, bytes: &[u8]) -> Used {
         Used::read(place, bytes).unwrap_or_default()
     }
@@ -97,7 +104,7 @@ impl Used {
         w.seal().into()
     }
 
-    /// This first, then what is in `other` only.
+    /// Returns this list, followed by what is only in `other`.
     fn with(mut self, other: Used) -> Used {
         let mut seen = HashSet::new();
         self.weaks.extend(other.weaks);
@@ -109,13 +116,14 @@ impl Used {
         self
     }
 
-    /// Without bundles of which nothing is in the list, or all is in newer ones too.
+    /// Returns the list without useless bundles: none of the records is in the list, or newer
+    /// bundles have all of them.
     fn tidied(mut self) -> Used {
         let listed: HashSet<Digest> = self.weaks.iter().copied().collect();
         let mut newer = HashSet::new();
         self.bundles.retain_mut(|bundle| {
             bundle.records.retain(|(weak, _)| listed.contains(weak));
-            // All of them are noted, so not `any`.
+            // `count`, because `any` would stop before all records are noted.
             bundle.records.iter().filter(|(weak, _)| newer.insert(*weak)).count() > 0
         });
         self
@@ -152,7 +160,7 @@ fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
 }
 
 impl Remotes {
-    /// What was used at the first of these places at which anything was: of all remotes together.
+    /// Returns the list of the first of these places that has one, merged from all remotes.
     pub async fn used(&self, places: &[Digest]) -> Result<Used, RemoteError> {
         let keys: Vec<Key> = places.iter().copied().map(Key::used).collect();
         let asked = self.all.iter().map(|one| one.remote.get_small(&keys));
@@ -176,7 +184,8 @@ impl Remotes {
         trouble.map_or(Ok(Used::default()), Err)
     }
 
-    /// Pass what was used at a place on to those remotes that lack some of it and are nearer than one that has it.
+    /// Copies a merged list to the remotes that lack some of it and are nearer than the farthest
+    /// one with a list.
     fn pass_list_on(&self, place: &Digest, used: &Used, lists: &[Option<&Used>]) {
         let farthest =
             lists.iter().rposition(|list| list.is_some_and(|list| !list.weaks.is_empty())).unwrap_or_default();
@@ -190,7 +199,7 @@ impl Remotes {
         }
     }
 
-    /// What a bundle holds, from the nearest remote that has it; `None` where it cannot be had.
+    /// Fetches a bundle from the nearest remote that has it. Returns `None` if that fails.
     pub async fn bundle(&self, bundle: &Bundle) -> Option<Unpacked> {
         if bundle.size_bytes > SMALL_BYTES_MAX {
             return None;
@@ -213,15 +222,15 @@ impl Remotes {
             self.tally.add(Share::Damaged, 1);
             return None;
         };
-        // Only what is believed as a whole is passed on.
+        // A bundle is copied only if all its records are trusted.
         if !lacking.is_empty() && unpacked.believed(self.keys(), |_| true, |_, _| {}).is_empty() {
             lacking.into_iter().for_each(|at| self.pass_on(at, key, bytes.clone(), Put::IfAbsent));
         }
         Some(unpacked)
     }
 
-    /// Look into those records of a bundle that are wanted, by their weak fingerprints, and tell `take` of each that is
-    /// believed, with the bytes of its manifest. The others are counted.
+    /// Verifies the records of a bundle whose weak fingerprint `is_wanted`. Calls `take` for each
+    /// trusted record, with the bytes of its manifest. Rejected records are counted.
     pub fn believed(
         &self,
         unpacked: &Unpacked,
@@ -232,10 +241,12 @@ impl Remotes {
         dropped.into_iter().for_each(|why| self.tally.add(why.into(), 1));
     }
 
-    /// Add to what was used at a place, on every remote that may be written: `fresh`, newest first, and then what a
-    /// build began with, `base`. What is in no bundle is put into new ones. Returns how many bytes of bundles were sent.
+    /// Adds to the list of a place, on every writable remote: first `fresh`, newest first, then
+    /// `base`, the list that the build began with. Records that are in no bundle yet are uploaded
+    /// in new bundles. Returns how many bytes of bundles were uploaded.
     ///
-    /// Of several writers at once the last may win: what is lost costs a prefetch.
+    /// Of several concurrent writers the last one may win. A lost fingerprint only costs a
+    /// prefetch.
     pub async fn publish_used(
         &self,
         place: &Digest,
@@ -263,7 +274,7 @@ impl Remotes {
         let old = get_one(&*one.remote, key).await?.map(|bytes| Used::decode(place, &bytes)).unwrap_or_default();
         let new = Used { weaks: fresh.to_vec(), bundles: Vec::new() };
         let limit = one.remote.abilities().one_request_bytes;
-        // What stands at this place already was bundled after what the build began with.
+        // Bundles in the place's own list are newer than those in `base`.
         let began_with = Used { weaks: base.weaks.clone(), bundles: Vec::new() };
         let mut used = new.with(began_with).with(old).with(base.clone()).tidied();
         used.bundles = there(one, used.bundles).await?;
@@ -273,7 +284,8 @@ impl Remotes {
         }
         let known: HashMap<Digest, Hint> = used.bundles.iter().rev().flat_map(|one| one.records.clone()).collect();
         let fresh: HashSet<&Digest> = fresh.iter().collect();
-        // In the order in which they were used: so they will be asked for.
+        // In the order in which the build used them, because the next build needs them in that
+        // order.
         let due: Vec<Digest> =
             used.weaks.iter().rev().filter(|weak| fresh.contains(weak) || !known.contains_key(weak)).copied().collect();
         let mut sent = 0;
@@ -297,7 +309,8 @@ impl Remotes {
     }
 }
 
-/// Those of `bundles` that this remote has: it may have forgotten some, and others were found on another one.
+/// Returns the bundles that this remote has. It may have evicted some, and others may come from
+/// another remote.
 async fn there(one: &One, bundles: Vec<Bundle>) -> Result<Vec<Bundle>, RemoteError> {
     if bundles.is_empty() {
         return Ok(bundles);
@@ -307,8 +320,8 @@ async fn there(one: &One, bundles: Vec<Bundle>) -> Result<Vec<Bundle>, RemoteErr
     Ok(bundles.into_iter().zip(has).filter_map(|(bundle, there)| there.then_some(bundle)).collect())
 }
 
-/// Send what was gathered, as bundles of at most `limit` bytes, and put them first. What is too large even by itself
-/// goes into none. Returns how many bytes were sent.
+/// Uploads the gathered records as bundles of at most `limit` bytes, and puts those at the front of
+/// `bundles`. A single record that is larger is left out. Returns how many bytes were uploaded.
 async fn send(one: &One, pieces: &mut Vec<Piece>, limit: u64, bundles: &mut Vec<Bundle>) -> Result<u64, RemoteError> {
     let mut sent = 0;
     let mut rest = vec![std::mem::take(pieces)];
@@ -353,7 +366,7 @@ mod tests {
         let expected = [&[2][..], &[5; 32], &[2], &[1; 32], &[2; 32], &[1], &[9; 32], b"\xac\x02", &[1, 1], &[7; 8]];
         assert_eq!(bytes[..bytes.len() - 32], expected.concat());
         assert_eq!(Used::decode(&digest(5), &bytes), used);
-        assert_eq!(Used::decode(&digest(6), &bytes), Used::default(), "it is another place's");
+        assert_eq!(Used::decode(&digest(6), &bytes), Used::default(), "the list is of another place");
         for at in 0..bytes.len() {
             let mut damaged = bytes.to_vec();
             damaged[at] ^= 1;

@@ -1,10 +1,11 @@
-//! Waits with jitter, from one seed, so that many who failed together do not come back together.
+//! Waits with jitter, so that clients that failed at the same moment do not all retry at the same
+//! moment.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A source of waits.
+/// A source of random waits, made from one seed.
 pub(crate) struct Wait {
     state: Mutex<u64>,
 }
@@ -14,7 +15,7 @@ impl Wait {
         Wait { state: Mutex::new(seed | 1) }
     }
 
-    /// A number below `count`, from the seed (SplitMix64).
+    /// Returns a number below `count` (SplitMix64).
     pub(crate) fn below(&self, count: u64) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -24,13 +25,13 @@ impl Wait {
         (z ^ (z >> 31)) % count.max(1)
     }
 
-    /// From one to two times as long.
+    /// Waits for one to two times `wait`.
     pub(crate) async fn about(&self, wait: Duration) {
         let more = self.below(wait.as_micros() as u64 + 1);
         tokio::time::sleep(wait + Duration::from_micros(more)).await;
     }
 
-    /// Anything up to `first`, doubled with each attempt, at most `most`.
+    /// Waits for a random time of up to `first * 2^attempt`, at most `most`.
     pub(crate) async fn backoff(&self, attempt: u32, first: Duration, most: Duration) {
         tokio::time::sleep(self.backed_off(attempt, first, most)).await;
     }

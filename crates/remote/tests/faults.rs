@@ -1,9 +1,9 @@
-//! Machines that share a remote which does wrong: errors, stalls, cuts, flipped bits, swapped and stale objects,
-//! delays, and writes that were done and say that they failed. No machine may get a wrong byte, and every action must
-//! come to an end.
+//! Machines that share a remote with injected faults: errors, stalls, truncated objects, flipped
+//! bits, swapped and stale objects, delays, and writes that succeed but report a failure. No
+//! machine may get a wrong byte, and every action must end.
 //!
-//! One seed is a whole run, on a clock that is not the machine's. `LARDER_FAULT_REQUESTS` says how many requests there
-//! are, 240,000 where it is not set:
+//! A seed determines a whole run, on a simulated clock. `LARDER_FAULT_REQUESTS` is the number of
+//! requests, by default 240,000:
 //!
 //! ```text
 //! LARDER_FAULT_REQUESTS=10000000 cargo test --release -p larder-remote --test faults -- --nocapture
@@ -25,12 +25,12 @@ use std::time::Duration;
 
 const MACHINES: u64 = 8;
 const ACTIONS: u64 = 400;
-/// Sets of observations of an action: on some machines it looked at other things.
+/// The sets of observations of each action, as if it read other files on some machines.
 const VARIANTS: u64 = 3;
-/// Of ten thousand requests, how many meet each fault.
+/// How many of 10,000 requests meet each kind of fault.
 const OFTEN: u64 = 100;
 
-/// What every action gives, by its number and variant.
+/// The right outputs of all actions and variants.
 struct Truth {
     place: tempfile::TempDir,
     outputs: HashMap<Digest, Bytes>,
@@ -70,25 +70,26 @@ impl Truth {
     }
 }
 
-/// One action on one machine: answered by the remotes, or run and published. Wrong bytes end the test.
+/// Runs one action on one machine: a hit from the remotes, or else a run that is published. Panics
+/// on wrong bytes.
 async fn act(remotes: &Remotes, truth: &Truth, action: u64, variant: u64, counted: &Counted) {
     counted.actions.fetch_add(1, Ordering::Relaxed);
     let weak = Digest::of(&action.to_le_bytes());
     if let Ok(Some(found)) = remotes.manifest(&weak).await {
-        let parsed = Manifest::decode(&found).expect("what is given out can be read");
+        let parsed = Manifest::decode(&found).expect("a returned manifest is valid");
         for said in names(&found) {
-            assert!(said.starts_with(&format!("A{action}V")), "{said} was given out for action {action}");
+            assert!(said.starts_with(&format!("A{action}V")), "{said} was returned for action {action}");
         }
         for entry in &parsed.entries {
-            let (set, result) = entry.open().expect("what is given out can be read");
+            let (set, result) = entry.open().expect("a returned entry is valid");
             if set.environment[0].name != name(action, variant).as_bytes() {
                 continue;
             }
             let OutputKind::File { content: Content::Blob(blob), .. } = result.outputs[0].kind else {
-                panic!("no blob")
+                panic!("the output is not a blob")
             };
             let right = output(action, variant);
-            assert_eq!(blob.digest, Digest::of(&right), "a record of another run");
+            assert_eq!(blob.digest, Digest::of(&right), "the record belongs to another run");
             let mut fetched = Vec::new();
             if let Ok(true) = remotes.blob(&blob.digest, blob.size_bytes, &mut fetched).await {
                 assert!(fetched == right, "WRONG BYTES for action {action}");
@@ -101,11 +102,11 @@ async fn act(remotes: &Remotes, truth: &Truth, action: u64, variant: u64, counte
     let content = output(action, variant);
     let blob = Blob { digest: Digest::of(&content), size_bytes: content.len() as u64 };
     let encoded = manifest(&weak, &[Run { name: &name(action, variant), exit_code: 0, output: Some(blob) }]);
-    let parsed = Manifest::decode(&encoded).expect("ours");
+    let parsed = Manifest::decode(&encoded).expect("valid");
     remotes.publish(&parsed, |digest| truth.outputs.get(digest).and_then(|_| truth.path(digest))).await;
 }
 
-/// Runs until the remote was asked so often; what was counted of whom.
+/// Runs until the remote has got this many requests, and prints and checks the counts.
 async fn simulate(requests: u64, abilities: Abilities, seed: u64) {
     let memory: Arc<dyn Remote> = Arc::new(Memory::with("memory://", abilities));
     let truth = Truth::new();
@@ -116,7 +117,7 @@ async fn simulate(requests: u64, abilities: Abilities, seed: u64) {
         let mut options: Options = options(seed * 100 + machine, &[]);
         options.stall = Duration::from_millis(300);
         options.settle = Duration::from_millis(20);
-        // The breaker has tests of its own; here it would keep most faults away.
+        // The breaker has its own tests. Here it would hide most faults.
         options.breaker = BreakerPolicy { failures: u32::MAX, ..options.breaker };
         let faulty = Arc::new(Faults::new(memory.clone(), OFTEN, Duration::from_millis(200), options.seed));
         machines.push(Remotes::of(vec![(stacked(faulty.clone(), &options), false)], &options));
@@ -126,7 +127,7 @@ async fn simulate(requests: u64, abilities: Abilities, seed: u64) {
     let mut round = 0;
     while asked() < requests {
         round += 1;
-        // Six actions at once on each machine; all machines build much the same.
+        // Six actions at once on each machine. Each two machines build the same.
         let all = machines.iter().enumerate().flat_map(|(machine, remotes)| {
             let (truth, counted) = (&truth, &counted);
             (0..6).map(move |lane| {
@@ -148,11 +149,11 @@ async fn simulate(requests: u64, abilities: Abilities, seed: u64) {
         read(&counted.runs)
     );
     println!("  faults: {}", Fault::ALL.map(|fault| format!("{fault:?} {}", done(fault))).join(", "));
-    println!("  not believed: {}", Share::ALL.map(|share| format!("{share:?} {}", dropped(share))).join(", "));
-    assert_eq!(read(&counted.actions), read(&counted.hits) + read(&counted.runs), "a run was lost");
-    assert!(Fault::ALL.into_iter().all(|fault| done(fault) * 200 > asked()), "a fault is missing");
-    assert!(read(&counted.hits) > read(&counted.actions) / 2, "the remote is of no use");
-    assert!(dropped(Share::WrongBlobs) > 0 && dropped(Share::Damaged) > 0, "nothing wrong was noticed");
+    println!("  rejected: {}", Share::ALL.map(|share| format!("{share:?} {}", dropped(share))).join(", "));
+    assert_eq!(read(&counted.actions), read(&counted.hits) + read(&counted.runs), "an action is missing");
+    assert!(Fault::ALL.into_iter().all(|fault| done(fault) * 200 > asked()), "a kind of fault was never injected");
+    assert!(read(&counted.hits) > read(&counted.actions) / 2, "fewer than half of the actions were hits");
+    assert!(dropped(Share::WrongBlobs) > 0 && dropped(Share::Damaged) > 0, "no damage was detected");
 }
 
 fn requests() -> u64 {

@@ -1,4 +1,4 @@
-//! All remotes together: who is believed, what is dropped and counted, near and far, what is only read.
+//! All remotes together: signatures, rejected records, near and far remotes, read-only remotes.
 
 #[path = "conformance/sample.rs"]
 mod sample;
@@ -33,7 +33,7 @@ impl Team {
 
     async fn publish(&self, remotes: &Remotes, runs: &[Run<'_>]) -> larder_remote::Published {
         let encoded = manifest(&self.weak, runs);
-        remotes.publish(&Manifest::decode(&encoded).expect("ours"), |_| None).await
+        remotes.publish(&Manifest::decode(&encoded).expect("valid"), |_| None).await
     }
 
     async fn read(&self, remotes: &Remotes) -> Vec<String> {
@@ -57,7 +57,7 @@ fn key(digit: &str) -> String {
 async fn only_signed_records_where_the_team_signs() {
     let team = Team::new("memory://");
     let ci = Keys::default().sign_with(&key("1")).expect("a key");
-    let reader = Keys::default().believe(&ci.public().expect("has one")).expect("a key");
+    let reader = Keys::default().believe(&ci.public().expect("has a key")).expect("a key");
     let stranger = Keys::default().sign_with(&key("2")).expect("a key");
     for (keys, name) in [(ci, "ci"), (Keys::default(), "nobody"), (stranger, "stranger")] {
         let published = team.publish(&team.seen_by(&with(keys)), &[run(name)]).await;
@@ -70,7 +70,7 @@ async fn only_signed_records_where_the_team_signs() {
     assert_eq!(team.read(&anybody).await, ["ci", "nobody", "stranger"]);
 }
 
-/// What was signed for one project is no record of another that has the same key.
+/// A signature for one project is not valid in another project with the same key.
 #[tokio::test]
 async fn records_of_another_namespace_are_not_believed() {
     let team = Team::new("memory://");
@@ -79,14 +79,14 @@ async fn records_of_another_namespace_are_not_believed() {
         team.publish(&team.seen_by(&with(ci(namespace))), &[run(&format!("of {namespace}"))]).await;
     }
     for namespace in ["a", "b", ""] {
-        let reader = Keys::default().believe(&ci("").public().expect("has one")).expect("a key");
+        let reader = Keys::default().believe(&ci("").public().expect("has a key")).expect("a key");
         let remotes = team.seen_by(&with(reader.in_namespace(namespace)));
         assert_eq!(team.read(&remotes).await, [format!("of {namespace}")]);
     }
 }
 
-/// Only what was recorded with our own store is signed, and what was fetched is left to whoever signed it. Nothing that
-/// is published says how its fingerprint was made.
+/// Only records made with our own store are signed. Fetched ones are not published again. A
+/// published record does not say how its fingerprint was made.
 #[tokio::test]
 async fn what_others_made_is_not_signed() {
     let signer = Digest([7; 32]);
@@ -99,27 +99,27 @@ async fn what_others_made_is_not_signed() {
         let team = Team::new("memory://");
         let ci = Keys::default().sign_with(&key("1")).expect("a key");
         let encoded = manifest(&team.weak, &[run("a")]);
-        let mut sent = Manifest::decode(&encoded).expect("ours");
+        let mut sent = Manifest::decode(&encoded).expect("valid");
         sent.entries[0].origin = origin;
         sent.fields = vec![(b"argument", b"secret")];
         let published = team.seen_by(&with(ci.clone())).publish(&sent, |_| None).await;
         assert_eq!(published.entries, u64::from(is_sent), "{origin:?}");
-        let reader = Keys::default().believe(&ci.public().expect("has one")).expect("a key");
+        let reader = Keys::default().believe(&ci.public().expect("has a key")).expect("a key");
         let believed = team.read(&team.seen_by(&with(reader))).await;
         assert_eq!(believed.len(), usize::from(is_believed), "{origin:?}");
         let Some(bytes) = team.seen_by(&options(3, &[])).manifest(&team.weak).await.expect("reads") else { continue };
-        let read = Manifest::decode(&bytes).expect("ours");
+        let read = Manifest::decode(&bytes).expect("valid");
         assert!(read.fields.is_empty());
-        assert_eq!(read.entries[0].origin, Origin::Fetched(None), "whoever signed it, for who believes nobody");
+        assert_eq!(read.entries[0].origin, Origin::Fetched(None), "the signer is unknown to a client without keys");
     }
 }
 
-/// Also once newer records have pushed it out of its list.
+/// A signed record stays, also after newer records have pushed it out of its list into a blob.
 #[tokio::test]
 async fn nobody_takes_the_place_of_who_signed() {
     let team = Team::new("memory://");
     let ci = Keys::default().sign_with(&key("1")).expect("a key");
-    let reader = Keys::default().believe(&ci.public().expect("has one")).expect("a key");
+    let reader = Keys::default().believe(&ci.public().expect("has a key")).expect("a key");
     let names: Vec<String> = (0..20).map(|number| format!("{number:02}{}", "x".repeat(3900))).collect();
     for name in &names {
         team.publish(&team.seen_by(&with(ci.clone())), &[run(name)]).await;
@@ -131,7 +131,7 @@ async fn nobody_takes_the_place_of_who_signed() {
     assert_eq!(remotes.tally().of(Share::Unsigned), 0);
 }
 
-/// Whoever sends a record again writes nothing, and is told that it was there.
+/// Publishing a record again writes nothing, and reports that it existed.
 #[tokio::test]
 async fn what_is_there_is_not_written_again() {
     let all = Memory::new("memory://").abilities();
@@ -145,18 +145,19 @@ async fn what_is_there_is_not_written_again() {
             let published = team.publish(&team.seen_by(&options(3, &[])), &runs).await;
             assert_eq!((published.entries, published.entries_there), (runs.len() as u64, there), "{abilities:?}");
         }
-        // With a signature it is another one.
+        // With a signature it is another record.
         let signed = with(Keys::default().sign_with(&key("1")).expect("a key"));
         let published = team.publish(&team.seen_by(&signed), &[run("a")]).await;
         assert_eq!((published.entries, published.entries_there), (1, 0));
     }
 }
 
-/// What came from a far remote is there on the near one, with the signature that it had, unless that is only read.
+/// A record from the far remote is copied to the near one with its signature, unless that is
+/// read-only.
 #[tokio::test]
 async fn nearer_remotes_are_filled() {
     let ci = Keys::default().sign_with(&key("1")).expect("a key");
-    let public = ci.public().expect("has one");
+    let public = ci.public().expect("has a key");
     let far = Team::new("memory://far");
     let content = bytes("content", 9000);
     let blob = Blob { digest: Digest::of(&content), size_bytes: content.len() as u64 };
@@ -164,32 +165,32 @@ async fn nearer_remotes_are_filled() {
     std::fs::write(file.path(), &content).expect("writes");
     let encoded = manifest(&far.weak, &[Run { name: "ci", exit_code: 0, output: Some(blob) }]);
     let path = |_: &Digest| Some(file.path().to_owned());
-    far.seen_by(&with(ci)).publish(&Manifest::decode(&encoded).expect("ours"), path).await;
+    far.seen_by(&with(ci)).publish(&Manifest::decode(&encoded).expect("valid"), path).await;
     for read_only in [true, false] {
         let near = Team::new("memory://near");
-        // Another key signs what is made here.
+        // Records made here are signed with another key.
         let own = Keys::default().sign_with(&key("2")).expect("a key");
         let options = with(own.believe(&public).expect("a key"));
         let all = [(near.memory.clone(), read_only), (far.memory.clone(), false)];
         let both = all.map(|(memory, read_only)| (stacked(memory, &options), read_only));
         let both = Remotes::of(both.into(), &options);
         assert_eq!(far.read(&both).await, ["ci"]);
-        let strong = Manifest::decode(&encoded).expect("ours").entries[0].strong;
+        let strong = Manifest::decode(&encoded).expect("valid").entries[0].strong;
         let filled = both.fill(&far.weak, &strong, &[blob], path).await;
         assert_eq!(filled, usize::from(!read_only));
-        assert_eq!(both.fill(&far.weak, &strong, &[blob], path).await, 0, "once is enough");
+        assert_eq!(both.fill(&far.weak, &strong, &[blob], path).await, 0, "the record was copied already");
         let reader = with(Keys::default().believe(&public).expect("a key"));
         let found = near.read(&near.seen_by(&reader)).await;
-        assert_eq!(found, if read_only { vec![] } else { vec!["ci"] }, "signed by whom it was");
+        assert_eq!(found, if read_only { vec![] } else { vec!["ci"] }, "the record keeps its signature");
         assert_eq!(near.memory.peek(Key::blob(blob.digest)), (!read_only).then(|| content.clone()));
         if !read_only {
             assert_eq!(far.read(&both).await, ["ci"]);
-            assert_eq!(both.fill(&far.weak, &strong, &[blob], path).await, 0, "it is there");
+            assert_eq!(both.fill(&far.weak, &strong, &[blob], path).await, 0, "the near remote has the record");
         }
     }
 }
 
-/// What a commit's builds used elsewhere is had of the near remote by the next who asks.
+/// A list and its bundles from the far remote are copied to the near one, for the next client.
 #[tokio::test]
 async fn nearer_remotes_get_lists_and_bundles() {
     let (near, far) = (Team::new("memory://near"), Team::new("memory://far"));
@@ -206,11 +207,11 @@ async fn nearer_remotes_get_lists_and_bundles() {
     let both = Remotes::of(both.into(), &options);
     let used = both.used(&[one]).await.expect("asked");
     for bundle in &used.bundles {
-        both.bundle(bundle).await.expect("is there");
+        both.bundle(bundle).await.expect("exists");
     }
     let alone = near.seen_by(&options);
     let began = Instant::now();
-    // Nobody waits for it.
+    // The copy is made in the background.
     while alone.used(&[one]).await.expect("asked") != used || near.memory.len() <= used.bundles.len() {
         assert!(began.elapsed() < Duration::from_secs(20), "{} objects", near.memory.len());
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -226,7 +227,7 @@ async fn failures_of_others_are_not_believed() {
     let failed = |name| Run { name, exit_code: 1, output: None };
     let unsigned = team.seen_by(&options(3, &[]));
     let published = team.publish(&unsigned, &[failed("failed"), run("fine")]).await;
-    assert_eq!((published.entries, published.passed_over), (1, 1), "it is not even published");
+    assert_eq!((published.entries, published.passed_over), (1, 1), "an unsigned failure is not published");
     let ci = Keys::default().sign_with(&key("1")).expect("a key");
     let signed = team.seen_by(&with(ci));
     assert_eq!(team.publish(&signed, &[failed("signed failure")]).await.entries, 1);
@@ -235,7 +236,7 @@ async fn failures_of_others_are_not_believed() {
     assert_eq!(team.read(&signed).await, ["signed failure"]);
 }
 
-/// A record that lies at another's place, or whose set is not what its fingerprint says, is not believed.
+/// Lists of another fingerprint and damaged lists are ignored.
 #[tokio::test]
 async fn swapped_and_damaged_lists_are_misses() {
     let team = Team::new("memory://");
@@ -243,14 +244,14 @@ async fn swapped_and_damaged_lists_are_misses() {
     let remotes = team.seen_by(&options(3, &[]));
     team.publish(&remotes, &[run("one")]).await;
     other.publish(&remotes, &[run("two")]).await;
-    let theirs = team.memory.peek(Key::manifest(other.weak)).expect("is there");
-    let ours = team.memory.peek(Key::manifest(team.weak)).expect("is there");
+    let theirs = team.memory.peek(Key::manifest(other.weak)).expect("exists");
+    let ours = team.memory.peek(Key::manifest(team.weak)).expect("exists");
     let put = async |bytes: Bytes| {
         let key = Key::manifest(team.weak);
         team.memory.put(key, bytes.len() as u64, whole(bytes), Put::Replace).await.expect("put");
     };
     put(theirs).await;
-    assert!(team.read(&remotes).await.is_empty(), "another's list");
+    assert!(team.read(&remotes).await.is_empty(), "the list of another fingerprint");
     for at in 0..ours.len() {
         let mut damaged = ours.to_vec();
         damaged[at] ^= 0x10;
@@ -260,7 +261,7 @@ async fn swapped_and_damaged_lists_are_misses() {
         assert!(team.read(&remotes).await.is_empty(), "cut at {at}");
     }
     assert_eq!(remotes.tally().of(Share::Damaged), 2 * ours.len() as u64 + 1);
-    // What is damaged is replaced by whoever publishes next.
+    // Publishing replaces a damaged list.
     assert_eq!(team.publish(&remotes, &[run("three")]).await.entries, 1);
     assert_eq!(team.read(&remotes).await, ["three"]);
 }
@@ -274,7 +275,7 @@ async fn blobs_come_before_their_record_and_are_verified_both_ways() {
     let blob = Blob { digest: Digest::of(&content), size_bytes: content.len() as u64 };
     let output = Some(blob);
     let encoded = manifest(&team.weak, &[Run { name: "with", exit_code: 0, output }, run("without")]);
-    let parsed = Manifest::decode(&encoded).expect("ours");
+    let parsed = Manifest::decode(&encoded).expect("valid");
     let path: PathBuf = place.path().join("blob");
     std::fs::write(&path, &content[1..]).expect("written");
     for from in [None, Some(path.clone())] {
@@ -285,7 +286,7 @@ async fn blobs_come_before_their_record_and_are_verified_both_ways() {
     std::fs::write(&path, &content).expect("written");
     let published = remotes.publish(&parsed, |_| Some(path.clone())).await;
     assert_eq!((published.entries, published.blobs, published.bytes), (2, 1, 3_000_000));
-    let published = remotes.publish(&parsed, |_| panic!("it is there already")).await;
+    let published = remotes.publish(&parsed, |_| panic!("the blob exists already")).await;
     assert_eq!((published.entries, published.blobs, published.blobs_there), (2, 0, 1));
     let mut file = tokio::fs::File::create(place.path().join("fetched")).await.expect("made");
     assert!(remotes.blob(&blob.digest, blob.size_bytes, &mut file).await.expect("fetched"));
@@ -297,7 +298,8 @@ async fn blobs_come_before_their_record_and_are_verified_both_ways() {
     assert_eq!(remotes.small_blobs(&digests).await, [None, None]);
 }
 
-/// What lies there under its name, of a server that lost power or was lied to, would else be a miss for everybody.
+/// A wrong blob on a remote, for example after a power failure of its server, would otherwise be a
+/// miss for all clients.
 #[tokio::test]
 async fn a_blob_that_is_wrong_there_is_sent_again() {
     let place = tempfile::tempdir().expect("a directory");
@@ -309,15 +311,15 @@ async fn a_blob_that_is_wrong_there_is_sent_again() {
     let key = Key::blob(Digest::of(&content));
     let output = Some(Blob { digest: key.digest, size_bytes: 5000 });
     let encoded = manifest(&team.weak, &[Run { name: "run", exit_code: 0, output }]);
-    let parsed = Manifest::decode(&encoded).expect("ours");
+    let parsed = Manifest::decode(&encoded).expect("valid");
     for wrong in [Bytes::new(), content.slice(1..), bytes("other", 5000)] {
         let size = wrong.len() as u64;
         team.memory.put(key, size, whole(wrong), Put::Replace).await.expect("put");
-        remotes.blob(&key.digest, 5000, &mut Vec::new()).await.expect_err("it is something else");
+        remotes.blob(&key.digest, 5000, &mut Vec::new()).await.expect_err("the blob is wrong");
         let published = remotes.publish(&parsed, |_| Some(path.clone())).await;
         assert_eq!((published.entries, published.blobs, published.failed.len()), (1, 1, 0));
         assert_eq!(team.memory.peek(key), Some(content.clone()));
-        let published = remotes.publish(&parsed, |_| panic!("it is there already")).await;
+        let published = remotes.publish(&parsed, |_| panic!("the blob exists already")).await;
         assert_eq!((published.entries, published.blobs_there), (1, 1));
     }
 }
@@ -341,7 +343,8 @@ async fn near_before_far_and_what_is_only_read_stays_as_it_is() {
     assert_eq!(team.publish(&untrusted, &[run("untrusted")]).await.entries, 0);
     assert_eq!(team.read(&untrusted).await, ["far", "near"]);
 
-    // The same blob in both, wrong in the near one: the far one's is taken, from the start.
+    // Both remotes have the blob, the near one with a wrong byte. It is fetched again from the far
+    // one.
     let content = bytes("content", 200_000);
     let key = Key::blob(Digest::of(&content));
     far.put(key, 200_000, whole(content.clone()), Put::Replace).await.expect("put");
@@ -362,17 +365,17 @@ async fn a_large_history_stays_within_its_limits() {
     for name in &all {
         assert_eq!(team.publish(&remotes, &[run(name)]).await.entries, 1);
     }
-    let list = team.memory.peek(Key::manifest(team.weak)).expect("is there");
+    let list = team.memory.peek(Key::manifest(team.weak)).expect("exists");
     assert!(list.len() < 128 << 10, "{} bytes", list.len());
     let kept = team.read(&remotes).await;
     assert_eq!(
         kept,
         all[all.len() - larder_model::MANIFEST_ENTRIES_MAX..],
-        "the newest, whether in the list or beside it"
+        "the newest records, in the list or as blobs"
     );
 }
 
-/// Reads nothing: no bundles.
+/// Reads no records, so that there are no bundles.
 fn nothing(_: Digest, _: u64) -> BoxFuture<'static, Option<Whole>> {
     Box::pin(async { None })
 }
@@ -392,10 +395,11 @@ async fn what_was_used_is_merged_newest_first() {
     assert_eq!(used(&[place]).await, all);
     let elsewhere = Digest::of(b"elsewhere");
     assert!(used(&[elsewhere]).await.is_empty());
-    assert_eq!(used(&[elsewhere, place]).await, all, "the first of which there is a list");
+    assert_eq!(used(&[elsewhere, place]).await, all, "the first place with a list");
 }
 
-/// What a store would read: records of these runs, each of a weak fingerprint of its own, with an output of its own.
+/// Returns records as a store would read them. Each has its own weak fingerprint and its own
+/// output.
 fn store(count: usize, output: usize) -> Vec<(Digest, Whole)> {
     let one = |number: usize| {
         let weak = Digest::of(format!("weak {number}").as_bytes());
@@ -424,25 +428,25 @@ async fn most_of_what_was_used_comes_in_bundles() {
     let none = Used::default();
     let sent = remotes.publish_used(&one, &weaks[..200], &none, &reading).await.expect("published");
     let used = remotes.used(&[one]).await.expect("asked");
-    assert!(sent > 200 * 20_000, "it cannot be compressed: {sent}");
+    assert!(sent > 200 * 20_000, "the outputs cannot be compressed: {sent}");
     let held = |used: &Used| used.bundles.iter().map(|bundle| bundle.records.len()).sum::<usize>();
     assert_eq!((held(&used), used.bundles.len() < 10), (200, true), "{} bundles", used.bundles.len());
     assert!(used.bundles.iter().all(|bundle| bundle.size_bytes <= SMALL_BYTES_MAX));
 
-    // The next commit uses 50 of them and 50 new ones: only those are bundled, and read.
+    // The next commit adds 50 records: only those are read and bundled.
     reads.store(0, Relaxed);
     remotes.publish_used(&two, &weaks[200..250], &used, &reading).await.expect("published");
     assert_eq!(reads.load(Relaxed), 50);
     let next = remotes.used(&[two, one]).await.expect("asked");
     assert_eq!((next.weaks.len(), held(&next)), (250, 250));
     remotes.publish_used(&two, &weaks[200..250], &used, &reading).await.expect("published");
-    assert!(remotes.used(&[two]).await.expect("asked") == next, "the same again adds nothing");
+    assert!(remotes.used(&[two]).await.expect("asked") == next, "publishing the same again adds nothing");
 
-    // All of it comes back, verified.
+    // All records come back and are verified.
     let mut came = HashMap::new();
     let mut blobs = HashMap::new();
     for bundle in &next.bundles {
-        let unpacked = remotes.bundle(bundle).await.expect("is there");
+        let unpacked = remotes.bundle(bundle).await.expect("exists");
         remotes.believed(&unpacked, |_| true, |bytes, single| drop(came.insert(single.manifest().weak, bytes.clone())));
         blobs.extend(unpacked.blobs);
     }
@@ -456,16 +460,16 @@ async fn most_of_what_was_used_comes_in_bundles() {
         assert!(expect.encode()[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
     }
 
-    // What the service has forgotten is bundled anew.
+    // Bundles that the service has dropped are uploaded again.
     let forgetful = Team::new("memory://");
     let elsewhere = forgetful.seen_by(&options(3, &[]));
     elsewhere.publish_used(&one, &weaks[..10], &next, &reading).await.expect("published");
     let found = elsewhere.used(&[one]).await.expect("asked");
     assert_eq!((found.weaks.len(), held(&found)), (250, 250));
 
-    // One that was changed on its way, or is not there, is none.
+    // A damaged or missing bundle is ignored.
     let key = Key::blob(next.bundles[0].digest);
-    let mut wrong = team.memory.peek(key).expect("is there").to_vec();
+    let mut wrong = team.memory.peek(key).expect("exists").to_vec();
     wrong[1000] ^= 1;
     team.memory.put(key, wrong.len() as u64, whole(wrong.into()), Put::Replace).await.expect("put");
     assert!(remotes.bundle(&next.bundles[0]).await.is_none());
@@ -473,20 +477,20 @@ async fn most_of_what_was_used_comes_in_bundles() {
     assert!(remotes.bundle(&forgotten).await.is_none());
 }
 
-/// How many records of a bundle are believed.
+/// Returns how many records of a bundle are trusted.
 async fn believed(reader: &Remotes, bundle: &Bundle) -> usize {
-    let unpacked = reader.bundle(bundle).await.expect("is there");
+    let unpacked = reader.bundle(bundle).await.expect("exists");
     let mut count = 0;
     reader.believed(&unpacked, |_| true, |_, _| count += 1);
     count
 }
 
-/// Bundles are signed record by record, and small ones become large ones.
+/// Each record of a bundle is signed by itself. Many small bundles are merged into larger ones.
 #[tokio::test]
 async fn bundles_are_believed_as_records_are() {
     let team = Team::new("memory://");
     let ci = Keys::default().sign_with(&key("1")).expect("a key");
-    let reader = team.seen_by(&with(Keys::default().believe(&ci.public().expect("has one")).expect("a key")));
+    let reader = team.seen_by(&with(Keys::default().believe(&ci.public().expect("has a key")).expect("a key")));
     let all: Vec<(Digest, Whole)> = store(40, 500);
     let reading = |weak: Digest, _: u64| -> BoxFuture<'_, Option<Whole>> {
         let whole = all.iter().find(|one| one.0 == weak).map(|one| one.1.clone());
@@ -512,7 +516,7 @@ async fn bundles_are_believed_as_records_are() {
     assert_eq!(reader.tally().of(Share::Unsigned), 1);
 }
 
-/// Takes what is put there, and never says anything else.
+/// A remote that stores objects, but never answers any other request.
 struct Silent(Memory);
 
 impl Remote for Silent {
@@ -537,12 +541,12 @@ impl Remote for Silent {
     }
 }
 
-/// Gives what it has, and takes nothing.
+/// A remote that returns its objects, but fails every upload.
 struct Giving(Arc<Memory>, Trouble);
 
 impl Giving {
     fn refused(&self, key: Key) -> RemoteError {
-        RemoteError::failed(&self.0.name().into(), Some(key), self.1, "it takes nothing")
+        RemoteError::failed(&self.0.name().into(), Some(key), self.1, "every upload fails")
     }
 }
 
@@ -568,7 +572,7 @@ impl Remote for Giving {
     }
 }
 
-/// Who may only read and does not know that goes on reading.
+/// A client with read access only, whose uploads all fail, can still read.
 #[tokio::test(start_paused = true)]
 async fn one_that_takes_nothing_still_gives() {
     let options = options(3, &[]);
@@ -580,13 +584,14 @@ async fn one_that_takes_nothing_still_gives() {
         let ours = bytes("ours", 5);
         for _ in 0..5 {
             let put = remotes.each()[0].remote.put(Key::blob(Digest::of(&ours)), 5, whole(ours.clone()), Put::Replace);
-            assert_eq!(put.await.expect_err("it takes nothing").trouble(), Some(trouble));
+            assert_eq!(put.await.expect_err("every upload fails").trouble(), Some(trouble));
         }
         assert_eq!(team.read(&remotes).await, ["theirs"], "{trouble:?}");
     }
 }
 
-/// One that is silent costs those who answer a moment, and after a few times nothing.
+/// A silent remote delays the first lookups a little. After a few failures it is not asked any
+/// more.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_silent_is_left_alone_by_itself() {
     let options = options(3, &[]);
@@ -598,19 +603,19 @@ async fn one_that_is_silent_is_left_alone_by_itself() {
     let mut waited = Vec::new();
     for number in 0..6 {
         let start = tokio::time::Instant::now();
-        // What the other one has, and what it has not: neither is a failure.
+        // A hit and a miss of the other remote in turn: neither is a failure.
         let weak = if number % 2 == 0 { Digest::of(b"nowhere") } else { team.weak };
-        let found = both.manifest(&weak).await.expect("one could say");
+        let found = both.manifest(&weak).await.expect("one remote answers");
         assert_eq!(found.is_some(), number % 2 == 1);
         waited.push(start.elapsed());
     }
     assert!(waited[0] < Duration::from_secs(1), "{waited:?}");
-    assert_eq!(waited[5], Duration::ZERO, "it is not asked any more: {waited:?}");
+    assert_eq!(waited[5], Duration::ZERO, "the silent remote is not asked any more: {waited:?}");
     let state = |at: usize| both.each()[at].breaker.state(tokio::time::Instant::now().into_std());
     assert!(matches!(state(0), BreakerState::Open(_)) && state(1) == BreakerState::Closed);
 }
 
-/// Nor does it keep a blob that another one has.
+/// A blob is fetched from another remote if the first one is silent.
 #[tokio::test(start_paused = true)]
 async fn a_blob_comes_from_one_that_speaks() {
     let options = options(3, &[]);
@@ -629,7 +634,7 @@ async fn a_blob_comes_from_one_that_speaks() {
     }
 }
 
-/// A remote that stalls is given up, then left alone at no cost.
+/// A stalling remote costs a limited time. Then the breaker opens.
 #[tokio::test(start_paused = true)]
 async fn a_stalling_remote_is_left_alone() {
     let options = Options { stall: Duration::from_millis(500), ..options(3, &[]) };
@@ -641,12 +646,12 @@ async fn a_stalling_remote_is_left_alone() {
     let remotes = Remotes::of(vec![(connected, false)], &options);
     let start = tokio::time::Instant::now();
     for _ in 0..200 {
-        // Every answer is wrong in some way; none may take longer than the tries with their waits.
+        // Every answer is wrong in some way. None may take longer than all tries and their waits.
         let asked = tokio::time::Instant::now();
         let _ = remotes.manifest(&Digest::of(b"weak")).await;
         assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
     }
     assert!(counts.sum(Asked::GetSmall).failed > 0);
     assert!(counts.troubles(Trouble::Open) > 0, "the breaker never opened: {:?}", breaker.state(Instant::now()));
-    println!("200 requests at a remote that does everything wrong: {:?}", start.elapsed());
+    println!("200 requests to a remote with a fault in every answer: {:?}", start.elapsed());
 }

@@ -1,4 +1,6 @@
-//! The bytes of an image's files, one file after the other, out of packs of the store.
+//! The contents of an image's files, one file after the other, from packs in the store.
+//!
+//! Unaware of: archive formats.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -11,11 +13,11 @@ use crate::squeeze::Unpacker;
 use crate::tree::{HOLE, Kind, Node, Tree, piece_length};
 use crate::{Image, ImageError, packs};
 
-/// Unpacked packs that are kept: in the order of names one pack comes after the other, but for contents that several
-/// files have.
+/// The most unpacked packs in memory. Files in the order of names need one pack after the other,
+/// except for contents that several files have.
 const KEPT_MAX: usize = 16;
 
-/// See above.
+/// Reads the contents of an image's files.
 pub(super) struct Contents<'a> {
     pub(super) image: &'a Image,
     store: &'a Store,
@@ -28,7 +30,7 @@ impl<'a> Contents<'a> {
         Ok(Contents { image, store, unpacker: Unpacker::new()?, kept: VecDeque::new() })
     }
 
-    /// What is in a file of a tree.
+    /// Returns the content of a file of a tree.
     pub(super) fn file<'b>(&'b mut self, tree: &'a Tree, node: &Node) -> Bytes<'a, 'b> {
         let (size, blocks) = match node.kind {
             Kind::File { size, pieces, .. } => (size, &tree.blocks[pieces.range()]),
@@ -37,7 +39,7 @@ impl<'a> Contents<'a> {
         Bytes { contents: self, size, blocks, at: 0 }
     }
 
-    /// What is in `block` and behind it in its pack.
+    /// Returns the unpacked bytes of a pack from `block` on.
     fn rest_of_pack(&mut self, block: u32) -> Result<&[u8], ImageError> {
         let number = self.image.packs.of_block(block).ok_or(ImageError::TooLarge("the packs of its list"))?;
         let place = match self.kept.iter().position(|(kept, _)| *kept == number) {
@@ -60,7 +62,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// A file's bytes; its holes are zeros.
+/// The content of a file. Holes are zeros.
 pub(super) struct Bytes<'a, 'b> {
     contents: &'b mut Contents<'a>,
     size: u64,
@@ -89,7 +91,7 @@ impl Read for Bytes<'_, '_> {
     }
 }
 
-/// For `map_err`: a file's bytes, or what they were written to, are in trouble.
+/// For `map_err`: returns the `ImageError` in an I/O error, or says that `to` could not be written.
 pub(super) fn failed(to: &Path) -> impl Fn(io::Error) -> ImageError + Copy + '_ {
     move |error| match error.downcast::<ImageError>() {
         Ok(own) => own,

@@ -1,4 +1,6 @@
-//! Which format a file has, and its compression as a stream.
+//! The format of an archive, from its name, and its compression as a stream.
+//!
+//! Unaware of: what is in an archive.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -6,11 +8,10 @@ use std::path::Path;
 
 use crate::{ImageError, squeeze};
 
-/// Bytes that are read or written at once.
-/// What is written at once: `cargo xtask bench copy`, read, write.
+/// The bytes that are written at once (`cargo xtask bench copy`, read, write).
 const WRITTEN_BYTES: usize = 256 << 10;
-/// What is read at once, where a stream is decompressed: larger ones cost a fifth more for 1 MB, and nothing less for
-/// 20 MB (`cargo xtask bench copy --buffers`).
+/// The bytes that are read at once. With a larger buffer 1 MB takes a fifth longer and 20 MB is not
+/// faster (`cargo xtask bench copy --buffers`).
 const READ_BYTES: usize = 64 << 10;
 
 /// A format of archives.
@@ -24,14 +25,14 @@ pub enum Format {
     Squashfs,
 }
 
-/// What a tar is compressed with.
+/// The compression of a tar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Nothing.
+    /// Not compressed.
     None,
     /// Zstandard.
     Zstd,
-    /// LZ4, in frames.
+    /// LZ4, with frames.
     Lz4,
     /// gzip.
     Gzip,
@@ -50,22 +51,22 @@ const ENDINGS: [(&str, Format); 9] = [
 ];
 
 impl Format {
-    /// By the file's name.
+    /// Returns the format by the ending of a file's name.
     ///
     /// # Errors
     ///
-    /// Where it ends in none that is known.
+    /// If the ending is unknown.
     pub fn of(file: &Path) -> Result<Format, ImageError> {
         let name = file.to_string_lossy().to_ascii_lowercase();
         let found = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending));
         found.map(|(_, format)| *format).ok_or_else(|| {
             let known = ENDINGS.map(|(ending, _)| ending).join(", ");
-            ImageError::archive(file, format!("the name does not say which format it is: let it end in one of {known}"))
+            ImageError::archive(file, format!("its name has no known ending; use one of {known}"))
         })
     }
 }
 
-/// What is written and has an end.
+/// A destination that must be finished.
 pub(super) trait Sink: Write {
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
@@ -90,7 +91,7 @@ impl Sink for lz4_flex::frame::FrameEncoder<Plain> {
     }
 }
 
-/// Runs what is left to be done when a stream ends.
+/// A stream, and the function that finishes it.
 struct Ending<W: Write>(W, fn(W) -> io::Result<()>);
 
 impl<W: Write> Write for Ending<W> {
@@ -110,7 +111,7 @@ impl<W: Write> Sink for Ending<W> {
     }
 }
 
-/// Compress what is written into `to`.
+/// Returns a destination that compresses into `to`.
 pub(super) fn sink(to: Box<dyn Write + Send>, packing: Packing) -> Result<Box<dyn Sink>, ImageError> {
     let plain = BufWriter::with_capacity(WRITTEN_BYTES, to);
     Ok(match packing {
@@ -127,7 +128,8 @@ pub(super) fn sink(to: Box<dyn Write + Send>, packing: Packing) -> Result<Box<dy
     })
 }
 
-/// What is in a compressed file; `seen` is told of each of its bytes.
+/// Returns a reader that decompresses a file. Calls `seen` with the number of compressed bytes of
+/// each read.
 pub(super) fn source<'a>(
     file: File,
     packing: Packing,
@@ -142,7 +144,7 @@ pub(super) fn source<'a>(
     })
 }
 
-/// Tells how far it is.
+/// A file whose reads are reported to a function.
 struct Seen<F>(File, F);
 
 impl<F: Fn(u64)> Read for Seen<F> {

@@ -1,15 +1,17 @@
-//! Archives: what people have today becomes an image, and an image what others can read.
+//! Archives: importing them as images, and exporting images for other programs.
 //!
 //! | file | does |
 //! |---|---|
-//! | `format.rs` | which format a file has by its name, and its compression as a stream |
-//! | `contents.rs` | the bytes of an image's files, one file after the other |
-//! | `out.rs` | an image → the entries of an archive, in the order of names |
-//! | `tar.rs`, `zip.rs`, `squash.rs` | each format: written, and read |
-//! | `stage.rs` | entries of an archive that nobody trusts → files below one directory |
+//! | `format.rs` | the format by a file's name, and its compression as a stream |
+//! | `contents.rs` | the contents of an image's files |
+//! | `out.rs` | an image → the entries of an archive |
+//! | `tar.rs`, `zip.rs`, `squash.rs` | reading and writing each format |
+//! | `stage.rs` | entries of an untrusted archive → files below one directory |
 //!
-//! An archive that comes in is unpacked beside the store and saved as any other directory is: what an image keeps of it
-//! is what an unpacked one had.
+//! An imported archive is unpacked into a temporary directory and saved like any other directory.
+//! So an image keeps of it what it would keep of the unpacked files.
+//!
+//! Unaware of: remotes, what is printed.
 
 mod contents;
 mod format;
@@ -33,25 +35,25 @@ use self::stage::Stage;
 use crate::place::{TOP, Work};
 use crate::{Image, ImageError, Progress, Step};
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Bytes of the archive.
+    /// The size of the archive, in bytes.
     pub archive_bytes: u64,
-    /// Names that the format cannot hold: FIFOs in zip.
+    /// Names that the format cannot hold, for example FIFOs in a zip.
     pub left: u64,
-    /// Hard links that became files of their own.
+    /// Hard links that became separate files.
     pub copied: u64,
     /// Names with attributes that the format cannot hold.
     pub attributes_left: u64,
 }
 
-/// Write saved paths of an image, whose packs are in the store, to the file `to`, in place of what is there. It gets
-/// its name once it is whole.
+/// Writes saved paths of an image to the file `to` and replaces it. The packs must be in the store.
+/// The file is written under a temporary name and then renamed.
 ///
 /// # Errors
 ///
-/// Where a name cannot stand in the format, or it cannot be written; then `to` is as it was.
+/// If the format cannot hold a name, or writing fails. Then `to` is unchanged.
 pub fn export(
     store: &Store,
     image: &Image,
@@ -63,15 +65,15 @@ pub fn export(
     write(store, image, &entries(image, saved, to)?, format, to, progress)
 }
 
-/// The directory of a squashfs file for mounting that a saved path is.
+/// The directory in a squashfs file that holds the saved path.
 pub const SQUASHED: &str = "tree";
 
-/// Write a saved path of an image, whose packs are in the store, as the squashfs file `to`, to be mounted: it is the
-/// directory `SQUASHED`, and what was the saver's is `owner`'s.
+/// Writes a saved path of an image to the squashfs file `to`, for mounting. The path becomes the
+/// directory `SQUASHED`, and files of the saver belong to `owner`. The packs must be in the store.
 ///
 /// # Errors
 ///
-/// Where `mksquashfs` is not installed or fails, or a pack is missing; then `to` is as it was.
+/// If `mksquashfs` is not installed or fails, or a pack is missing. Then `to` is unchanged.
 pub fn squash(
     store: &Store,
     image: &Image,
@@ -103,28 +105,30 @@ fn write(
         Format::Zip => zip::write(&mut contents, entries, &file, progress),
     }
     .map_err(|error| error.named(&file, to))?;
-    exported.archive_bytes = fs::metadata(&file).map_err(ImageError::io("look at it", to))?.len();
-    fs::rename(&file, to).map_err(ImageError::io("put it in place", to))?;
+    exported.archive_bytes = fs::metadata(&file).map_err(ImageError::io("stat it", to))?.len();
+    fs::rename(&file, to).map_err(ImageError::io("move it into place", to))?;
     Ok(exported)
 }
 
-/// An archive, unpacked. Dropped, it leaves nothing.
+/// An unpacked archive. Dropping it removes the files.
 pub struct Unpacked {
     _work: Work,
-    /// What is saved of it: the name that each path gets in the image, and where it lies now.
+    /// The paths to save: the name in the image, and where the files are now.
     pub paths: Vec<(Vec<u8>, PathBuf)>,
-    /// Names that this user could not give to whom they belonged.
+    /// How many names could not be given to their owner.
     pub owners_left: u64,
-    /// Extended attributes that could not be set.
+    /// How many extended attributes could not be set.
     pub attributes_left: u64,
 }
 
-/// Unpack the archive `from` in the directory `beside`. Each name at its top is a path of the image; with `name` all of
-/// it is one. It has at most `bytes_max` bytes unpacked, of which each name takes some.
+/// Unpacks the archive `from` in the directory `beside`. Each name at its top is a path of the
+/// image; with `name` all of it is one path. It may have at most `bytes_max` bytes, and each name
+/// counts as some bytes.
 ///
 /// # Errors
 ///
-/// Where it is no such archive, is cut, holds a device, or names that lead out of it, or is larger.
+/// If it is not an archive of this format, is truncated or too large, or has devices or names that
+/// lead out of it.
 pub fn unpack(
     from: &Path,
     format: Format,
@@ -133,7 +137,7 @@ pub fn unpack(
     bytes_max: u64,
     progress: &Progress,
 ) -> Result<Unpacked, ImageError> {
-    let size = fs::metadata(from).map_err(ImageError::io("look at it", from))?.len();
+    let size = fs::metadata(from).map_err(ImageError::io("stat it", from))?.len();
     progress.begin(Step::Unpack, size);
     let _ = crate::restore::sweep(beside);
     let work = Work::begin(beside)?;
@@ -143,7 +147,7 @@ pub fn unpack(
     if format == Format::Squashfs {
         squash::read(from, &top, bytes_max)?;
     } else {
-        fs::create_dir(&top).map_err(ImageError::io("make it", &top))?;
+        fs::create_dir(&top).map_err(ImageError::io("create it", &top))?;
         let mut stage = Stage::new(&top, from, bytes_max)?;
         match format {
             Format::Zip => zip::read(from, &mut stage, progress)?,
@@ -158,7 +162,7 @@ pub fn unpack(
     Ok(unpacked)
 }
 
-/// What is at the top of an archive, in the order of names.
+/// Returns the names at the top of an unpacked archive, sorted.
 fn names_of(top: &Path, from: &Path) -> Result<Vec<(Vec<u8>, PathBuf)>, ImageError> {
     let listed = fs::read_dir(top).and_then(|names| names.collect::<Result<Vec<_>, _>>());
     let mut names: Vec<_> = listed
@@ -169,15 +173,16 @@ fn names_of(top: &Path, from: &Path) -> Result<Vec<(Vec<u8>, PathBuf)>, ImageErr
     names.sort();
     let wrong = |why: &str| ImageError::archive(from, why.to_owned());
     match names.len() {
-        0 => Err(wrong("there is nothing in it")),
+        0 => Err(wrong("the archive is empty")),
         more if more > larder_model::SAVED_PATHS_MAX => Err(wrong(
-            "it has more than 64 names at its top, each of which would be a path: say --as NAME for all of it",
+            "it has more than 64 names at its top, and each of them would be a path; use --as NAME for all of it",
         )),
         _ => Ok(names),
     }
 }
 
-/// A saved path's name as archives have it: relative, without what leads up.
+/// Returns a saved path's name in an archive: relative, and without `~/`. For example, `~/.m2`
+/// becomes `.m2`.
 fn name_in_archive(path: &[u8], to: &Path) -> Result<Vec<u8>, ImageError> {
     let relative = Path::new(OsStr::from_bytes(path.strip_prefix(b"~/").unwrap_or(path)));
     let mut name = PathBuf::new();
@@ -185,8 +190,7 @@ fn name_in_archive(path: &[u8], to: &Path) -> Result<Vec<u8>, ImageError> {
         match part {
             std::path::Component::Normal(part) => name.push(part),
             std::path::Component::ParentDir => {
-                let why =
-                    format!("{} leads up, which no archive should: restore the image instead", relative.display());
+                let why = format!("{} leads out of the archive; restore the image instead", relative.display());
                 return Err(ImageError::archive(to, why));
             }
             _ => {}

@@ -1,4 +1,6 @@
-//! An image as the entries of an archive, in the order of names: a directory before what is in it.
+//! An image as the entries of an archive, sorted: a directory is before its content.
+//!
+//! Unaware of: archive formats.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,17 +9,17 @@ use super::name_in_archive;
 use crate::tree::{Kind, Node, Tree};
 use crate::{Image, ImageError};
 
-/// A name of an archive.
+/// An entry of an archive.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Its path; of directories without a slash at the end, and never empty.
+    /// Its path. It is never empty, and that of a directory has no trailing slash.
     pub(super) path: Vec<u8>,
-    /// The number of the saved path, and of the node there.
+    /// The number of the saved path, and of the node in its tree.
     pub(super) saved: usize,
     pub(super) node: u32,
-    /// The path of the file that it is another name of.
+    /// For a hard link, the path of the first name.
     pub(super) first: Option<Vec<u8>>,
-    /// Whose the saver's files are, where they are to be another's.
+    /// The user and group that get the saver's files, if not the saver.
     saver: Option<(u32, u32)>,
 }
 
@@ -26,7 +28,7 @@ impl Entry {
         &image.trees[self.saved]
     }
 
-    /// What it is; of another name that is the file.
+    /// Returns its node; for a hard link the node of the first name.
     pub(super) fn known<'a>(&self, image: &'a Image) -> &'a Node {
         let tree = self.tree(image);
         let node = &tree.nodes[self.node as usize];
@@ -36,13 +38,13 @@ impl Entry {
         }
     }
 
-    /// User and group that it belongs to.
+    /// Returns its user and group.
     pub(super) fn owner(&self, image: &Image) -> (u32, u32) {
         let number = self.known(image).owner;
         self.saver.filter(|_| number == SAVER).unwrap_or(self.tree(image).owners[number as usize])
     }
 
-    /// Bytes of the file; none of another name of it.
+    /// Returns the size of the file, in bytes; 0 for a hard link.
     pub(super) fn size(&self, image: &Image) -> u64 {
         match self.tree(image).nodes[self.node as usize].kind {
             Kind::File { size, .. } => size,
@@ -54,7 +56,7 @@ impl Entry {
 /// The number of the saver among an image's owners.
 const SAVER: u32 = 0;
 
-/// All entries of saved paths, under their own names.
+/// Returns all entries of saved paths, under their own names.
 pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<Entry>, ImageError> {
     let mut all = Vec::new();
     for &saved in saved {
@@ -65,15 +67,17 @@ pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<E
         let mut seen = HashSet::new();
         if let Some(twice) = all.iter().find(|entry| !seen.insert(&entry.path)) {
             let name = String::from_utf8_lossy(&twice.path);
-            let why = format!("two of the image's paths would be {name} in it: name those that are wanted");
+            let why = format!("two of the image's paths would be {name} in it; name the paths to export");
             return Err(ImageError::archive(to, why));
         }
     }
     Ok(all)
 }
 
-/// All entries of a saved path, which is called `top`: a directory, what is in it, then each directory there with all
-/// below it. So whoever unpacks is done with one when its last name came, and a file comes before its other names.
+/// Returns all entries of a saved path, which gets the name `top`. A directory comes first, then
+/// its files, then each of its directories with everything below. So a program that unpacks has
+/// finished a directory after its last name, and a file comes before its hard links. For example:
+/// `a`, `a/x`, `a/b`, `a/b/y`.
 pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Option<(u32, u32)>) -> Vec<Entry> {
     let mut all = Vec::new();
     let tree = &image.trees[saved];

@@ -1,4 +1,7 @@
-//! squashfs, by the programs of Debian's `squashfs-tools`: the kernel and others read what they write.
+//! squashfs, through the programs of Debian's `squashfs-tools`, so that the kernel and other
+//! programs can read what is written.
+//!
+//! Unaware of: what is in a file.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,45 +13,47 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::ImageError;
 
-/// What is told of what a program said, bytes: it begins with what went wrong.
+/// The most bytes of a program's messages that are shown: the first ones say what went wrong.
 const SAID_BYTES_MAX: usize = 512;
-/// What `unsquashfs` may take of memory, bytes, as address space: threads of it have stacks that they do not use.
+/// The address space that `unsquashfs` may use, in bytes. Its threads have stacks that they hardly
+/// use.
 const PROGRAM_BYTES_MAX: u64 = 4 << 30;
-/// The first version of `unsquashfs` that is not led out of its directory.
+/// The first version of `unsquashfs` that does not write outside of its target.
 const SAFE_VERSION: (u32, u32, u32) = (4, 5, 1);
-/// A line of its list, bytes.
+/// The most bytes of a line of its list.
 const LINE_BYTES_MAX: u64 = 128 << 10;
-/// `-rw-r--r--`.
+/// The length of a mode such as `-rw-r--r--`.
 const MODE_BYTES: usize = 10;
-/// What a name counts for beside its bytes, as in other archives.
+/// The bytes that a name counts as, besides its length; the same as for other archives.
 const NAME_BYTES: u64 = 512;
-/// A file that cannot be read is made again so often.
+/// How often a file is written that cannot be read back.
 pub(super) const TRIES: u32 = 3;
 
-/// A program that makes a file of a tar.
+/// A running `mksquashfs` that reads a tar.
 pub(super) struct Making {
     child: Child,
     said: JoinHandle<Vec<u8>>,
     to: std::path::PathBuf,
 }
 
-/// Begin to make `to`; the tar goes to what is returned.
+/// Starts to write `to`. The caller writes the tar to the returned pipe.
 pub(super) fn begin(to: &Path) -> Result<(Making, ChildStdin), ImageError> {
     let mut command = Command::new("mksquashfs");
     command.arg("-").arg(to).args(["-tar", "-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", "3"]);
-    // With them 4.5.1 (Debian 12) now and then writes one that nobody can unpack: in 4 of 46 runs over a tar of 9,610
-    // files, also on one processor; in none of 16 without.
+    // With fragments 4.5.1 (Debian 12) sometimes writes a file that cannot be unpacked: in 4 of 46
+    // runs over a tar of 9,610 files, also on one processor. Without them this happened in none of
+    // 16 runs.
     command.args(["-noappend", "-no-fragments"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| missing(to, "mksquashfs", &error))?;
-    let input = child.stdin.take().expect("it was asked for");
-    let errors = child.stderr.take().expect("it was asked for");
+    let input = child.stdin.take().expect("stdin is piped");
+    let errors = child.stderr.take().expect("stderr is piped");
     let said = std::thread::spawn(move || first_of(errors));
     Ok((Making { child, said, to: to.to_owned() }, input))
 }
 
 impl Making {
-    /// Wait for it, once all was written.
+    /// Waits for the program after the tar was written.
     pub(super) fn end(mut self) -> Result<(), ImageError> {
         let status = self.child.wait().map_err(ImageError::io("wait for mksquashfs", &self.to))?;
         let said = self.said.join().unwrap_or_default();
@@ -59,29 +64,31 @@ impl Making {
     }
 }
 
-/// Whether all of a file can be read, as `unsquashfs` finds; else what it says. What 4.5.1 wrote is not always so.
+/// Reads a whole file by `unsquashfs`. Returns its messages if that fails. Files of 4.5.1 are
+/// sometimes unreadable.
 pub(super) fn unreadable(file: &Path) -> Result<Option<String>, ImageError> {
     let mut command = Command::new("unsquashfs");
-    // As one stream (`-pf`, from 4.5 on) nothing is created. 4.5.1 takes `-` for a file's name.
+    // With `-pf` (since 4.5) the output is a single stream and no file is created. 4.5.1 takes `-`
+    // for a file name.
     command.args(["-quiet", "-no-progress", "-pf", "/dev/null"]).arg(file);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| missing(file, "unsquashfs", &error))?;
-    let said = first_of(child.stderr.take().expect("it was asked for"));
+    let said = first_of(child.stderr.take().expect("stderr is piped"));
     let status = child.wait().map_err(ImageError::io("wait for unsquashfs", file))?;
     Ok((!status.success() || !said.is_empty()).then(|| failed("unsquashfs", status, &said)))
 }
 
-/// Unpack the file `from` to `top`, which is made: at most so many bytes.
+/// Unpacks the file `from` to the new directory `top`, at most `bytes_max` bytes.
 pub(super) fn read(from: &Path, top: &Path, bytes_max: u64) -> Result<(), ImageError> {
     check_version(from)?;
-    // A name that begins with a dash is none of its options.
+    // An absolute path, because a name that begins with a dash would be an option.
     let file = std::path::absolute(from).map_err(ImageError::io("find it", from))?;
     look_through(from, &file, bytes_max)?;
     let mut command = unsquashfs(&["-dest".as_ref(), top.as_os_str()], &file);
     command.stdout(Stdio::null());
     let mut child = command.spawn().map_err(|error| missing(from, "unsquashfs", &error))?;
     limit_memory(&child);
-    let said = first_of(child.stderr.take().expect("it was asked for"));
+    let said = first_of(child.stderr.take().expect("stderr is piped"));
     let status = child.wait().map_err(ImageError::io("wait for unsquashfs", from))?;
     match status.success() {
         true => Ok(()),
@@ -89,14 +96,15 @@ pub(super) fn read(from: &Path, top: &Path, bytes_max: u64) -> Result<(), ImageE
     }
 }
 
-/// Names and bytes as the program lists them, before anything is made: what is too large, or has devices, is refused.
+/// Lists the names and sizes before anything is created. Fails if the content is too large or has
+/// devices.
 fn look_through(from: &Path, file: &Path, bytes_max: u64) -> Result<(), ImageError> {
     let mut command = unsquashfs(&["-lln".as_ref()], file);
     command.stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| missing(from, "unsquashfs", &error))?;
     limit_memory(&child);
-    let listed = child.stdout.take().expect("it was asked for");
-    let errors = child.stderr.take().expect("it was asked for");
+    let listed = child.stdout.take().expect("stdout is piped");
+    let errors = child.stderr.take().expect("stderr is piped");
     let said = std::thread::spawn(move || first_of(errors));
     let looked = sum(listed, bytes_max);
     if looked.is_err() {
@@ -110,15 +118,16 @@ fn look_through(from: &Path, file: &Path, bytes_max: u64) -> Result<(), ImageErr
     }
 }
 
-/// What a list of names comes to: `-rw-r--r-- 0/0   12 2020-02-02 02:02 squashfs-root/a` in each line. A line break in a
-/// name makes another line, which can only add to it.
+/// Adds up a list of names. Its lines are like `-rw-r--r-- 0/0   12 2020-02-02 02:02
+/// squashfs-root/a`. A line break in a name makes an additional line, which can only increase the
+/// sum.
 fn sum(listed: impl Read, bytes_max: u64) -> Result<(), String> {
     let mut listed = BufReader::new(listed);
     let (mut line, mut left) = (Vec::new(), bytes_max);
     loop {
         line.clear();
         let read = (&mut listed).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-        match read.map_err(|error| format!("unsquashfs cannot be heard: {error}"))? {
+        match read.map_err(|error| format!("the output of unsquashfs cannot be read: {error}"))? {
             0 => return Ok(()),
             count if count as u64 == LINE_BYTES_MAX => return Err("a name has more than 128 KiB".to_owned()),
             _ => {}
@@ -128,7 +137,7 @@ fn sum(listed: impl Read, bytes_max: u64) -> Result<(), String> {
         let mut taken = NAME_BYTES + line.len() as u64;
         match mode.first() {
             Some(b'b' | b'c') if mode.len() == MODE_BYTES => {
-                return Err("it holds a device, which an image cannot".to_owned());
+                return Err("it has a device, which an image cannot hold".to_owned());
             }
             Some(b'-') => {
                 let size = fields.nth(1).and_then(|field| std::str::from_utf8(field).ok()?.parse::<u64>().ok());
@@ -137,28 +146,29 @@ fn sum(listed: impl Read, bytes_max: u64) -> Result<(), String> {
             _ => {}
         }
         left = left.checked_sub(taken).ok_or_else(|| {
-            "it has more than the store may have (max_size): unpack it elsewhere, or set max_size".to_owned()
+            "it is larger than the store may be (max_size); unpack it elsewhere, or raise max_size".to_owned()
         })?;
     }
 }
 
 fn unsquashfs(options: &[&OsStr], file: &Path) -> Command {
     let mut command = Command::new("unsquashfs");
-    // Of what it keeps of blocks it has 256 MiB each without.
+    // By default its two queues have 256 MiB each.
     command.args(["-quiet", "-no-progress", "-data-queue", "32", "-frag-queue", "32"]).args(options).arg(file);
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     command
 }
 
-/// What somebody else's file says must not make the program take all memory.
+/// A hostile file must not make the program use all memory.
 fn limit_memory(child: &Child) {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
     let most = Some(PROGRAM_BYTES_MAX);
-    // Where that is not allowed, a service manager's limits are left.
+    // If this is not allowed, only limits of the environment apply.
     let _ = rustix::process::prlimit(Some(pid), Resource::As, Rlimit { current: most, maximum: most });
 }
 
-/// Before 4.5.1 names with `..` and links in a file lead the program out of where it unpacks to (CVE-2021-40153, -41072).
+/// Before 4.5.1 a hostile file can make the program write outside of its target (CVE-2021-40153,
+/// -41072).
 fn check_version(from: &Path) -> Result<(), ImageError> {
     let said = Command::new("unsquashfs").arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output();
     let said = said.map_err(|error| missing(from, "unsquashfs", &error))?;
@@ -167,19 +177,19 @@ fn check_version(from: &Path) -> Result<(), ImageError> {
         Some(version) if version >= SAFE_VERSION => Ok(()),
         found => {
             let (major, minor, patch) = SAFE_VERSION;
-            let found = found.map_or("of a version that it does not say".to_owned(), |(major, minor, patch)| {
+            let found = found.map_or("unknown, because it does not say".to_owned(), |(major, minor, patch)| {
                 format!("{major}.{minor}.{patch}")
             });
             let why = format!(
-                "unsquashfs here is {found}, and before {major}.{minor}.{patch} a file can make it write elsewhere: install \
-                 a newer squashfs-tools, or take another format"
+                "the version of unsquashfs is {found}; before {major}.{minor}.{patch} a file can make it write elsewhere; install \
+                 a newer squashfs-tools, or use another format"
             );
             Err(ImageError::archive(from, why))
         }
     }
 }
 
-/// `unsquashfs version 4.5.1 (2022/03/17)`, or `4.6` or `4.6.1-3` in its place.
+/// Parses `unsquashfs version 4.5.1 (2022/03/17)`; the version may also be `4.6` or `4.6.1-3`.
 fn version(said: &str) -> Option<(u32, u32, u32)> {
     let word = said.split_once("version ")?.1.split([' ', '\n', '-']).next()?;
     let mut numbers = word.split('.').map(|number| number.parse().ok());
@@ -188,7 +198,7 @@ fn version(said: &str) -> Option<(u32, u32, u32)> {
 }
 
 fn missing(file: &Path, program: &str, error: &io::Error) -> ImageError {
-    let why = format!("{program} cannot be started ({error}): install squashfs-tools, or take another format");
+    let why = format!("{program} cannot be started ({error}); install squashfs-tools, or use another format");
     ImageError::archive(file, why)
 }
 
@@ -198,7 +208,7 @@ fn failed(program: &str, status: std::process::ExitStatus, said: &[u8]) -> Strin
     format!("{program} ended with {status}: {}", lines.join("; "))
 }
 
-/// The first bytes of what comes; the rest is read, so that nobody waits.
+/// Returns the first bytes of a stream. Reads the rest as well, so that the program does not block.
 fn first_of(mut from: impl Read) -> Vec<u8> {
     let mut said = Vec::new();
     let _ = (&mut from).take(SAID_BYTES_MAX as u64).read_to_end(&mut said);

@@ -1,5 +1,7 @@
-//! Entries of an archive that nobody trusts, as files below one directory. No name leads out of it: each directory on the
-//! way is opened by itself, and none that is a link.
+//! Creating the entries of an untrusted archive below one directory. No name leads out of it: each
+//! directory on the way is opened by itself, and links are not followed.
+//!
+//! Unaware of: archive formats.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,45 +17,47 @@ use rustix::io::Errno;
 use crate::ImageError;
 use crate::tree::{Attribute, NODES_MAX, is_kept};
 
-/// Set-user-id, set-group-id: not for what belongs to another than it did.
+/// Set-user-id and set-group-id. They are not set if the file gets another owner than it had.
 const RIGHTS: u32 = 0o6000;
-/// What is read and written at once; zeros that are so long become a hole where the archive has one.
+/// The bytes that are read and written at once. If a file has holes in the archive, this many zeros
+/// become a hole.
 const CHUNK_BYTES: usize = 64 << 10;
-/// A path of an archive, bytes. Linux takes 4,096 at once; what is deeper can be unpacked as well.
+/// The most bytes of a path. Linux accepts 4,096 at once, but deeper files can be unpacked, too.
 const PATH_BYTES_MAX: usize = 16 << 10;
-/// What a name counts for beside its bytes: about what it takes on a disk.
+/// The bytes that a name counts as, besides its length: about what it takes on a disk.
 const NAME_BYTES: u64 = 512;
-/// What is held of all directories until the end, bytes: their paths and attributes.
+/// The most bytes of paths and attributes of directories, which are kept until the end.
 const HELD_BYTES_MAX: usize = 256 << 20;
-/// What is held of a directory beside that.
+/// The bytes that a directory counts as, besides that.
 const HELD_BYTES_EACH: usize = 256;
-/// What is shown of a path in a message, characters.
+/// The most characters of a path in a message.
 const SHOWN_MAX: usize = 256;
 
-/// What an archive says of a name.
+/// The metadata of an entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meta {
     /// Permission bits.
     pub(super) mode: u32,
-    /// User and group; none where the format has none.
+    /// User and group; `None` if the format has none.
     pub(super) owner: Option<(u32, u32)>,
-    /// Seconds since 1970, and nanoseconds.
+    /// The modification time: seconds since 1970, and nanoseconds.
     pub(super) modified: (i64, u32),
     pub(super) attributes: Vec<Attribute>,
 }
 
-/// See above.
+/// The directory below which an archive is unpacked.
 pub(super) struct Stage {
     top: OwnedFd,
     from: PathBuf,
-    /// The directory of the last name: the next one's is mostly the same.
+    /// The directory of the last name, because the next name is mostly in the same one.
     opened: Option<(Vec<u8>, OwnedFd)>,
-    /// Directories, done with at the end: what is made in them changes their times, and their modes may keep us out.
+    /// Metadata of directories. It is set at the end, because creating files in a directory changes
+    /// its times, and because its mode may deny access.
     directories: BTreeMap<Vec<u8>, Meta>,
     names: u64,
-    /// What may still be unpacked: bytes of files, and something for each name.
+    /// How many bytes may still be unpacked. Each name counts as some bytes.
     room_bytes: u64,
-    /// What is held of directories.
+    /// The bytes that are kept of directories.
     held_bytes: usize,
     owners_left: u64,
     attributes_left: u64,
@@ -61,7 +65,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Below `top`, of the archive `from`: at most so many bytes, of which each name takes some.
+    /// Unpacks the archive `from` below `top`, at most `room_bytes` bytes.
     pub(super) fn new(top: &Path, from: &Path, room_bytes: u64) -> Result<Stage, ImageError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, top, flags, Mode::empty()).map_err(ImageError::io("open it", top))?;
@@ -79,7 +83,7 @@ impl Stage {
         })
     }
 
-    /// A file with these bytes; long zeros become holes where `is_sparse`.
+    /// Creates a file. If `is_sparse`, long runs of zeros become holes.
     pub(super) fn file(
         &mut self,
         path: &[u8],
@@ -100,7 +104,7 @@ impl Stage {
         self.settle(&file, &meta).map_err(failed)
     }
 
-    /// A directory, which may be there.
+    /// Creates a directory, unless it exists.
     pub(super) fn directory(&mut self, path: &[u8], meta: Meta) -> Result<(), ImageError> {
         let clean = self.parts(path)?.join(&b'/');
         let failed = self.failed(path);
@@ -109,13 +113,13 @@ impl Stage {
         let attributes: usize = meta.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
         self.held_bytes += HELD_BYTES_EACH + clean.len() + attributes;
         if self.held_bytes > HELD_BYTES_MAX {
-            return Err(self.unsuitable(path, "one more directory than 256 MiB of their paths and attributes"));
+            return Err(self.unsuitable(path, "a directory beyond the limit of 256 MiB for their paths and attributes"));
         }
         self.directories.insert(clean, meta);
         Ok(())
     }
 
-    /// A symbolic link.
+    /// Creates a symbolic link.
     pub(super) fn link(&mut self, path: &[u8], target: &[u8], meta: Meta) -> Result<(), ImageError> {
         let (name, failed) = (self.place(path)?, self.failed(path));
         self.replaced(&name, |dir| rustix::fs::symlinkat(target, dir, name.as_slice())).map_err(&failed)?;
@@ -131,11 +135,11 @@ impl Stage {
             .map_err(failed)
     }
 
-    /// Another name of a file that came before.
+    /// Creates a hard link to an earlier entry.
     pub(super) fn again(&mut self, path: &[u8], first: &[u8]) -> Result<(), ImageError> {
         let (name, failed) = (self.place(path)?, self.failed(path));
         let parts = self.parts(first)?;
-        let (last, above) = parts.split_last().ok_or_else(|| self.unsuitable(path, "another name of nothing"))?;
+        let (last, above) = parts.split_last().ok_or_else(|| self.unsuitable(path, "a hard link to nothing"))?;
         let (last, above) = (last.to_vec(), above.join(&b'/'));
         let from = walk(&self.top, &above, false).map_err(&failed)?;
         let from = from.as_ref().map_or(self.top.as_fd(), AsFd::as_fd);
@@ -144,7 +148,7 @@ impl Stage {
         self.replaced(&name, to).map_err(failed)
     }
 
-    /// A FIFO.
+    /// Creates a FIFO.
     pub(super) fn fifo(&mut self, path: &[u8], meta: Meta) -> Result<(), ImageError> {
         let (name, failed) = (self.place(path)?, self.failed(path));
         let mode = Mode::RUSR | Mode::WUSR;
@@ -155,15 +159,16 @@ impl Stage {
         self.settle(&fifo, &meta).map_err(failed)
     }
 
-    /// What cannot be kept.
+    /// Returns an error for an entry that cannot be kept.
     pub(super) fn unsuitable(&self, path: &[u8], what: &str) -> ImageError {
         let why = format!("{} is {what}, which an image cannot hold", shown(path));
         ImageError::archive(&self.from, why)
     }
 
-    /// All came: modes and times of directories. Returns how many owners and attributes could not be set.
+    /// Sets the metadata of directories, at the end. Returns how many owners and attributes could
+    /// not be set.
     pub(super) fn done(mut self) -> Result<(u64, u64), ImageError> {
-        // What is in a directory before it: names sort so.
+        // In reverse order a directory comes after everything in it.
         for (path, meta) in std::mem::take(&mut self.directories).into_iter().rev() {
             let failed = self.failed(&path);
             let dir = walk(&self.top, &path, false).map_err(&failed)?;
@@ -175,11 +180,12 @@ impl Stage {
         Ok((self.owners_left, self.attributes_left))
     }
 
-    /// Enter the directory of a path, made where it is not there; its last part.
+    /// Enters the directory of a path, which is created if necessary, and returns the path's last
+    /// component.
     fn place(&mut self, path: &[u8]) -> Result<Vec<u8>, ImageError> {
         self.count(path)?;
         let parts = self.parts(path)?;
-        let (name, above) = parts.split_last().ok_or_else(|| self.unsuitable(path, "no name"))?;
+        let (name, above) = parts.split_last().ok_or_else(|| self.unsuitable(path, "an entry without a name"))?;
         let (name, above) = (name.to_vec(), above.join(&b'/'));
         let failed = self.failed(path);
         self.enter(&above).map_err(failed)?;
@@ -192,17 +198,17 @@ impl Stage {
         }
         self.names += 1;
         if self.names > NODES_MAX {
-            return Err(self.unsuitable(path, "one more than 67 million names"));
+            return Err(self.unsuitable(path, "beyond the limit of 67 million names"));
         }
         self.take(path, NAME_BYTES + path.len() as u64)
     }
 
-    /// So many bytes were unpacked.
+    /// Subtracts unpacked bytes from the room.
     fn take(&mut self, path: &[u8], bytes: u64) -> Result<(), ImageError> {
         match self.room_bytes.checked_sub(bytes) {
             Some(left) => self.room_bytes = left,
             None => {
-                let what = "it has more than the store may have (max_size): unpack it elsewhere, or set max_size";
+                let what = "it is larger than the store may be (max_size); unpack it elsewhere, or raise max_size";
                 return Err(ImageError::archive(&self.from, format!("from {} on {what}", shown(path))));
             }
         }
@@ -218,12 +224,12 @@ impl Stage {
         Ok(())
     }
 
-    /// The directory that was entered.
+    /// Returns the directory that was entered.
     fn at(&self) -> BorrowedFd<'_> {
         self.opened.as_ref().map_or(self.top.as_fd(), |(_, dir)| dir.as_fd())
     }
 
-    /// Make a name; a later one of an archive replaces an earlier one.
+    /// Creates a name. If an earlier entry has created it already, that is replaced.
     fn replaced<T>(
         &self,
         name: &[u8],
@@ -238,11 +244,11 @@ impl Stage {
         }
     }
 
-    /// The parts of a path; none where it is the top itself.
+    /// Returns the components of a path; none if it is the top itself.
     fn parts<'p>(&self, path: &'p [u8]) -> Result<Vec<&'p [u8]>, ImageError> {
         let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
         match parts.contains(&&b".."[..]) || path.contains(&0) {
-            true => Err(ImageError::archive(&self.from, format!("{} leads out of it: nothing is taken", shown(path)))),
+            true => Err(ImageError::archive(&self.from, format!("{} leads out of it; nothing is saved", shown(path)))),
             false => Ok(parts),
         }
     }
@@ -251,14 +257,14 @@ impl Stage {
         let (from, path) = (self.from.clone(), shown(path));
         move |error| match error {
             Errno::NOTDIR | Errno::LOOP => {
-                ImageError::archive(&from, format!("{path} leads through what is no directory: nothing is taken"))
+                ImageError::archive(&from, format!("{path} leads through what is not a directory; nothing is saved"))
             }
             error => ImageError::archive(&from, format!("{path} cannot be unpacked: {}", io::Error::from(error))),
         }
     }
 
-    /// Owner, attributes, mode, times, in this order, since each may change what comes later, and the mode may keep us
-    /// from setting attributes.
+    /// Sets owner, attributes, mode and times, in this order. Each may change the later ones, and
+    /// the mode may forbid the owner to set attributes.
     fn settle(&mut self, file: impl AsFd, meta: &Meta) -> rustix::io::Result<()> {
         let mut mode = meta.mode;
         match meta.owner.filter(|owner| *owner != self.own) {
@@ -280,7 +286,8 @@ impl Stage {
     }
 }
 
-/// Open the directory `path` below `top`, one part after the other, none of them a link; none where that is `top`.
+/// Opens the directory `path` below `top`, component by component, without following links. Returns
+/// `None` if that is `top`.
 fn walk(top: &OwnedFd, path: &[u8], is_made: bool) -> rustix::io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at: Option<OwnedFd> = None;
@@ -298,7 +305,8 @@ fn walk(top: &OwnedFd, path: &[u8], is_made: bool) -> rustix::io::Result<Option<
     Ok(at)
 }
 
-/// Returns how many bytes it is. What has more than `limit` is copied to there at most, with one more piece.
+/// Copies a file and returns its size. If it has more than `limit` bytes, the copy ends before the
+/// chunk that exceeds the limit.
 fn copy(from: &mut dyn Read, to: &mut File, is_sparse: bool, limit: u64) -> io::Result<u64> {
     use std::io::Seek;
     let (mut buffer, mut size) = (vec![0; CHUNK_BYTES], 0u64);
@@ -334,7 +342,7 @@ fn times((seconds, ns): (i64, u32)) -> Timestamps {
     }
 }
 
-/// For messages.
+/// Returns a path for messages.
 fn shown(path: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&path[..path.len().min(SHOWN_MAX)]).escape_debug().to_string();
     if path.len() > SHOWN_MAX { format!("{shown}…") } else { shown }
@@ -363,7 +371,7 @@ mod tests {
         stage.link(b"up", b"..", meta(0)).expect("a link may lead anywhere");
         for path in [&b"up/x"[..], b"up/top/x"] {
             let error = stage.file(path, &mut &b"x"[..], false, meta(0o600)).expect_err("leads through a link");
-            assert!(error.to_string().contains("no directory"), "{error}");
+            assert!(error.to_string().contains("not a directory"), "{error}");
         }
         assert!(stage.again(b"y", b"up/top/up").is_err() && stage.directory(b"up", meta(0o700)).is_err());
         stage.file(b"/abs", &mut &b"x"[..], false, meta(0o600)).expect("is below");
@@ -386,14 +394,14 @@ mod tests {
         let (_dir, mut stage) = self::stage();
         stage.room_bytes = 10_000;
         let names = (0..100).map_while(|number| stage.link(format!("l{number}").as_bytes(), b"x", meta(0)).ok());
-        assert!((10..20).contains(&names.count()), "names take room as well");
+        assert!((10..20).contains(&names.count()), "names count as well");
         stage.room_bytes = 1 << 40;
         let held = |stage: &mut Stage, number: u64| {
             let attributes = vec![(b"user.x".to_vec(), vec![0; 4 << 20])];
             stage.directory(format!("d{number}").as_bytes(), Meta { attributes, ..meta(0o700) })
         };
         let many = (0..100).map_while(|number| held(&mut stage, number).ok()).count();
-        assert_eq!(many, 63, "what is held of directories has a limit");
+        assert_eq!(many, 63, "the metadata of directories has a limit");
         let long = stage.directory(&vec![b'a'; PATH_BYTES_MAX + 1], meta(0o700)).expect_err("is too long");
         assert!(long.to_string().len() < 1000, "{long}");
     }

@@ -1,7 +1,10 @@
-//! tar: written in the format of POSIX (2001) with what GNU and others keep there, read in all that the library knows.
+//! tar: written in the POSIX.1-2001 format with the fields that GNU tar and others add, and read in
+//! all formats that the library supports.
 //!
-//! Beside the fields of a header, extended headers say long names, times with nanoseconds (`mtime`), and attributes
-//! (`SCHILY.xattr.NAME`). Holes become zeros, as in most archives.
+//! Extended headers hold long names, times with nanoseconds (`mtime`), and attributes
+//! (`SCHILY.xattr.NAME`). Holes are written as zeros, as in most archives.
+//!
+//! Unaware of: where files are unpacked.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -18,16 +21,18 @@ use super::{Exported, squash};
 use crate::tree::{Attribute, Kind};
 use crate::{ImageError, Progress, Step};
 
-/// What a header has room for.
+/// The most bytes of a name in a plain header.
 const NAME_BYTES_MAX: usize = 100;
 const BLOCK_BYTES: u64 = 512;
 const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
-/// Extended headers of one name, bytes: 256 attributes of 64 KiB would be no archive of anybody.
+/// The most bytes of the extended headers of an entry. No real archive has 256 attributes of 64
+/// KiB.
 const EXTENDED_BYTES_MAX: u64 = 4 << 20;
-/// All headers of one name, bytes: those, a long name and a long target, and where a file has holes.
+/// The most bytes of all headers of an entry: extended ones, a long name, a long target, and a list
+/// of holes.
 const HEADERS_BYTES_MAX: u64 = 8 << 20;
 
-/// Write it; of squashfs the tar that it is made from goes to the program that makes it.
+/// Writes an archive. For squashfs the tar goes to `mksquashfs`.
 pub(super) fn write(
     contents: &mut Contents<'_>,
     entries: &[Entry],
@@ -39,11 +44,11 @@ pub(super) fn write(
         return squashed(contents, entries, to, progress);
     }
     let packing = if let Format::Tar(packing) = format { packing } else { Packing::None };
-    let file = File::create_new(to).map_err(ImageError::io("make it", to))?;
+    let file = File::create_new(to).map_err(ImageError::io("create it", to))?;
     stream(contents, entries, Box::new(file), packing, to, progress)
 }
 
-/// It is read once before it is believed: what cannot be read is made again.
+/// Writes a squashfs file and reads it back. Writes it again if it cannot be read.
 fn squashed(
     contents: &mut Contents<'_>,
     entries: &[Entry],
@@ -58,7 +63,7 @@ fn squashed(
         let written = stream(contents, entries, Box::new(input), Packing::None, to, progress);
         let ended = program.end();
         let exported = match written {
-            // Where the program failed, that is why nothing more could be written to it.
+            // The program failed, and therefore the pipe is broken: report the program's error.
             Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe && ended.is_err() => {
                 return ended.map(|()| Exported::default());
             }
@@ -70,7 +75,7 @@ fn squashed(
             Some(said) => why = said,
         }
     }
-    let why = format!("mksquashfs made it {} times so that it cannot be read ({why}): take another way", squash::TRIES);
+    let why = format!("mksquashfs wrote an unreadable file {} times ({why}); use another format", squash::TRIES);
     Err(ImageError::archive(to, why))
 }
 
@@ -122,7 +127,7 @@ fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Wr
             header.set_size(size);
             EntryType::Regular
         }
-        (None, Kind::Again(_)) => return Err(io::Error::other("a name of nothing")),
+        (None, Kind::Again(_)) => return Err(io::Error::other("a hard link to nothing")),
     };
     header.set_entry_type(kind);
     if entry.first.is_none() {
@@ -130,7 +135,7 @@ fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Wr
             keyword(&mut extended, &[ATTRIBUTE, name].concat(), value);
         }
     }
-    let fields = header.as_gnu_mut().ok_or_else(|| io::Error::other("no such header"))?;
+    let fields = header.as_gnu_mut().ok_or_else(|| io::Error::other("not a GNU header"))?;
     for (key, text, field) in [(&b"path"[..], &path, &mut fields.name), (b"linkpath", &link, &mut fields.linkname)] {
         if text.len() > NAME_BYTES_MAX {
             keyword(&mut extended, key, text);
@@ -153,7 +158,7 @@ fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Wr
     Ok(size)
 }
 
-/// `LENGTH KEY=VALUE`, with the length of all of it.
+/// Adds a field `LENGTH KEY=VALUE`. The length includes itself.
 fn keyword(to: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -167,7 +172,8 @@ fn keyword(to: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     to.push(b'\n');
 }
 
-/// Seconds with their part below the point; of what is before 1970 that counts the other way.
+/// Formats seconds and nanoseconds as a decimal number. Before 1970 the fraction counts the other
+/// way: −1 s and 500,000,000 ns are `-0.500000000`.
 fn decimal((seconds, ns): (i64, u32)) -> String {
     match (seconds, ns) {
         (seconds, ns) if seconds < 0 && ns > 0 => {
@@ -178,6 +184,7 @@ fn decimal((seconds, ns): (i64, u32)) -> String {
     }
 }
 
+/// Parses a decimal number of seconds.
 fn time(text: &[u8]) -> Option<(i64, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -186,7 +193,7 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
     Some(if whole.starts_with('-') && ns > 0 { (seconds.checked_sub(1)?, 1_000_000_000 - ns) } else { (seconds, ns) })
 }
 
-/// Read it.
+/// Reads an archive.
 pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Progress) -> Result<(), ImageError> {
     let packing = if let Format::Tar(packing) = format { packing } else { Packing::None };
     let file = File::open(from).map_err(ImageError::io("open it", from))?;
@@ -196,7 +203,8 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
     let mut archive = Archive::new(&mut source);
     let mut entries = archive.entries().map_err(cut)?;
     loop {
-        // The library holds headers whole, however long they say they are. Nothing but headers is read here.
+        // The library holds headers in memory as a whole, whatever size they claim. Only headers
+        // are read here.
         headers.set(Some(HEADERS_BYTES_MAX));
         let entry = entries.next();
         headers.set(None);
@@ -206,11 +214,11 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
         let (header, mut attributes) = (entry.header(), Vec::new());
         let numbers = (|| Ok((header.mode()?, header.uid()?, header.gid()?, header.mtime()?)))();
         let (mode, user, group, seconds) = numbers.map_err(cut)?;
-        let number = |id: u64| u32::try_from(id).map_err(|_| cut(io::Error::other("an owner has no such number")));
+        let number = |id: u64| u32::try_from(id).map_err(|_| cut(io::Error::other("an owner's number is too large")));
         let mut meta = Meta {
             mode: mode & 0o7777,
             owner: Some((number(user)?, number(group)?)),
-            // Before 1970 GNU's form has them with a sign, in the same bits.
+            // GNU tar stores times before 1970 as negative numbers in the same bits.
             modified: (seconds as i64, 0),
             attributes: Vec::new(),
         };
@@ -227,13 +235,13 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
             EntryType::GNUSparse => stage.file(&path, &mut entry, true, meta)?,
             EntryType::XGlobalHeader => {}
             EntryType::Char | EntryType::Block => return Err(stage.unsuitable(&path, "a device")),
-            _ => return Err(stage.unsuitable(&path, "of a kind that nobody knows")),
+            _ => return Err(stage.unsuitable(&path, "of an unknown kind")),
         }
-        // What is left of it would be skipped with the next headers.
+        // The rest of the entry must be read without the limit for headers.
         io::copy(&mut entry, &mut io::sink()).map_err(cut)?;
     }
     io::copy(&mut source, &mut io::sink()).map_err(cut)?;
-    // Behind the last name there are zeros; without, it was cut between two of them.
+    // An archive ends with blocks of zeros. Without them it was truncated between two entries.
     match source.1 >= BLOCK_BYTES {
         true => Ok(()),
         false => Err(cut(io::Error::from(io::ErrorKind::UnexpectedEof))),
@@ -255,9 +263,9 @@ fn extended(
         }
         let key = one.key_bytes();
         if key == b"mtime" {
-            *modified = time(one.value_bytes()).ok_or_else(|| io::Error::other("a time is none"))?;
+            *modified = time(one.value_bytes()).ok_or_else(|| io::Error::other("a time is malformed"))?;
         } else if key.starts_with(b"GNU.sparse.") {
-            let why = "a file with holes is in a form that is not read: make it with --format=gnu, or without --sparse";
+            let why = "this form of files with holes is not supported; use tar with --format=gnu, or without --sparse";
             return Err(io::Error::other(why));
         } else if let Some(name) = key.strip_prefix(ATTRIBUTE) {
             attributes.push((name.to_vec(), one.value_bytes().to_vec()));
@@ -266,7 +274,7 @@ fn extended(
     Ok(())
 }
 
-/// Gives no more than is left of a limit, if there is one.
+/// A reader that fails after a limit, if there is one.
 struct Headers<'a, R>(R, &'a Cell<Option<u64>>);
 
 impl<R: Read> Read for Headers<'_, R> {
@@ -282,7 +290,7 @@ impl<R: Read> Read for Headers<'_, R> {
     }
 }
 
-/// Counts the zeros that came last.
+/// A reader that counts the zeros at the end.
 struct Tail<R>(R, u64);
 
 impl<R: Read> Read for Tail<R> {

@@ -1,5 +1,7 @@
-//! zip: files, directories and symbolic links, with modes and times to the second. Hard links become files of their own,
-//! FIFOs are left out; owners and attributes it has none.
+//! zip: files, directories and symbolic links, with modes and times in seconds. Hard links become
+//! separate files, FIFOs are left out, and there are no owners and attributes.
+//!
+//! Unaware of: where files are unpacked.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -15,21 +17,22 @@ use super::stage::{Meta, Stage};
 use crate::tree::Kind;
 use crate::{ImageError, Progress};
 
-/// From here on a file needs the larger form of sizes; a little before its limit, since what cannot be compressed grows.
+/// The size from which a file needs the larger size fields. It is a little below their limit,
+/// because incompressible data grows.
 const LARGE_BYTES: u64 = 0xff00_0000;
-/// A link's target, bytes: Linux' own limit for paths.
+/// The most bytes of a link's target: the limit of Linux.
 const TARGET_BYTES_MAX: u64 = 4096;
 const TYPE: u32 = 0o170_000;
 const TYPE_LINK: u32 = 0o120_000;
 
-/// Write it.
+/// Writes an archive.
 pub(super) fn write(
     contents: &mut Contents<'_>,
     entries: &[Entry],
     to: &Path,
     progress: &Progress,
 ) -> Result<Exported, ImageError> {
-    let file = File::create_new(to).map_err(ImageError::io("make it", to))?;
+    let file = File::create_new(to).map_err(ImageError::io("create it", to))?;
     let mut writer = ZipWriter::new(BufWriter::new(file));
     let mut exported = Exported::default();
     for entry in entries {
@@ -51,7 +54,7 @@ fn add(
     let image = contents.image;
     let (tree, node) = (entry.tree(image), entry.known(image));
     let text = |bytes: &[u8]| {
-        let why = || format!("{} is no text, which a zip cannot hold: take a tar", String::from_utf8_lossy(bytes));
+        let why = || format!("{} is not UTF-8, which a zip cannot hold; use a tar", String::from_utf8_lossy(bytes));
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| ImageError::archive(to, why()))
     };
     let name = text(&entry.path)?;
@@ -92,7 +95,7 @@ fn add_file(
     io::copy(&mut contents.file(entry.tree(image), entry.known(image)), writer).map(drop)
 }
 
-/// Read it.
+/// Reads an archive.
 pub(super) fn read(from: &Path, stage: &mut Stage, progress: &Progress) -> Result<(), ImageError> {
     let cut = |error: io::Error| ImageError::archive(from, format!("it cannot be read: {error}"));
     let file = File::open(from).map_err(ImageError::io("open it", from))?;
@@ -126,7 +129,8 @@ pub(super) fn read(from: &Path, stage: &mut Stage, progress: &Progress) -> Resul
     Ok(())
 }
 
-/// Seconds since 1970: as the entry says by itself, else its older field, which says no time zone and is read as UTC.
+/// Returns the modification time in seconds since 1970: from the extended field, or else from the
+/// old one, which has no time zone and is read as UTC.
 fn modified(file: &::zip::read::ZipFile<'_, impl Read>) -> i64 {
     let exact = file.extra_data_fields().find_map(|field| match field {
         ExtraField::ExtendedTimestamp(times) => times.mod_time(),
@@ -142,7 +146,8 @@ fn modified(file: &::zip::read::ZipFile<'_, impl Read>) -> i64 {
     }
 }
 
-/// Days from 1970 to a day of the Gregorian calendar; years from March on, so that the leap day is the last.
+/// Returns the days from 1970 to a date. Years are counted from March, so that the leap day is the
+/// last.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468

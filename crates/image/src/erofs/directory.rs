@@ -1,5 +1,8 @@
-//! The bytes of a directory: blocks, in each its entries of 12 bytes and then their names. All names together are in
-//! the order of their bytes, `.` and `..` among them: the kernel searches by halving.
+//! Encoding a directory: blocks, and in each its entries of 12 bytes followed by their names. All
+//! names of a directory, including `.` and `..`, are sorted by their bytes, because the kernel uses
+//! a binary search.
+//!
+//! Unaware of: where the bytes go.
 
 use std::ops::Range;
 
@@ -9,14 +12,14 @@ use crate::tree::{Kind, Span, Tree};
 
 const ENTRY: usize = 12;
 
-/// An entry: its name, the node that it stands for.
+/// An entry: its name and its node.
 type Named<'a> = (&'a [u8], u32);
 
-/// Every name of a directory, in order.
+/// Returns all entries of a directory, sorted.
 fn entries<'a>(tree: &'a Tree, directory: u32, children: Span) -> impl Iterator<Item = Named<'a>> {
     let parent = tree.nodes.get(directory as usize).map_or(0, |node| node.parent);
     let named = move |number: usize| (tree.name(&tree.nodes[number]), number as u32);
-    // Few names come before these two.
+    // Few names sort before `.` and `..`.
     let Range { start, end } = children.range();
     let first = (start..end).take_while(|&number| named(number).0 < &b"."[..]).count() + start;
     let second = (first..end).take_while(|&number| named(number).0 < &b".."[..]).count() + first;
@@ -25,11 +28,11 @@ fn entries<'a>(tree: &'a Tree, directory: u32, children: Span) -> impl Iterator<
     before.chain([dots[0]]).chain(between).chain([dots[1]]).chain(behind)
 }
 
-/// Bytes of a directory.
+/// Returns the size of a directory, in bytes.
 pub(super) fn size(tree: &Tree, children: Span) -> u64 {
     let names: usize = tree.nodes[children.range()].iter().map(|node| ENTRY + tree.name(node).len()).sum();
     let all = names + 2 * ENTRY + b"...".len();
-    // In one block their order does not matter.
+    // If everything fits into one block, the order does not change the size.
     if all <= BLOCK {
         return all as u64;
     }
@@ -45,7 +48,7 @@ pub(super) fn size(tree: &Tree, children: Span) -> u64 {
     blocks * BLOCK as u64 + used as u64
 }
 
-/// Writes directories, one after the other.
+/// Encodes directories, one after the other.
 #[derive(Default)]
 pub(super) struct Writer<'a> {
     block: Vec<Named<'a>>,
@@ -53,7 +56,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// The bytes of one, block by block: `put` gets what is in each, and none but the last is less than whole.
+    /// Encodes a directory and passes each block to `put`. All blocks but the last are full.
     pub(super) fn write(
         &mut self,
         tree: &'a Tree,
@@ -95,7 +98,7 @@ fn fill(tree: &Tree, layout: &Layout, block: &[Named<'_>], bytes: &mut Vec<u8>) 
     block.iter().for_each(|(name, _)| bytes.extend_from_slice(name));
 }
 
-/// What an entry says that its inode is.
+/// Returns the file type that an entry has.
 fn kind(tree: &Tree, node: u32) -> u8 {
     match tree.nodes[node as usize].kind {
         Kind::File { .. } => 1,

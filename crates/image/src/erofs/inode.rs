@@ -1,4 +1,6 @@
-//! The bytes of inodes and of what follows them, in the order of nodes.
+//! Encoding inodes and what follows them, in the order of nodes.
+//!
+//! Unaware of: where the bytes go.
 
 use super::layout::{INODE, Split, suffix};
 use super::out::Out;
@@ -6,28 +8,28 @@ use super::{BLOCK, Layout, directory, put16, put32, put64};
 use crate::ImageError;
 use crate::tree::{HOLE, Kind, Node, Span, Tree};
 
-/// All inodes have 64 bytes: the short form has no times.
+/// The long form of an inode, with 64 bytes, because the short form has no times.
 const LONG: u16 = 1;
 const LAYOUT_PLAIN: u16 = 0;
 const LAYOUT_INLINE: u16 = 2;
 const LAYOUT_CHUNKS: u16 = 4;
-/// Chunks are listed with their device, and are 2^8 blocks: a piece.
+/// The chunk format: entries with a device number, for chunks of 2^8 blocks, the size of a piece.
 const CHUNKS: u32 = 0x20 | 8;
-/// The first device behind this one.
+/// The number of the data device.
 const DATA: u16 = 1;
 const FILE: u16 = 0o100_000;
 const DIRECTORY: u16 = 0o40_000;
 const LINK: u16 = 0o120_000;
 const FIFO: u16 = 0o10_000;
 
-/// Writes them. Files of the saver are `owner`'s.
+/// Encodes inodes. Files of the saver belong to `owner`.
 pub(super) struct Inodes<'a> {
     tree: &'a Tree,
     layout: &'a Layout,
     owner: (u32, u32),
-    /// Directories that come.
+    /// The directories that have not been encoded yet.
     splits: std::slice::Iter<'a, Split>,
-    /// The next of the whole blocks.
+    /// The next whole block that directories and links can use.
     block: u32,
     directories: directory::Writer<'a>,
 }
@@ -38,7 +40,8 @@ impl<'a> Inodes<'a> {
         Inodes { tree, layout, owner, splits, block, directories: directory::Writer::default() }
     }
 
-    /// Write a node's inode, and what it has elsewhere: each node once, in their order. Another name has none of its own.
+    /// Encodes a node's inode and its data. Must be called once for each node, in order. A hard
+    /// link has no inode of its own.
     pub(super) fn write(&mut self, number: usize, node: &Node, out: &mut Out<'_>) -> Result<(), ImageError> {
         let (tree, layout) = (self.tree, self.layout);
         let split = match node.kind {

@@ -1,4 +1,6 @@
-//! Where each inode is, and what of it is elsewhere.
+//! The layout: where each inode is, and which data is elsewhere.
+//!
+//! Unaware of: how inodes are encoded.
 
 use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 
@@ -6,45 +8,49 @@ use super::{BLOCK, HEAD_BYTES, directory};
 use crate::ImageError;
 use crate::tree::{Attribute, HOLE, Kind, Node, Span, Tree};
 
-/// An inode, bytes.
+/// The bytes of an inode.
 pub(super) const INODE: usize = 64;
-/// Inodes begin at multiples of this, and are numbered by it.
+/// Inodes begin at multiples of this, in bytes, and their number is the offset divided by it.
 const SLOT: usize = 32;
-/// What stands before the extended attributes of an inode, bytes.
+/// The bytes of the header of an inode's extended attributes.
 const ATTRIBUTES_HEAD: usize = 12;
-/// All extended attributes of an inode, bytes: what its 16 bits can say.
+/// The most bytes of the extended attributes of an inode: the limit of its 16-bit field.
 const ATTRIBUTES_BYTES_MAX: usize = 4 * (u16::MAX as usize - 1);
 const NAMES_MAX: &str = "128 GiB of names";
 const BYTES_MAX: &str = "16 TiB of names and bytes in one file";
-/// Of a piece of a file that has another after it.
+/// The blocks of a piece other than a file's last one.
 const PIECE_BLOCKS: u32 = (PIECE_BYTES / BLOCK_BYTES) as u32;
 
-/// See above.
+/// The layout of a file system.
 pub(super) struct Layout {
-    /// For each node the number of its inode, which is where that begins; another name has that of its file.
+    /// The number of each node's inode, which gives its offset. A hard link has the number of its
+    /// file.
     slots: Vec<u32>,
-    /// For each directory how its bytes lie, in the order of nodes.
+    /// How the data of each directory is split, in the order of nodes.
     pub(super) directories: Vec<Split>,
-    /// Bytes of each set of extended attributes, with what stands before them.
+    /// The bytes of each set of extended attributes, with the header.
     sets: Vec<usize>,
-    /// Names of each node: those that are further ones counted with their file.
+    /// The link count of each node. Hard links are counted with their file.
     pub(super) links: Vec<u32>,
-    /// Where the whole blocks of directories and links begin, blocks.
+    /// The block where the whole blocks of directories and links begin.
     pub(super) first_block: u32,
-    /// All of it, blocks.
+    /// The blocks of the metadata.
     pub(super) blocks: u32,
-    /// Blocks of the device.
+    /// The blocks of the device.
     pub(super) device_blocks: u32,
-    /// If there is no device, because its blocks follow in this file: the files that do not lie there in one stretch.
+    /// The files that must be copied if there is no device and its blocks follow in this file.
+    /// `None` if there is a device.
     pub(super) copies: Option<Copies>,
 }
 
-/// Files that are laid down a second time, behind the device's blocks, because their pieces do not follow each other.
+/// Files that are copied behind the device's blocks, because their pieces are not consecutive
+/// there.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// Each node with the block where it begins, counted on from the device's, in the order of nodes.
+    /// Each node with the first block of its copy, counted from the device's first block, in the
+    /// order of nodes.
     pub(super) files: Vec<(u32, u32)>,
-    /// Of all of them.
+    /// The blocks of all copies.
     pub(super) blocks: u64,
 }
 
@@ -66,14 +72,15 @@ impl Copies {
         Ok(copies)
     }
 
-    /// The block where a file begins that is laid down a second time.
+    /// Returns the first block of a file's copy, if it has one.
     pub(super) fn start(&self, number: usize) -> Option<u32> {
         let found = self.files.binary_search_by_key(&(number as u32), |(node, _)| *node).ok()?;
         Some(self.files[found].1)
     }
 }
 
-/// How the bytes of a directory or link lie: so many whole blocks elsewhere, and so many bytes behind the inode.
+/// How the data of a directory or link is split: whole blocks elsewhere, and a tail behind the
+/// inode, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
     pub(super) blocks: u32,
@@ -81,8 +88,9 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Of so many bytes, where so many stand before the tail. The tail must be in one block with its inode; a block of
-    /// which it would be all but the inode is a block of its own.
+    /// Splits `bytes` of data; `before` is the size of the inode and its attributes. The tail must
+    /// be in one block with the inode. If it does not fit, it gets a block of its own. For example,
+    /// 4,200 bytes are one block and a tail of 104 bytes.
     fn of(bytes: u64, before: usize) -> Split {
         let (blocks, tail) = ((bytes / BLOCK as u64) as u32, (bytes % BLOCK as u64) as u32);
         if before + tail as usize <= BLOCK { Split { blocks, tail } } else { Split { blocks: blocks + 1, tail: 0 } }
@@ -90,7 +98,7 @@ impl Split {
 }
 
 impl Layout {
-    /// With the device's blocks behind it in one file.
+    /// Returns a layout in which the device's blocks follow in the same file.
     pub(super) fn whole(tree: &Tree, device_blocks: u32) -> Result<Layout, ImageError> {
         let layout = Layout::of(tree, device_blocks, Some(Copies::of(tree, device_blocks)?))?;
         let blocks = u64::from(layout.blocks) + u64::from(device_blocks);
@@ -100,7 +108,7 @@ impl Layout {
         }
     }
 
-    /// With a device.
+    /// Returns a layout with a device.
     pub(super) fn new(tree: &Tree, device_blocks: u32) -> Result<Layout, ImageError> {
         Layout::of(tree, device_blocks, None)
     }
@@ -108,10 +116,10 @@ impl Layout {
     fn of(tree: &Tree, device_blocks: u32, copies: Option<Copies>) -> Result<Layout, ImageError> {
         let sets: Vec<usize> = tree.sets.iter().map(|set| set_bytes(set)).collect();
         if sets.iter().any(|&bytes| bytes > ATTRIBUTES_BYTES_MAX) {
-            return Err(ImageError::TooLarge("256 KiB of extended attributes of a file where it is mounted"));
+            return Err(ImageError::TooLarge("256 KiB of extended attributes for a file that is mounted"));
         }
         let mut slots = Vec::new();
-        slots.try_reserve_exact(tree.nodes.len()).map_err(|_| ImageError::no_memory("what is to be mounted"))?;
+        slots.try_reserve_exact(tree.nodes.len()).map_err(|_| ImageError::no_memory("the metadata of a mount"))?;
         let mut layout = Layout {
             slots,
             directories: Vec::new(),
@@ -137,7 +145,7 @@ impl Layout {
                 _ if split.tail > 0 => (before + split.tail as usize, before + split.tail as usize),
                 _ => (before, INODE),
             };
-            // An inode is in one block, and so is what must be with it.
+            // An inode must not cross a block boundary, nor must a tail that belongs to it.
             if at % BLOCK + together > BLOCK {
                 at = at.next_multiple_of(BLOCK);
             }
@@ -155,8 +163,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How the bytes of a node lie that are in this file at all. Of a directory that is asked only once: its names are
-    /// counted.
+    /// Returns how the data of a node is split, if it is in this file. For a directory it is called
+    /// only once, because it adds up all names.
     fn split(&self, tree: &Tree, node: &Node) -> Split {
         match node.kind {
             Kind::Directory(children) => Split::of(directory::size(tree, children), self.before(node)),
@@ -165,34 +173,36 @@ impl Layout {
         }
     }
 
-    /// The same of a link.
+    /// Returns how the target of a link is split.
     pub(super) fn split_link(&self, node: &Node, target: Span) -> Split {
         Split::of(target.range().len() as u64, self.before(node))
     }
 
-    /// Bytes of an inode and its extended attributes.
+    /// Returns the bytes of an inode and its extended attributes.
     fn before(&self, node: &Node) -> usize {
         INODE + self.sets[node.set as usize]
     }
 
-    /// Whether a file says for each of its pieces where that is. With a device all files with bytes do, because who mounts
-    /// an image before its bytes are there changes for each piece where it is read from. Without a device the file is
-    /// one stretch of blocks, and its inode says where that begins.
+    /// Returns whether a file's inode lists the position of each piece.
+    ///
+    /// With a device every file with data does: if the image is mounted before its data is there,
+    /// each entry can be changed to read from another device. Without a device a file is one run of
+    /// blocks, and its inode has the first of them.
     pub(super) fn is_listed(&self, node: &Node) -> bool {
         self.copies.is_none() && matches!(node.kind, Kind::File { size, .. } if size > 0)
     }
 
-    /// Where a node's inode begins.
+    /// Returns the offset of a node's inode, in bytes.
     pub(super) fn place(&self, number: usize) -> u64 {
         u64::from(self.slots[number]) * SLOT as u64
     }
 
-    /// What a node's inode is called.
+    /// Returns the number of a node's inode.
     pub(super) fn number_of(&self, number: usize) -> u64 {
         self.slots[number].into()
     }
 
-    /// Bytes of a set of extended attributes, with what stands before them.
+    /// Returns the bytes of a set of extended attributes, with the header.
     pub(super) fn set_bytes(&self, set: u32) -> usize {
         self.sets[set as usize]
     }
@@ -203,7 +213,7 @@ fn set_bytes(set: &[Attribute]) -> usize {
     if set.is_empty() { 0 } else { ATTRIBUTES_HEAD + set.iter().map(entry).sum::<usize>() }
 }
 
-/// The beginnings of names of attributes that have numbers.
+/// Prefixes of attribute names, and their numbers in EROFS.
 const PREFIXES: &[(&[u8], u8)] = &[
     (b"user.", 1),
     (b"system.posix_acl_access", 2),
@@ -212,13 +222,13 @@ const PREFIXES: &[(&[u8], u8)] = &[
     (b"security.", 6),
 ];
 
-/// The number of a name's beginning, and the rest of it.
+/// Returns the number of a name's prefix, and the rest of the name.
 pub(super) fn suffix(name: &[u8]) -> (u8, &[u8]) {
     let found = PREFIXES.iter().find_map(|(prefix, number)| Some((*number, name.strip_prefix(*prefix)?)));
     found.unwrap_or((0, name))
 }
 
-/// How many names each node has: of a directory those of its directories, too.
+/// Returns the link count of each node. A directory also counts its subdirectories.
 fn links(tree: &Tree) -> Vec<u32> {
     let mut links = vec![1u32; tree.nodes.len()];
     for (number, node) in tree.nodes.iter().enumerate() {

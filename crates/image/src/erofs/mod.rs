@@ -1,17 +1,19 @@
-//! A tree as the metadata of an EROFS file system, whose data is on a device of its own: that can be mounted before any
-//! of it is there. We write it ourselves, since what others made would be read by the kernel, and since no tool writes
-//! it from a list of names (docs/images.md, "EROFS").
+//! Encoding a tree as the metadata of an EROFS file system. Its data is on a separate device, so
+//! that it can be mounted before any data is there.
+//!
+//! We write it ourselves for two reasons. The kernel must not read metadata that a stranger made,
+//! and no tool makes it from a list of names (docs/images.md, "EROFS").
 //!
 //! ```text
 //! 0      nothing
 //! 1024   superblock, 128 bytes
-//! 1152   the one device, 128 bytes; room for two more, each 128 bytes that begin with "larder: spare"
+//! 1152   the data device, 128 bytes; two unused slots of 128 bytes that begin with "larder: spare"
 //! 1536   inodes, the top's first, each at a multiple of 32: 64 bytes, extended attributes, then
 //!          a file with bytes: 8 bytes for each piece · a link: its target ·
-//!          a directory: what of it fills no block
-//! …      whole blocks of directories, and of links that are too long
+//!          a directory: its last part, if that fills no block
+//! …      whole blocks of directories, and long targets of links
 //! ```
-//! Unaware of: where the device is, who mounts.
+//! Unaware of: where the device is, how it is mounted.
 
 mod directory;
 mod inode;
@@ -34,28 +36,30 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const SUPERBLOCK: usize = 1024;
 const DEVICE: usize = 1152;
 const DEVICE_BYTES: usize = 128;
-/// Room for two more devices. An image that is mounted before its bytes are there has them: `larder-mount` adds them.
+/// Marks an unused device slot. For an image that is mounted before its data is there,
+/// `larder-mount` adds devices in these slots.
 const SPARE: &[u8] = b"larder: spare";
 const SPARES: usize = 2;
-/// What stands before the first inode.
+/// The bytes before the first inode.
 const HEAD_BYTES: usize = DEVICE + (1 + SPARES) * DEVICE_BYTES;
 const MAGIC: u32 = 0xe0f5_e1e2;
 const BLOCK_BITS: u8 = 12;
-/// Files are lists of chunks; there is a table of devices.
+/// Incompatible features that are used: files are lists of chunks, and there is a device table.
 const FEATURES: u32 = 0x4 | 0x8;
 
-/// Write the file system into an empty file: of `tree`, with data on a device of `device_blocks`. Files of the saver are
-/// `owner`'s.
+/// Writes the metadata of `tree` into an empty file, with data on a device of `device_blocks`
+/// blocks. Files of the saver belong to `owner`.
 ///
-/// Each piece of a file says on which device it is (Linux 5.16), so that it can be read from another device until its
-/// bytes are there.
+/// Each piece of a file has a device number (Linux 5.16), so that it can be read from another
+/// device until its data is there.
 pub fn metadata(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) -> Result<(), ImageError> {
     write(tree, &Layout::new(tree, device_blocks)?, owner, into)
 }
 
-/// The same without a device, for kernels before 5.16: what would be on it is expected in this file, behind what is
-/// written here. There a file can only be one stretch of blocks, so files whose pieces do not follow each other are laid
-/// down a second time at the end: see `Whole::end`.
+/// Writes the metadata of a file system without a device, for kernels before 5.16. The device's
+/// blocks must be written into the same file, behind the metadata. In such a file system a file is
+/// one run of blocks, so that files with scattered pieces have to be copied to the end: see
+/// [`Whole::end`].
 pub fn whole(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) -> Result<Whole, ImageError> {
     let layout = Layout::whole(tree, device_blocks)?;
     write(tree, &layout, owner, into)?;
@@ -73,24 +77,24 @@ pub fn whole(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) ->
     Ok(Whole { device_at: bytes(0), size_bytes, copies: ranges })
 }
 
-/// A file system in one file, of which only the names are written.
+/// A file system in one file, of which only the metadata is written.
 pub struct Whole {
-    /// Where the blocks of the device begin, bytes.
+    /// The offset of the device's blocks, in bytes.
     pub device_at: u64,
-    /// Of the file.
+    /// The size of the file, in bytes.
     pub size_bytes: u64,
-    /// From where to where how many bytes are laid down a second time.
+    /// The copies to make: source offset, destination offset, length, in bytes.
     copies: Vec<(u64, u64, u64)>,
 }
 
 impl Whole {
-    /// Once the blocks of the device are there: lay down those files that are not one stretch of them.
+    /// Copies the files with scattered pieces. The device's blocks must have been written.
     pub fn end(&self, file: &File) -> Result<(), ImageError> {
         let mut bytes = Vec::new();
         for &(from, to, count) in &self.copies {
             bytes.resize(count as usize, 0);
             let copied = file.read_exact_at(&mut bytes, from).and_then(|()| file.write_all_at(&bytes, to));
-            copied.map_err(ImageError::io("write it", Path::new("(what is mounted)")))?;
+            copied.map_err(ImageError::io("write it", Path::new("(the file to mount)")))?;
         }
         Ok(())
     }
@@ -106,7 +110,7 @@ fn write(tree: &Tree, layout: &Layout, owner: (u32, u32), into: &File) -> Result
     out.end()
 }
 
-/// Superblock and device.
+/// Returns the superblock and the device table.
 fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
     put32(&mut bytes, SUPERBLOCK, MAGIC);
@@ -115,7 +119,7 @@ fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
     put64(&mut bytes, SUPERBLOCK + 16, tree.nodes.len() as u64);
     put32(&mut bytes, SUPERBLOCK + 36, layout.blocks);
     if let Some(copies) = &layout.copies {
-        // Without a device, and all files one stretch: nothing that Linux 5.4 does not know.
+        // Without a device and with files in one run, no feature that Linux 5.4 lacks is used.
         put32(&mut bytes, SUPERBLOCK + 36, layout.blocks + layout.device_blocks + copies.blocks as u32);
         return bytes;
     }

@@ -34,7 +34,7 @@ fn the_checker_of_its_makers_finds_nothing() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// Whatever is read as a tree, the kernel gets a file system that its own makers find right.
+/// For every tree that can be decoded, the kernel gets a file system that `fsck.erofs` accepts.
 #[test]
 fn the_checker_finds_nothing_in_what_is_made_of_damaged_trees() {
     probe_skip!(has("fsck.erofs"), "fsck.erofs is not installed (erofs-utils)");
@@ -48,7 +48,7 @@ fn the_checker_finds_nothing_in_what_is_made_of_damaged_trees() {
             let mut damaged = bytes.clone();
             damaged[at] ^= flip;
             let Ok(tree) = Tree::decode(&damaged) else { continue };
-            // As an image is opened: its pieces are within its packs.
+            // As when an image is opened: its pieces are within its packs.
             let is_within = |block: &u32| *block == HOLE || *block < BLOCKS - (PIECE_BYTES / BLOCK_BYTES) as u32;
             if !tree.blocks.iter().all(is_within) {
                 continue;
@@ -99,14 +99,14 @@ fn in_one_file_each_file_is_one_stretch() {
         }
         several += usize::from(pieces.range().len() > 1);
     }
-    assert!(several > 0, "a file of several pieces is what this is about");
+    assert!(several > 0, "the sample has no file of several pieces");
 }
 
 #[test]
 fn each_piece_of_a_file_says_where_it_is() {
     let tree = sample();
     let listed = |layout: Layout| tree.nodes.iter().map(|node| layout.is_listed(node)).collect::<Vec<bool>>();
-    // The third is a file of a piece, the fifth one of four, of which some are not written.
+    // Node 2 is a file of one piece, node 4 a file of four pieces with holes.
     let files = [false, false, true, false, true, false, false, false];
     assert_eq!(listed(Layout::new(&tree, 300).expect("few names")), files);
     assert_eq!(listed(Layout::whole(&tree, 300).expect("few names")), [false; 8]);

@@ -1,4 +1,6 @@
-//! A file: its bytes, and what `stat` says of it.
+//! Restoring a file: its content, owner, attributes, mode and times.
+//!
+//! Unaware of: where packs come from, how the path gets into place.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,15 +17,15 @@ use crate::ImageError;
 use crate::place::{Site, TOP};
 use crate::tree::{Extent, Kind, Node, Span, Tree, piece_length};
 
-/// Set-user-id, set-group-id: not for what belongs to another than it did.
+/// Set-user-id and set-group-id. They are not set if the file gets another owner than it had.
 const RIGHTS: u32 = 0o6000;
 
-/// Writes files of a tree; one for each thread.
+/// Writes the files of a tree. Each thread has its own.
 pub(super) struct Writer<'a> {
     tree: &'a Tree,
     site: &'a Site,
     settle: Settle<'a>,
-    /// The directory of the last file: the next one's is mostly the same.
+    /// The directory of the last file, because the next file is mostly in the same one.
     opened: Option<(u32, OwnedFd)>,
 }
 
@@ -32,8 +34,8 @@ impl<'a> Writer<'a> {
         Writer { tree, site, settle: Settle::new(tree, unset), opened: None }
     }
 
-    /// Write a piece of a file, which `bytes` begins with. A file of one piece is made, and done with; others are
-    /// there. Returns how many bytes that were.
+    /// Writes a piece of a file, which is at the beginning of `bytes`. A file of a single piece is
+    /// created and finished here; others exist already. Returns the length of the piece.
     pub(super) fn write(&mut self, number: u32, piece: u64, bytes: &[u8]) -> Result<u64, ImageError> {
         let node = &self.tree.nodes[number as usize];
         let Kind::File { size, pieces, extents } = node.kind else { return Ok(0) };
@@ -57,6 +59,7 @@ impl<'a> Writer<'a> {
         Ok(length)
     }
 
+    /// Opens a file of the tree, by the descriptor of its directory.
     fn open(&mut self, number: u32, flags: OFlags, mode: u16) -> Result<File, ImageError> {
         let (tree, site) = (self.tree, self.site);
         let node = &tree.nodes[number as usize];
@@ -64,7 +67,7 @@ impl<'a> Writer<'a> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if number == 0 {
             let opened = rustix::fs::openat(site.inside(), TOP, flags, mode);
-            return opened.map(File::from).map_err(|error| self.failed("make it", number, error));
+            return opened.map(File::from).map_err(|error| self.failed("create it", number, error));
         }
         if self.opened.as_ref().is_none_or(|(parent, _)| *parent != node.parent) {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -72,9 +75,9 @@ impl<'a> Writer<'a> {
             let dir = opened.map_err(|error| self.failed("open its directory", number, error))?;
             self.opened = Some((node.parent, dir));
         }
-        let (_, dir) = self.opened.as_ref().expect("it was opened above");
+        let (_, dir) = self.opened.as_ref().expect("the directory was opened above");
         let opened = rustix::fs::openat(dir, tree.name(node), flags, mode);
-        opened.map(File::from).map_err(|error| self.failed("make it", number, error))
+        opened.map(File::from).map_err(|error| self.failed("create it", number, error))
     }
 
     fn failed(&self, doing: &'static str, number: u32, error: impl Into<std::io::Error>) -> ImageError {
@@ -82,7 +85,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Write of a piece that begins at `offset` what is written of the file.
+/// Writes the parts of a piece that are not holes. The piece begins at `offset` in the file.
 fn write_extents(file: &File, written: &[Extent], offset: u64, bytes: &[u8]) -> std::io::Result<()> {
     for extent in written {
         let from = extent.offset.max(offset);
@@ -94,14 +97,14 @@ fn write_extents(file: &File, written: &[Extent], offset: u64, bytes: &[u8]) -> 
     Ok(())
 }
 
-/// A node's path from where it is made.
+/// Returns a node's path relative to the work directory.
 pub(super) fn path_of(tree: &Tree, number: u32) -> Vec<u8> {
     let below = tree.path(number);
     if below.is_empty() { TOP.into() } else { [TOP.as_bytes(), b"/", &below].concat() }
 }
 
-/// Gives files what `stat` says of them: owner, attributes, mode, times, in this order, since each may change what comes
-/// later, and the mode may keep its owner from setting attributes.
+/// Sets owner, attributes, mode and times, in this order. Each may change the later ones, and the
+/// mode may forbid the owner to set attributes.
 pub(super) struct Settle<'a> {
     tree: &'a Tree,
     unset: &'a Unset,
@@ -111,17 +114,17 @@ pub(super) struct Settle<'a> {
 
 impl<'a> Settle<'a> {
     pub(super) fn new(tree: &'a Tree, unset: &'a Unset) -> Self {
-        // Where it is not known every mode is set.
+        // If the umask is unknown, every mode is set explicitly.
         let umask = larder_sys::umask_beside_threads().unwrap_or(0o777) as u16;
         Settle { tree, unset, umask, is_superuser: larder_sys::effective_user() == 0 }
     }
 
-    /// A file that was made with its mode, as far as the umask let it.
+    /// For a file that was created with its mode, reduced by the umask.
     pub(super) fn file(&self, file: &File, node: &Node) -> std::io::Result<()> {
         self.all(file, node, node.mode & 0o777 & !self.umask)
     }
 
-    /// Anything that was made with `mode`.
+    /// For anything that was created with `mode`.
     pub(super) fn all(&self, file: impl AsFd, node: &Node, mode: u16) -> std::io::Result<()> {
         let is_theirs = self.owner(&file, node)?;
         let mut wanted = u32::from(node.mode);
@@ -138,14 +141,15 @@ impl<'a> Settle<'a> {
                 self.unset.attributes.fetch_add(1, Relaxed);
             }
         }
-        // A new owner takes some rights away, and a list of who may what changes them.
+        // Changing the owner clears some mode bits, and an ACL changes them.
         if wanted != u32::from(mode) || node.owner != 0 || !set.is_empty() {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(wanted))?;
         }
         Ok(rustix::fs::futimens(&file, &times(node))?)
     }
 
-    /// Whether it belongs to whom it did, or to us instead of the saver.
+    /// Sets the owner. Returns false if the file belonged to another user than the saver, and gets
+    /// our user instead.
     fn owner(&self, file: impl AsFd, node: &Node) -> std::io::Result<bool> {
         match (node.owner, self.is_superuser) {
             (0, _) => Ok(true),
@@ -160,7 +164,7 @@ impl<'a> Settle<'a> {
         }
     }
 
-    /// A link, by its path from `site`: it has no mode.
+    /// For a symbolic link, by its path in the work directory. It has no mode.
     pub(super) fn link(&self, site: &Site, path: &[u8], node: &Node) -> std::io::Result<()> {
         use rustix::fs::{AtFlags, Gid, Uid};
         if node.owner != 0 && self.is_superuser {
@@ -181,7 +185,7 @@ fn times(node: &Node) -> Timestamps {
     }
 }
 
-/// Whether a file is made before packs come: it has no bytes, or more than one piece.
+/// Returns whether a file is created before packs arrive: it has no data, or more than one piece.
 pub(super) fn is_made_before(tree: &Tree, pieces: Span) -> bool {
     let blocks = &tree.blocks[pieces.range()];
     blocks.len() != 1 || blocks[0] == crate::tree::HOLE

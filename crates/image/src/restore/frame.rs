@@ -1,5 +1,7 @@
-//! All of a tree that needs no pack: before the files directories, links, and files that are empty or come in pieces;
-//! after them further names, and what `stat` says of all these.
+//! The parts of a tree that need no pack. Before the files: directories, links, and files that are
+//! empty or have several pieces. After the files: hard links, and the metadata of all these.
+//!
+//! Unaware of: packs.
 
 use std::fs::File;
 
@@ -11,7 +13,7 @@ use crate::ImageError;
 use crate::place::Site;
 use crate::tree::{Kind, Tree};
 
-/// Make what comes before the files.
+/// Creates what must exist before the files.
 pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
     for (number, node) in (0..).zip(&tree.nodes) {
         let path = || path_of(tree, number);
@@ -26,13 +28,14 @@ pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
             }
             Kind::File { .. } | Kind::Again(_) => Ok(()),
         };
-        made.map_err(|error| ImageError::io("make it", &site.shown(&tree.path(number)))(error))?;
+        made.map_err(|error| ImageError::io("create it", &site.shown(&tree.path(number)))(error))?;
     }
     Ok(())
 }
 
-/// Make what comes after the files. From the last to the first: a directory is done with before the one that it is in,
-/// whose times it would change, and whose mode may keep us out.
+/// Creates hard links and sets metadata, from the last node to the first. A directory is finished
+/// before its parent, because that changes the parent's times, and the parent's mode may deny
+/// access.
 pub(super) fn after(tree: &Tree, site: &Site, unset: &Unset) -> Result<(), ImageError> {
     let settle = Settle::new(tree, unset);
     for (number, node) in (0..tree.nodes.len() as u32).zip(&tree.nodes).rev() {

@@ -1,10 +1,10 @@
-//! Restoring: packs as they come → directories. Everything is made beside where it belongs, under another name, and put
-//! in its place at the end (`place.rs`).
+//! Restoring: packs → directories. Everything is made under a temporary name and moved into place
+//! at the end (`place.rs`).
 //!
 //! | file | does |
 //! |---|---|
-//! | `frame.rs` | all that needs no pack before the files, and all that must come after them |
-//! | `file.rs` | a file: its bytes, and what `stat` says of it |
+//! | `frame.rs` | what needs no pack: before the files, and after them |
+//! | `file.rs` | a file: its content and metadata |
 //!
 //! Unaware of: where packs come from.
 
@@ -24,16 +24,16 @@ use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 
 pub use crate::place::{Existing, Left, sweep};
 
-/// Which saved path goes where.
+/// A saved path, and where to restore it.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its number in the image.
+    /// The number of the saved path in the image.
     pub saved: usize,
-    /// Where it goes.
+    /// Where it is restored.
     pub path: PathBuf,
 }
 
-/// What this user may not set, and how often.
+/// Counts of metadata that could not be set.
 #[derive(Debug, Default)]
 pub struct Unset {
     owners: AtomicU64,
@@ -41,30 +41,30 @@ pub struct Unset {
 }
 
 impl Unset {
-    /// Files of somebody else, which are the restoring user's now.
+    /// Returns how many files of other users now belong to the restoring user.
     pub fn owners(&self) -> u64 {
         self.owners.load(Relaxed)
     }
 
-    /// Extended attributes that the file system or the kernel refused.
+    /// Returns how many extended attributes the file system or the kernel rejected.
     pub fn attributes(&self) -> u64 {
         self.attributes.load(Relaxed)
     }
 }
 
-/// A piece of a file, and where in its pack it is.
+/// A piece of a file, and its position in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Use {
     pack: u32,
     target: u32,
     node: u32,
     number: u32,
-    /// Blocks from the beginning of the pack.
+    /// The first block, counted from the beginning of the pack.
     block: u32,
 }
 
-/// Restore saved paths of an image; `source` must give every pack that [`Image::needed`] names. After an error nothing
-/// is where it was to be put, and what was there still is.
+/// Restores saved paths of an image. `source` must return every pack that [`Image::needed`] names.
+/// If it fails, the targets are unchanged, or the error says where the old files are.
 pub fn restore(
     image: &Image,
     targets: &[Target],
@@ -104,7 +104,7 @@ pub fn restore(
     }
     let placed = sites.iter_mut().try_for_each(Site::put_in_place);
     if let Err(why) = placed {
-        // Each is taken back, and the first that could not be is named.
+        // All paths are moved back. The error names the first that could not be.
         let aside: Vec<_> = sites.iter_mut().rev().filter_map(Site::take_back).collect();
         return Err(match aside.into_iter().next() {
             Some(old) => ImageError::LeftAside { why: Box::new(why), old },
@@ -115,12 +115,14 @@ pub fn restore(
     Ok(unset)
 }
 
+/// Returns the bytes of all files in a tree.
 fn size_of(tree: &Tree) -> u64 {
     let size = |kind| if let Kind::File { size, .. } = kind { size } else { 0 };
     tree.nodes.iter().map(|node| size(node.kind)).sum()
 }
 
-/// Every piece of every file, by pack, and in a pack in the order of files: names of one directory one after the other.
+/// Returns all pieces of all files, sorted by pack. Within a pack files are in tree order, so that
+/// files of a directory follow each other.
 fn uses(image: &Image, trees: &[&Tree]) -> Vec<Use> {
     let mut uses = Vec::new();
     for (target, tree) in (0..).zip(trees) {

@@ -1,4 +1,7 @@
-//! What is in the files: the digest of each piece, by stamps where they know it, else by reading.
+//! The contents of files: the digest of each piece, from the stat cache or by reading, and the
+//! holes.
+//!
+//! Unaware of: packs.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,12 +14,12 @@ use super::snapshot::{Opened, Snapshot};
 use crate::tree::{Extent, piece_length, pieces_of};
 use crate::{ImageError, Progress, threads};
 
-/// Files that one thread reads before it asks for more.
+/// The files that a thread takes at once.
 const FILES_AT_ONCE: usize = 256;
-/// In smaller files nobody looks for holes: what they would save is less than a page.
+/// Holes of smaller files are ignored, because they would save less than a page.
 const HOLES_BYTES_MIN: u64 = 32 << 10;
 
-/// What was found out of a file.
+/// The digests and holes of a file.
 struct Learned {
     node: u32,
     from: usize,
@@ -30,7 +33,7 @@ struct Reader {
     buffer: Vec<u8>,
 }
 
-/// Fill in the digests and holes of a snapshot. A file that is not as it was found is an error.
+/// Fills in the digests and holes of a snapshot. Fails if a file has changed since it was scanned.
 pub(super) fn read(store: &Store, snapshot: &mut Snapshot, progress: &Progress) -> Result<(), ImageError> {
     let files: Vec<_> = snapshot.files().collect();
     let learned = Mutex::new(Vec::new());
@@ -45,10 +48,10 @@ pub(super) fn read(store: &Store, snapshot: &mut Snapshot, progress: &Progress) 
         learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(batch);
         Ok(())
     })?;
-    // What is crowded all the same, since others have stamps as well.
+    // Grows the stat cache if it is too full: other processes may have added entries meanwhile.
     let _ = shared.stamps().settle(store);
     let mut learned = learned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // Extents in the order of nodes: the same tree has the same bytes.
+    // Extents are added in the order of nodes, so that the same tree has the same bytes.
     learned.sort_unstable_by_key(|learned| learned.node);
     for Learned { node, from, digests, written } in learned {
         snapshot.digests[from..from + digests.len()].copy_from_slice(&digests);
@@ -93,7 +96,7 @@ impl Reader {
     }
 }
 
-/// A piece's bytes; one that is cut is an error.
+/// Reads a piece. Fails if the file is too short.
 pub(super) fn piece<'a>(file: &File, size: u64, number: u64, buffer: &'a mut Vec<u8>) -> std::io::Result<&'a [u8]> {
     let length = piece_length(size, number) as usize;
     buffer.resize(length.max(buffer.len()), 0);
@@ -101,10 +104,10 @@ pub(super) fn piece<'a>(file: &File, size: u64, number: u64, buffer: &'a mut Vec
     Ok(&buffer[..length])
 }
 
-/// Where a file is written; none where all of it is.
+/// Returns the parts of a file that are not holes, or `None` if it has no holes.
 fn written(file: &File, size: u64) -> std::io::Result<Option<Vec<Extent>>> {
     let found = extents(file, size)?;
-    // Whoever reads it begins at its start.
+    // Callers read the file from its start.
     rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0))?;
     Ok(found)
 }
@@ -120,7 +123,7 @@ fn extents(file: &File, size: u64) -> std::io::Result<Option<Vec<Extent>>> {
         let offset = match seek(file, SeekFrom::Data(at)) {
             Ok(offset) if offset < size => offset,
             Ok(_) | Err(Errno::NXIO) => break,
-            // A file system that does not know.
+            // The file system does not support it.
             Err(_) => return Ok(None),
         };
         let end = seek(file, SeekFrom::Hole(offset))?.min(size);
@@ -133,7 +136,7 @@ fn extents(file: &File, size: u64) -> std::io::Result<Option<Vec<Extent>>> {
     Ok(Some(found))
 }
 
-/// Whether anything of a piece is written.
+/// Returns whether any part of a piece is not a hole.
 pub(super) fn is_written(extents: &[Extent], number: u64) -> bool {
     let (from, to) = (number * PIECE_BYTES, (number + 1) * PIECE_BYTES);
     extents.is_empty() || extents.iter().any(|e| e.offset < to && e.offset + e.length > from)

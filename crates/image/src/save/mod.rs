@@ -1,13 +1,16 @@
-//! Saving: paths → trees, packs, and the record that names them, in that order.
+//! Saving: paths → packs and trees in the store, and then the record that names them.
 //!
 //! | file | does |
 //! |---|---|
-//! | `scan.rs` | reads names and what `stat` says |
-//! | `snapshot.rs` | keeps both, and looks again at the end |
-//! | `contents.rs` | digests of contents |
-//! | `plan.rs` | which packs of earlier images are kept, what goes into new ones |
+//! | `scan.rs` | reads names and metadata |
+//! | `snapshot.rs` | keeps both, and checks them again at the end |
+//! | `contents.rs` | digests and holes of files |
+//! | `plan.rs` | which packs of earlier images are reused, and what goes into new ones |
 //!
-//! Nothing is found under the key before all of it is in the store, and nothing that changed meanwhile is saved.
+//! The key leads to the image only after all of it is in the store. If a path changes meanwhile,
+//! nothing is saved.
+//!
+//! Unaware of: remotes, what is printed.
 
 mod contents;
 mod plan;
@@ -31,55 +34,56 @@ use crate::squeeze::Packer;
 use crate::tree::{HOLE, Kind, piece_length};
 use crate::{Image, ImageError, Progress, Step, threads};
 
-/// Earlier images whose packs are used again: more of them rarely hold what these lack.
+/// The most earlier images whose packs are reused. Further ones rarely have what these lack.
 const BASES_MAX: usize = 4;
-/// What jobs touched, bytes: of 16 TiB in packs of a mebibyte, five bytes each.
+/// The most bytes of an access trace: five bytes for each of the 1 MiB packs of an image of 16 TiB.
 const TRACE_BYTES_MAX: u64 = 128 << 20;
 
-/// What is to be saved.
+/// A request to save paths as an image.
 pub struct Request<'a> {
-    /// Under which key.
+    /// The key of the image.
     pub key: ImageKey,
-    /// Paths, each with the name that it gets in the image.
+    /// The paths, each with its name in the image.
     pub paths: &'a [(Vec<u8>, PathBuf)],
-    /// The time: milliseconds since 1970.
+    /// The current time, in ms since 1970.
     pub now_ms: u64,
-    /// Which of these a remote has, on which the image will be: their packs need not be here to be used again.
+    /// Returns which of these blobs a remote has that the image will be uploaded to. Packs that are
+    /// there can be reused even if they are not in the store.
     pub elsewhere: &'a dyn Fn(&[Blob]) -> Vec<bool>,
-    /// What becomes of set-user-id, set-group-id and capabilities.
+    /// Says what to do with set-user-id, set-group-id and capabilities.
     pub rights: Rights,
 }
 
-/// What becomes of set-user-id, set-group-id and capabilities.
+/// Says what to do with set-user-id, set-group-id and capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// They are saved. For what lies here, because its files have them here already.
+    /// Save them. For local files, which have these rights on this machine already.
     Kept,
-    /// They are not. For archives, because whoever made one chose them.
+    /// Drop them. For archives, because a stranger may have set them.
     Dropped,
 }
 
-/// What was saved.
+/// The result of saving.
 pub struct Saved {
-    /// The record, which is in the store.
+    /// The record, which is in the store now.
     pub record: ImageRecord,
     /// All packs.
     pub packs: Vec<Blob>,
-    /// Bytes of packs that were not there before, compressed.
+    /// The compressed bytes of packs that did not exist before.
     pub new_bytes: u64,
-    /// Bytes of all packs, compressed.
+    /// The compressed bytes of all packs.
     pub all_bytes: u64,
-    /// Sockets, which mean nothing without their process.
+    /// Sockets, which were left out because they are useless without their process.
     pub left: Vec<PathBuf>,
-    /// Names with attributes of this machine, which were not kept.
+    /// How many files and directories had attributes that were not kept.
     pub attributes_left: u64,
-    /// Names from which rights were taken away.
+    /// How many files and directories had rights that were dropped.
     pub rights_dropped: u64,
-    /// As long as this lives, nobody evicts it.
+    /// Keeps the image from being evicted.
     pub lease: Lease,
 }
 
-/// Save.
+/// Saves paths as an image. Nothing is recorded under the key if it fails.
 pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result<Saved, ImageError> {
     if request.paths.len() > SAVED_PATHS_MAX {
         return Err(ImageError::TooLarge("64 paths"));
@@ -122,24 +126,25 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     let gone: Vec<Blob> = packs.iter().filter(|pack| !store.has_blob(pack)).copied().collect();
     let is_elsewhere = !gone.is_empty() && (request.elsewhere)(&gone).iter().all(|there| *there);
     store.keep_image(&record, Origin::Own, !is_elsewhere)?;
-    // Trouble with it only means that an older one is not refused.
+    // If this fails, an older image under the key will be accepted instead of refused.
     let _ = store.note_newest_image(&record.key, record.created_ms, record.created_ms);
     drop(leases);
     let all_bytes = packs.iter().map(|pack| pack.size_bytes).sum();
     Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, rights_dropped, lease })
 }
 
-/// Earlier images, of which packs are used again.
+/// Earlier images whose packs can be reused.
 #[derive(Default)]
 struct Bases {
     known: Known,
-    /// The packs that jobs touched of the first of them of which that is known, in their order.
+    /// The packs that jobs read, in order: from the first of these images with an access trace.
     touched: Vec<Digest>,
-    /// As long as these live, nobody evicts them.
+    /// Keep these images from being evicted.
     leases: Vec<Lease>,
 }
 
-/// The packs of earlier images: of the same key, then of those whose keys have the longest beginning in common with it.
+/// Returns the earlier images: that of the same key first, then those whose keys have the longest
+/// common prefix with it.
 fn bases(store: &Store, request: &Request<'_>) -> Result<Bases, ImageError> {
     let (key, mut images) = (&request.key, store.images()?);
     let common = |other: &ImageKey| key.text().bytes().zip(other.text().bytes()).take_while(|(a, b)| a == b).count();
@@ -147,7 +152,7 @@ fn bases(store: &Store, request: &Request<'_>) -> Result<Bases, ImageError> {
     let mut bases = Bases::default();
     for image in images.into_iter().take(BASES_MAX) {
         let lease = store.lease_image(&image.record.image())?;
-        // One that cannot be read is no base.
+        // A damaged image is ignored.
         let Ok((packs, pieces)) = Image::contents(store, &image.record) else { continue };
         if bases.touched.is_empty() {
             bases.touched = touched(store, &image.record, &packs);
@@ -167,14 +172,15 @@ fn bases(store: &Store, request: &Request<'_>) -> Result<Bases, ImageError> {
     Ok(bases)
 }
 
-/// The packs that jobs touched of an image; none where that cannot be read.
+/// Returns the packs that jobs read of an image, in order; none if there is no readable access
+/// trace.
 fn touched(store: &Store, record: &ImageRecord, packs: &PackList) -> Vec<Digest> {
     let bytes = record.trace.and_then(|trace| store.blob_bytes(&trace, TRACE_BYTES_MAX).ok());
     let trace = bytes.and_then(|bytes| AccessTrace::decode(&bytes).ok()).unwrap_or_default();
     trace.packs.iter().filter_map(|&pack| Some(packs.packs.get(pack as usize)?.blob.digest)).collect()
 }
 
-/// The same packs in a new image.
+/// Stores an access trace for a new image: those of the `touched` packs that it still has.
 fn carried(store: &Store, touched: &[Digest], packs: &PackList) -> Result<Option<Blob>, ImageError> {
     let numbers: HashMap<Digest, u32> = packs.packs.iter().map(|pack| pack.blob.digest).zip(0..).collect();
     let still = touched.iter().filter_map(|digest| numbers.get(digest).copied());
@@ -185,7 +191,7 @@ fn carried(store: &Store, touched: &[Digest], packs: &PackList) -> Result<Option
     }
 }
 
-/// Which of these packs are here or elsewhere.
+/// Returns which of these packs are in the store or elsewhere.
 fn there(store: &Store, packs: &[Pack], elsewhere: &dyn Fn(&[Blob]) -> Vec<bool>) -> Vec<bool> {
     let mut there: Vec<bool> = packs.iter().map(|pack| store.has_blob(&pack.blob)).collect();
     let gone: Vec<usize> = (0..packs.len()).filter(|&at| !there[at]).collect();
@@ -196,10 +202,10 @@ fn there(store: &Store, packs: &[Pack], elsewhere: &dyn Fn(&[Blob]) -> Vec<bool>
     there
 }
 
-/// Where a piece is: its snapshot, file and number there.
+/// A piece: its snapshot, its node, and its number in the file.
 type Place = (usize, u32, u64);
 
-/// Every piece that is written, in the order of files.
+/// Returns all pieces that are not holes, in the order of files.
 fn pieces(snapshots: &[Snapshot]) -> Vec<(Place, Wanted)> {
     let mut all = Vec::new();
     for (at, snapshot) in snapshots.iter().enumerate() {
@@ -218,7 +224,7 @@ fn pieces(snapshots: &[Snapshot]) -> Vec<(Place, Wanted)> {
     all
 }
 
-/// Read, compress and keep what no earlier image has.
+/// Reads and compresses what no reused pack has, and stores it.
 fn pack_new(
     store: &Store,
     snapshots: &[Snapshot],
@@ -257,10 +263,10 @@ fn pack_new(
         Ok(())
     })?;
     let made = made.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    Ok(made.into_iter().map(|pack| pack.expect("every job ended without an error")).collect())
+    Ok(made.into_iter().map(|pack| pack.expect("every job has made its pack")).collect())
 }
 
-/// Trees and lists into the store, and the record that names them.
+/// Stores the trees and lists, and returns the record that names them.
 fn keep(
     store: &Store,
     request: &Request<'_>,
@@ -303,7 +309,7 @@ fn keep(
     })
 }
 
-/// Say in a tree where each piece is.
+/// Sets the block of each piece in a tree.
 fn place(snapshot: &mut Snapshot, packs: &PackList, places: &HashMap<Digest, (usize, u32)>) {
     let written: Vec<(usize, bool)> = snapshot
         .files()
@@ -319,7 +325,8 @@ fn place(snapshot: &mut Snapshot, packs: &PackList, places: &HashMap<Digest, (us
     }
 }
 
-/// The name that a path gets in an image: below the home directory `~/…`, else as it is, without what means nothing.
+/// Returns the name of a path in an image: `~/…` if it is below the home directory, else the path
+/// without `.` components. For example, `./a/b` becomes `a/b`.
 pub fn name_of(path: &Path, home: Option<&Path>) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     let plain: PathBuf = path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();

@@ -1,4 +1,5 @@
-//! Which packs an image is made of: those of earlier images of which enough is still needed, and new ones for the rest.
+//! Choosing the packs of an image: packs of earlier images of which enough is still needed, and new
+//! packs for the rest.
 //!
 //! Unaware of: files, compression.
 
@@ -6,11 +7,12 @@ use std::collections::{HashMap, HashSet};
 
 use larder_model::{BLOCK_BYTES, Digest, PIECE_BYTES, Pack};
 
-/// A pack of an earlier image is kept while at least this share of its blocks is needed; below it what is needed is
-/// packed anew, so that images that are saved again and again do not fall into ever smaller parts.
+/// A pack of an earlier image is reused if at least one in so many of its blocks is needed.
+/// Otherwise its needed pieces are packed again, so that images that are saved often do not end up
+/// with many tiny packs. For example, a pack of 8 blocks is reused if 2 or more of them are needed.
 const NEEDED_SHARE_MIN: u32 = 4;
 
-/// Packs of earlier images, and what is in them.
+/// The packs of earlier images and their pieces.
 #[derive(Default)]
 pub(super) struct Known {
     packs: Vec<(Pack, Vec<(Digest, u32)>)>,
@@ -18,7 +20,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What an earlier image is made of.
+    /// Adds the packs of an earlier image.
     pub(super) fn add(&mut self, packs: &[Pack], pieces: Vec<Vec<(Digest, u32)>>) {
         for (pack, pieces) in packs.iter().zip(pieces) {
             if self.seen.insert(pack.blob.digest) {
@@ -28,7 +30,7 @@ impl Known {
     }
 }
 
-/// A piece that is to be packed: its number among all that were given, and its length.
+/// A piece of the image: its number among all pieces, its digest, and its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) number: usize,
@@ -39,16 +41,16 @@ pub(super) struct Wanted {
 /// The packs of an image.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// Of earlier images, the first on the device.
+    /// Packs of earlier images. They come first on the device.
     pub(super) kept: Vec<(Pack, Vec<(Digest, u32)>)>,
-    /// To be made, in this order behind those.
+    /// New packs, which follow them in this order.
     pub(super) new: Vec<Vec<Wanted>>,
-    /// For each content its pack, counted through both, and its block there.
+    /// For each digest its pack, counted through `kept` and `new`, and its first block there.
     pub(super) places: HashMap<Digest, (usize, u32)>,
 }
 
 impl Plan {
-    /// For these pieces, in the order of their files.
+    /// Returns a plan for these pieces, which are in the order of their files.
     pub(super) fn new(pieces: &[Wanted], known: Known) -> Plan {
         let needed: HashSet<Digest> = pieces.iter().map(|piece| piece.digest).collect();
         let mut plan = Plan { places: HashMap::with_capacity(needed.len()), ..Plan::default() };

@@ -1,4 +1,4 @@
-//! The names below a path, read by several threads, with what the file system says of each.
+//! Reading the names below a path, in several threads, with their metadata.
 //!
 //! Unaware of: contents.
 
@@ -13,26 +13,26 @@ use larder_sys::{Dir, Kind as Type, Look};
 use crate::tree::{ATTRIBUTES_MAX, Attribute, VALUE_BYTES_MAX, is_kept};
 use crate::{ImageError, Progress, threads};
 
-/// Directories that are read: more than any tree that people keep.
+/// The most directories: more than real trees have.
 const DIRECTORIES_MAX: usize = 1 << 24;
-/// Labels that this machine gives by itself: not worth a word.
+/// Labels that the system sets by itself. They are dropped without a message.
 const UNMENTIONED: &[&str] = &["security.selinux", "security.SMACK64", "security.ima", "security.evm"];
 const TYPE_FIFO: u8 = 1;
 const TYPE_SOCKET: u8 = 12;
 
-/// What was found at a path.
+/// The result of a scan.
 pub(super) struct Scanned {
-    /// What is there itself.
+    /// The path itself.
     pub(super) top: Entry,
-    /// What each directory holds, in the order of names; the first is the top.
+    /// The entries of each directory, sorted by name. The first is the top.
     pub(super) directories: Vec<Vec<Entry>>,
-    /// What an image cannot hold and nobody misses.
+    /// Sockets, which an image cannot hold.
     pub(super) left: Vec<PathBuf>,
-    /// Files and directories with attributes that are not kept.
+    /// How many files and directories have attributes that are not kept.
     pub(super) attributes_left: u64,
 }
 
-/// A name.
+/// A name and its metadata.
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
     pub(super) look: Look,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) kind: Found,
 }
 
-/// What it is.
+/// The kind of an entry.
 pub(super) enum Found {
     File,
     /// Its number in [`Scanned::directories`].
@@ -51,15 +51,15 @@ pub(super) enum Found {
 
 struct State {
     scanned: Scanned,
-    /// Directories that are to be read.
+    /// The directories that are still to be read.
     open: Vec<(usize, PathBuf)>,
-    /// How many are being read.
+    /// How many directories are being read.
     busy: usize,
 }
 
-/// Read everything at and below `path`.
+/// Reads everything at and below `path`.
 pub(super) fn scan(path: &Path, progress: &Progress) -> Result<Scanned, ImageError> {
-    let look = larder_sys::look(path.as_os_str().as_bytes()).map_err(ImageError::io("look at it", path))?;
+    let look = larder_sys::look(path.as_os_str().as_bytes()).map_err(ImageError::io("stat it", path))?;
     let mut left = 0;
     let Some(top) = entry(path, Vec::new(), look, &mut left)? else {
         return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a socket" });
@@ -77,6 +77,7 @@ pub(super) fn scan(path: &Path, progress: &Progress) -> Result<Scanned, ImageErr
     Ok(state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).scanned)
 }
 
+/// Reads directories until none are left. Ends early if `ended` is set.
 fn worker(
     state: &Mutex<State>,
     wake: &Condvar,
@@ -131,7 +132,7 @@ fn directory(path: &Path) -> Result<Read, ImageError> {
         let whole = path.join(OsStr::from_bytes(&name));
         let look = dir.look(&name).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => ImageError::Changed(whole.clone()),
-            _ => ImageError::io("look at it", &whole)(error),
+            _ => ImageError::io("stat it", &whole)(error),
         })?;
         match entry(&whole, name, look, &mut attributes_left)? {
             Some(entry) => entries.push(entry),
@@ -141,7 +142,7 @@ fn directory(path: &Path) -> Result<Read, ImageError> {
     Ok((entries, left, attributes_left))
 }
 
-/// What a name stands for; none where it means nothing without the process that made it.
+/// Returns an entry, or `None` for a socket.
 fn entry(path: &Path, name: Vec<u8>, look: Look, left: &mut u64) -> Result<Option<Entry>, ImageError> {
     let kind = match look.kind {
         Type::File => Found::File,
@@ -158,9 +159,9 @@ fn entry(path: &Path, name: Vec<u8>, look: Look, left: &mut u64) -> Result<Optio
     Ok(Some(Entry { name, look, attributes, kind }))
 }
 
-/// The extended attributes that are kept.
+/// Returns the extended attributes that are kept.
 fn attributes(path: &Path, left: &mut u64) -> Result<Vec<Attribute>, ImageError> {
-    // Most have none: no memory is asked for them.
+    // Most files have none, so a buffer on the stack is enough.
     let mut names = [0u8; 1024];
     let listed = match rustix::fs::llistxattr(path, &mut names) {
         Ok(0) | Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM) => return Ok(Vec::new()),

@@ -1,5 +1,7 @@
-//! Snapshot: a tree as it was found, each name with what the file system said of it, and with the digests of its
-//! contents once those are known.
+//! Snapshots: a tree as it was found, with the stat of each name, and the digests of contents once
+//! they are known.
+//!
+//! Unaware of: packs.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -14,22 +16,22 @@ use super::scan::{Entry, Found, Scanned};
 use crate::tree::{Grower, Kind, Known, NODES_MAX, Span, Tree};
 use crate::{ImageError, Progress, threads};
 
-/// Names that are looked at by one thread before it asks for more.
+/// The names that a thread takes at once.
 const NAMES_AT_ONCE: usize = 512;
 const NO_DIGEST: Digest = Digest([0; 32]);
 
-/// See above.
+/// A snapshot.
 pub(super) struct Snapshot {
     pub(super) root: PathBuf,
     pub(super) tree: Tree,
-    /// What the file system said of each node.
+    /// The stat of each node.
     pub(super) looks: Vec<Look>,
     /// The digest of each of the tree's pieces.
     pub(super) digests: Vec<Digest>,
 }
 
 impl Snapshot {
-    /// Of what was found at `root`.
+    /// Builds the snapshot of what was found at `root`.
     pub(super) fn new(root: &Path, scanned: Scanned) -> Result<Snapshot, ImageError> {
         let saver = (larder_sys::effective_user(), larder_sys::effective_group());
         let mut growing = Growing {
@@ -54,7 +56,7 @@ impl Snapshot {
         Ok(Snapshot { root: root.to_owned(), tree, looks: growing.looks, digests })
     }
 
-    /// The whole path of a node.
+    /// Returns the full path of a node.
     pub(super) fn path(&self, node: u32) -> PathBuf {
         match self.tree.path(node).as_slice() {
             b"" => self.root.clone(),
@@ -62,7 +64,7 @@ impl Snapshot {
         }
     }
 
-    /// The nodes that are files with bytes in them.
+    /// Returns the files that are not empty: node, size in bytes, pieces.
     pub(super) fn files(&self) -> impl Iterator<Item = (u32, u64, Span)> + '_ {
         (0..).zip(&self.tree.nodes).filter_map(|(number, node)| match node.kind {
             Kind::File { size, pieces, .. } if size > 0 => Some((number, size, pieces)),
@@ -70,7 +72,7 @@ impl Snapshot {
         })
     }
 
-    /// Look at every name again: whether all is as it was when it was read.
+    /// Stats every name again, and fails if anything has changed since the scan.
     pub(super) fn look_again(&self, progress: &Progress) -> Result<(), ImageError> {
         let jobs = self.tree.nodes.len().div_ceil(NAMES_AT_ONCE);
         let seen = Mutex::new(());
@@ -89,7 +91,8 @@ impl Snapshot {
     }
 }
 
-/// Whether a name stands for what it did. Another name of it elsewhere is no change of it.
+/// Returns whether two stats are of the same unchanged file. For directories size and ctime are
+/// ignored.
 fn is_same(now: &Look, then: &Look) -> bool {
     let content =
         |look: &Look| (look.kind, look.inode, look.device, look.modified_ns, look.mode, look.owner, look.group);
@@ -101,13 +104,13 @@ fn is_same(now: &Look, then: &Look) -> bool {
 struct Growing {
     grower: Grower,
     looks: Vec<Look>,
-    /// By device and inode: those that have several names.
+    /// By device and inode: the first node of each file with several names.
     seen: HashMap<(u64, u64), u32>,
     directories: Vec<Vec<Entry>>,
 }
 
 impl Growing {
-    /// Add a name; returns its node and its number among directories where it is one.
+    /// Adds a node. For a directory, returns it with its number among the scanned directories.
     fn add(&mut self, parent: u32, entry: Entry) -> Result<Option<(u32, usize)>, ImageError> {
         if self.looks.len() as u64 >= NODES_MAX {
             return Err(ImageError::TooLarge("67 million names"));
@@ -138,12 +141,12 @@ impl Growing {
     }
 }
 
-/// The directory of the last node that was asked for: the next one's is mostly the same.
+/// The directory of the last node, because the next node is mostly in the same one.
 #[derive(Default)]
 pub(super) struct Opened(Option<(u32, PathBuf, Dir)>);
 
 impl Opened {
-    /// Do something with a node's name in its directory.
+    /// Calls `ask` with a node's directory and name.
     pub(super) fn of<T>(
         &mut self,
         snapshot: &Snapshot,
@@ -155,7 +158,7 @@ impl Opened {
             _ => ImageError::io("read it", &snapshot.path(node))(error),
         };
         if node == 0 && matches!(snapshot.tree.nodes[0].kind, Kind::Directory(_)) {
-            // Its last part may be `..`, or a link with a slash behind it.
+            // The path may end in `..`, or be a link with a trailing slash.
             let dir = Dir::open(snapshot.root.as_os_str().as_bytes(), false).map_err(failed)?;
             return ask(&dir, b".").map_err(failed);
         }
@@ -170,7 +173,7 @@ impl Opened {
             let dir = Dir::open(snapshot.path(parent).as_os_str().as_bytes(), false).map_err(failed)?;
             self.0 = Some((parent, snapshot.root.clone(), dir));
         }
-        let (_, _, dir) = self.0.as_ref().expect("it was opened above");
+        let (_, _, dir) = self.0.as_ref().expect("the directory was opened above");
         ask(dir, snapshot.tree.name(&snapshot.tree.nodes[node as usize])).map_err(failed)
     }
 }

@@ -1,5 +1,8 @@
-//! Reading a tree that somebody else may have made. What is read can be walked, mounted and restored without a further
-//! look: names are names, nothing leads out of the tree, nothing is its own parent, attributes are those that images keep.
+//! Decoding a tree that a stranger may have made. A decoded tree is safe to walk, mount and restore
+//! without further checks: names are valid, no path leads out of the tree, no node is its own
+//! ancestor, and only attributes that images keep occur.
+//!
+//! Unaware of: where the bytes come from.
 
 use larder_model::{DecodeError, IMAGE_VERSION, Reader};
 
@@ -9,32 +12,34 @@ use super::{
     piece_length, pieces_of,
 };
 
-/// A name, bytes: Linux' own limit.
+/// The most bytes of a name: the limit of Linux.
 const NAME_BYTES_MAX: u64 = 255;
-/// A link's target, bytes: the same.
+/// The most bytes of a link's target: the limit of Linux.
 const TARGET_BYTES_MAX: u64 = 4095;
-/// A file, bytes: what `stat` can say.
+/// The largest file: what `stat` can report.
 const SIZE_MAX: u64 = i64::MAX as u64;
 const SECOND_NS: u64 = 1_000_000_000;
 const MODE_MAX: u64 = 0o7777;
-/// What a tree may take in memory for each of its bytes, beside its texts. Trees of package managers take 3 to 6.
+/// The memory that a tree may take for each of its bytes, without its texts. Trees of package
+/// managers take 3 to 6.
 const ROOM_PER_BYTE: usize = 12;
-/// What any tree may take.
+/// The memory that every tree may take, in bytes.
 const ROOM_ALWAYS: usize = 1 << 20;
-/// What an attribute takes beside its bytes: two vectors, and what the allocator needs for them.
+/// The memory that an attribute takes besides its bytes: two vectors, and the allocator's overhead.
 const ATTRIBUTE_BYTES: usize = 96;
-/// Attributes of all nodes together, bytes: a set is said once, and written for each node that has it.
+/// The most bytes of the attributes of all nodes together: this, and [`ATTRIBUTES_BYTES_PER_NODE`]
+/// for each node. A set is encoded once, but is written for each node that has it.
 const ATTRIBUTES_BYTES_ALWAYS: u64 = 256 << 20;
 const ATTRIBUTES_BYTES_PER_NODE: u64 = 256;
 
-/// Add to a list, if there is memory for that.
+/// Appends to a list; fails if there is not enough memory.
 fn push<T>(list: &mut Vec<T>, item: T, at: usize) -> Result<(), DecodeError> {
     list.try_reserve(1).map_err(|_| DecodeError::Limit { limit: list.len() as u64, at })?;
     list.push(item);
     Ok(())
 }
 
-/// Bytes of one's own, if there is memory for them.
+/// Copies bytes; fails if there is not enough memory.
 fn owned(bytes: &[u8], at: usize) -> Result<Vec<u8>, DecodeError> {
     let mut owned = Vec::new();
     owned.try_reserve_exact(bytes.len()).map_err(|_| DecodeError::Limit { limit: bytes.len() as u64, at })?;
@@ -42,7 +47,7 @@ fn owned(bytes: &[u8], at: usize) -> Result<Vec<u8>, DecodeError> {
     Ok(owned)
 }
 
-/// What a tree may still take in memory.
+/// The memory that a tree may still take, in bytes.
 struct Room(usize);
 
 impl Room {
@@ -53,7 +58,7 @@ impl Room {
 }
 
 impl Tree {
-    /// Read a tree's bytes.
+    /// Decodes a tree.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Tree, DecodeError> {
         let mut r = Reader::new(bytes);
         match r.u8()? {
@@ -70,7 +75,7 @@ impl Tree {
         room.take(count as usize * size_of::<Node>(), at)?;
         let no_memory = |_| DecodeError::Limit { limit: bytes.len() as u64, at };
         tree.nodes.try_reserve_exact(count as usize).map_err(no_memory)?;
-        // Names are about as many bytes as all else of a node.
+        // Names take about as many bytes as everything else of a node.
         tree.text.try_reserve(bytes.len() / 2).map_err(no_memory)?;
         tree.read_nodes(&mut r, count as usize, &mut room)?;
         r.finish()?;
@@ -80,7 +85,7 @@ impl Tree {
         }
     }
 
-    /// Whether a tree that is written in so many bytes is within the limits of `decode`.
+    /// Returns whether `decode` would accept this tree, which is encoded in so many bytes.
     pub(crate) fn is_readable(&self, bytes: usize) -> bool {
         let of_set = |set: &Vec<Attribute>| -> usize {
             let attributes = set.iter().map(|(name, value)| ATTRIBUTE_BYTES + name.len() + value.len());
@@ -96,13 +101,15 @@ impl Tree {
         self.attributes_bytes() <= ATTRIBUTES_BYTES_ALWAYS + ATTRIBUTES_BYTES_PER_NODE * self.nodes.len() as u64
     }
 
-    /// Bytes of the attributes of all nodes together.
+    /// Returns the bytes of the attributes of all nodes together.
     fn attributes_bytes(&self) -> u64 {
         let of = |set: &Vec<Attribute>| set.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
         let sets: Vec<u64> = self.sets.iter().map(of).collect();
         self.nodes.iter().map(|node| sets[node.set as usize]).sum()
     }
 
+    /// Reads all nodes. A directory's children follow each other. The stack `open` has the
+    /// directories whose children have not been read, and gives the order of the groups.
     fn read_nodes(&mut self, r: &mut Reader<'_>, count: usize, room: &mut Room) -> Result<(), DecodeError> {
         let mut last = Last::default();
         let top = self.read_node(r, 0, Span::default(), &mut last, room)?;
@@ -133,7 +140,8 @@ impl Tree {
         if self.nodes.len() == count { Ok(()) } else { Err(DecodeError::Truncated(r.position())) }
     }
 
-    /// A name that comes after that of the node before it.
+    /// Reads a name, which must be greater than that of `before`, the previous node in the
+    /// directory.
     fn read_name(&mut self, r: &mut Reader<'_>, before: Option<usize>) -> Result<Span, DecodeError> {
         let at = r.position();
         let name = r.bytes(NAME_BYTES_MAX)?;

@@ -1,4 +1,6 @@
-//! Making a tree, and its bytes.
+//! Building and encoding a tree.
+//!
+//! Unaware of: where the tree comes from.
 
 use std::collections::HashMap;
 
@@ -6,15 +8,15 @@ use larder_model::{IMAGE_VERSION, Writer};
 
 use super::{Attribute, Extent, HOLE, Kind, Node, Span, Tree, blocks_of, piece_length, pieces_of};
 
-/// Makes a tree, name by name: the top, then all names of the top in order, then those of the first directory among
-/// them, and so on, as the bytes want it.
+/// Builds a tree node by node, in the order of the encoding: the top, then all names in the top,
+/// then all names in its first directory, and so on.
 pub(crate) struct Grower {
     tree: Tree,
     owners: HashMap<(u32, u32), u32>,
     sets: HashMap<Vec<Attribute>, u32>,
 }
 
-/// What `stat` says of a name.
+/// The metadata of a name.
 pub(crate) struct Known {
     pub(crate) mode: u16,
     pub(crate) owner: (u32, u32),
@@ -23,18 +25,18 @@ pub(crate) struct Known {
 }
 
 impl Grower {
-    /// Of a tree that this user saves.
+    /// Returns a builder for a tree that the user `saver` saves.
     pub(crate) fn new(saver: (u32, u32)) -> Self {
         let tree = Tree { owners: vec![saver], sets: vec![Vec::new()], ..Tree::default() };
         Grower { tree, owners: [(saver, 0)].into(), sets: [(Vec::new(), 0)].into() }
     }
 
-    /// How many nodes there are.
+    /// Returns how many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.tree.nodes.len()
     }
 
-    /// A further name. Its kind is said afterwards where it needs more than this.
+    /// Adds a node and returns its number. For a file `kind` is the result of `file`.
     pub(crate) fn add(&mut self, parent: u32, name: &[u8], known: Known, kind: Kind) -> u32 {
         let owners = self.tree.owners.len() as u32;
         let owner = *self.owners.entry(known.owner).or_insert(owners);
@@ -55,19 +57,20 @@ impl Grower {
         self.tree.nodes.len() as u32 - 1
     }
 
-    /// A file of this size, of whose bytes nothing is known yet.
+    /// Returns the kind of a file of this size, whose pieces are all holes until their blocks are
+    /// set.
     pub(crate) fn file(&mut self, size: u64) -> Kind {
         let from = self.tree.blocks.len();
         self.tree.blocks.resize(from + pieces_of(size) as usize, HOLE);
         Kind::File { size, pieces: Span::new(from..self.tree.blocks.len()), extents: Span::default() }
     }
 
-    /// A link to there.
+    /// Returns the kind of a symbolic link.
     pub(crate) fn link(&mut self, target: &[u8]) -> Kind {
         Kind::Link(self.text(target))
     }
 
-    /// What a directory holds: the nodes from this one on.
+    /// Sets the children of a directory: the nodes from number `from` on.
     pub(crate) fn close(&mut self, directory: u32, from: usize) {
         let to = self.tree.nodes.len();
         self.tree.nodes[directory as usize].kind = Kind::Directory(Span::new(from..to));
@@ -85,7 +88,7 @@ impl Grower {
 }
 
 impl Tree {
-    /// A file is written only in these parts.
+    /// Sets the extents of a file that has holes.
     pub(crate) fn set_extents(&mut self, node: u32, written: &[Extent]) {
         let from = self.extents.len();
         self.extents.extend_from_slice(written);
@@ -94,7 +97,7 @@ impl Tree {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the tree.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(IMAGE_VERSION);
@@ -182,7 +185,7 @@ impl Tree {
     }
 }
 
-/// What the next node is told by.
+/// The values that the next node is encoded relative to.
 #[derive(Default)]
 pub(super) struct Last {
     pub(super) seconds: i64,

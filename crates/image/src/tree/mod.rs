@@ -1,23 +1,26 @@
-//! Tree: the names below a saved path with all that is known of them, but for the bytes of files. Of those it says
-//! which blocks of the image's device hold them.
+//! Trees: the names below a saved path and their metadata. The content of files is not in a tree;
+//! for each piece of a file it has the block of the image's device where the piece begins.
 //!
 //! ```text
 //! tree   = u8 version, owners, sets, number of nodes, node of the top, group*
-//! owners = number, (number user, number group)*                        the first is who saved
+//! owners = number, (number user, number group)*                        the first is the saver
 //! sets   = number, (number of attributes, (bytes name, bytes value)*)* the first is empty
-//! group  = number of entries, (bytes name, node)*                      names in the order of their bytes
-//! node   = u8 1…5, number mode, number owner, number set, signed seconds since the node before, number ns, …
-//!          1 file: number size, piece* · 2 file with holes: number size, number of extents, extent*, piece*
+//! group  = number of entries, (bytes name, node)*                      names sorted by their bytes
+//! node   = u8 1…5, number mode, number owner, number set,
+//!          signed seconds since the node before, number ns, …
+//!          1 file: number size, piece*
+//!          2 file with holes: number size, number of extents, extent*, piece*
 //!          3 directory · 4 link: bytes target · 5 FIFO
-//!        | u8 6, number of a node                                      another name of that file
-//! extent = number of bytes since the end of the extent before, number of bytes that are written
-//! piece  = 0 where nothing is written | 1 + signed blocks since the end of the piece before
-//! signed = number, twice the value, or of a negative one twice its distance from zero less one
+//!        | u8 6, number of a node                                      a hard link to that node
+//! extent = number of bytes since the end of the extent before, number of bytes of data
+//! piece  = 0 (a hole) | 1 + signed blocks since the end of the piece before
+//! signed = number: 2 × value, or for a negative value 2 × its absolute value − 1
+//!          for example 1 → 2, −1 → 1
 //! ```
-//! There is a group for each directory: the top's first, then in the order of a walk that goes down before it goes on.
-//! A file has a piece for each mebibyte of it.
+//! There is a group for each directory: first that of the top, and the others in depth-first order.
+//! A file has a piece for each MiB.
 //!
-//! Unaware of: packs, file systems, who reads it.
+//! Unaware of: packs, file systems.
 
 mod decode;
 mod encode;
@@ -27,20 +30,20 @@ use std::ops::Range;
 
 pub(crate) use encode::{Grower, Known};
 
-/// Nodes of a tree.
+/// The most nodes of a tree.
 pub(crate) const NODES_MAX: u64 = 1 << 26;
-/// Attributes of a name.
+/// The most attributes of a node.
 pub(crate) const ATTRIBUTES_MAX: u64 = 256;
-/// The value of one, bytes: what EROFS can say, one less than what Linux allows.
+/// The most bytes of an attribute's value: the limit of EROFS, one less than that of Linux.
 pub(crate) const VALUE_BYTES_MAX: u64 = 65_535;
 /// Set-user-id and set-group-id.
 const SET_ID: u16 = 0o6000;
-/// A file's capabilities: what a process that executes it may do, whoever started it.
+/// A file's capabilities: rights of a process that executes it, whichever user starts it.
 const CAPABILITY: &[u8] = b"security.capability";
-/// The block of a piece of which nothing is written.
+/// The block of a piece that is a hole.
 pub(crate) const HOLE: u32 = u32::MAX;
 
-/// A stretch of one of a tree's lists.
+/// A range of indices of one of a tree's lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     start: u32,
@@ -52,91 +55,91 @@ impl Span {
         Span { start: range.start as u32, end: range.end as u32 }
     }
 
-    /// The numbers in it.
+    /// Returns the indices.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// What a name stands for.
+/// The kind of a node, with the data of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
     File {
-        /// Bytes.
+        /// The size, in bytes.
         size: u64,
         /// Its pieces, in [`Tree::blocks`].
         pieces: Span,
-        /// Where it is written, in [`Tree::extents`]; nothing where all of it is.
+        /// The parts that are not holes, in [`Tree::extents`]; empty if the file has no holes.
         extents: Span,
     },
-    /// A directory, and its names: nodes one after the other.
+    /// A directory, and its children, which are consecutive nodes.
     Directory(Span),
-    /// A symbolic link.
+    /// A symbolic link, and its target in the tree's text.
     Link(Span),
     /// A FIFO.
     Fifo,
-    /// Another name of the file that this node is.
+    /// A hard link to the node of this number.
     Again(u32),
 }
 
-/// A name.
+/// A name and its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     name: Span,
-    /// The node of its directory; the top's own is the top.
+    /// The node of its directory; the top is its own parent.
     pub parent: u32,
     /// Permission bits.
     pub mode: u16,
-    /// Whose it is, in [`Tree::owners`].
+    /// Its owner, in [`Tree::owners`].
     pub owner: u32,
     /// Its extended attributes, in [`Tree::sets`].
     pub set: u32,
-    /// When its content was last changed: seconds since 1970, and nanoseconds.
+    /// The time of its last modification: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// A part of a file that is written.
+/// A part of a file that is not a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins, bytes.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// How long it is, bytes.
+    /// Its length, in bytes.
     pub length: u64,
 }
 
 /// An extended attribute: its whole name, such as `user.origin`, and its value.
 pub type Attribute = (Vec<u8>, Vec<u8>);
 
-/// See above. The first node is the top.
+/// A tree. The first node is the top: the saved path itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// Users and groups; the first is who saved.
+    /// Users and groups; the first is the saver.
     pub owners: Vec<(u32, u32)>,
     /// Sets of extended attributes; the first is empty.
     pub sets: Vec<Vec<Attribute>>,
-    /// For each piece its first block.
+    /// The first block of each piece, or `u32::MAX` for a hole.
     pub blocks: Vec<u32>,
-    /// Parts of files that are written.
+    /// Parts of files that are not holes.
     pub extents: Vec<Extent>,
     text: Vec<u8>,
 }
 
-/// Returns true if an attribute of this name is kept in images. Others belong to the machine, as its labels do, or to its
-/// kernel, as `trusted.overlay.opaque` does.
+/// Returns true if images keep attributes of this name. Others belong to the machine, for example
+/// SELinux labels, or to the kernel, for example `trusted.overlay.opaque`.
 pub(crate) fn is_kept(name: &[u8]) -> bool {
     let of_user = name.strip_prefix(b"user.").is_some_and(|rest| !rest.is_empty());
     of_user || [&b"system.posix_acl_access"[..], b"system.posix_acl_default", CAPABILITY].contains(&name)
 }
 
 impl Tree {
-    /// Take away what gives rights to a process that executes a file: set-user-id, set-group-id and capabilities. Returns
-    /// how many names had any. With them, restoring as root a tree that somebody else made would give that person root's
-    /// rights.
+    /// Removes what gives rights to a process that executes a file: set-user-id, set-group-id and
+    /// capabilities. Returns how many nodes had any. Otherwise a stranger's tree that root restores
+    /// could give that stranger root's rights.
     pub(crate) fn drop_rights(&mut self) -> u64 {
         let has_capability = |set: &Vec<Attribute>| set.iter().any(|(name, _)| name == CAPABILITY);
         let had: Vec<bool> = self.sets.iter().map(has_capability).collect();
@@ -151,17 +154,17 @@ impl Tree {
         dropped
     }
 
-    /// A node's name; the top has none.
+    /// Returns a node's name; that of the top is empty.
     pub fn name(&self, node: &Node) -> &[u8] {
         &self.text[node.name.range()]
     }
 
-    /// Where a link leads.
+    /// Returns the target of a link.
     pub fn target(&self, link: Span) -> &[u8] {
         &self.text[link.range()]
     }
 
-    /// A node's path below the top, without a slash before it; the top's is empty.
+    /// Returns a node's path below the top, without a leading slash; that of the top is empty.
     pub fn path(&self, number: u32) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = number;
@@ -174,7 +177,7 @@ impl Tree {
         names.join(&b'/')
     }
 
-    /// Whether each piece lies within one of these packs.
+    /// Returns whether each piece lies within one of these packs.
     pub(crate) fn fits(&self, packs: &PackList) -> bool {
         let mut last = 0;
         let mut is_within = |size: u64, at: usize, block: u32| {
@@ -193,17 +196,17 @@ impl Tree {
     }
 }
 
-/// How many pieces a file of this size has.
+/// Returns how many pieces a file of this size has.
 pub(crate) fn pieces_of(size: u64) -> u64 {
     size.div_ceil(PIECE_BYTES)
 }
 
-/// How long a piece of a file of this size is, bytes.
+/// Returns the length of a piece of a file of this size, in bytes.
 pub(crate) fn piece_length(size: u64, number: u64) -> u64 {
     (size - number * PIECE_BYTES).min(PIECE_BYTES)
 }
 
-/// How many blocks so many bytes take.
+/// Returns how many blocks this many bytes take.
 pub(crate) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES)
 }

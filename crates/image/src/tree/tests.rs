@@ -9,7 +9,7 @@ fn known(mode: u16, owner: u32, seconds: i64, attributes: &[(&str, &str)]) -> Kn
     Known { mode, owner: (owner, owner), modified: (seconds, 999_999_999), attributes: attributes.collect() }
 }
 
-/// Each kind of node, holes, another owner, attributes, times before 1970.
+/// Returns a tree with each kind of node, holes, another owner, attributes, and times before 1970.
 pub(crate) fn sample() -> Tree {
     let mut grower = Grower::new((0, 0));
     let directory = Kind::Directory(Span::default());
@@ -41,7 +41,7 @@ pub(crate) fn sample() -> Tree {
 fn there_and_back() {
     let tree = sample();
     let bytes = tree.encode();
-    let back = Tree::decode(&bytes).expect("own bytes");
+    let back = Tree::decode(&bytes).expect("the bytes are valid");
     assert_eq!(back.encode(), bytes);
     let paths: Vec<Vec<u8>> = (0..back.nodes.len()).map(|number| back.path(number as u32)).collect();
     assert_eq!(paths, [&b""[..], b"a", b"b\xff\n", b"c", b"d", b"c/again", b"c/link", b"c/pipe"]);
@@ -91,7 +91,7 @@ fn names_that_lead_elsewhere_are_refused() {
     }
 }
 
-/// An image that somebody else made could bring marks that a kernel follows.
+/// Attributes in a stranger's image could change what the kernel does.
 #[test]
 fn only_attributes_that_images_keep_are_read() {
     let is_read = |name: &str| {

@@ -1,4 +1,4 @@
-//! Through archives, and to and from the programs that make them elsewhere.
+//! Export and import, also with the programs that other systems use.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ impl Place {
         save(&self.store, &request, &Progress::default()).map(drop)
     }
 
-    /// Nothing is left of what was on its way.
+    /// Checks that no temporary directory is left.
     fn is_clean(&self) {
         let staging = self.store.image_staging().expect("is made");
         for dir in [self.dir.path(), &staging] {
@@ -154,8 +154,8 @@ fn what_a_zip_cannot_hold_is_said() {
     let place = Place::new();
     rich(&place.path("a"));
     place.save("k", &["a"]);
-    let error = place.export("k", "x.zip").expect_err("a name is no text");
-    assert!(error.to_string().contains("take a tar") && !place.path("x.zip").exists(), "{error}");
+    let error = place.export("k", "x.zip").expect_err("a name is not UTF-8");
+    assert!(error.to_string().contains("use a tar") && !place.path("x.zip").exists(), "{error}");
     plain(&place.path("p"));
     fs::hard_link(place.path("p/nothing"), place.path("p/other")).expect("links");
     place.shell("mkfifo p/pipe");
@@ -203,7 +203,7 @@ fn no_name_is_in_an_archive_twice() {
             export(&place.store, &place.open(key), saved, format, &to, &Progress::default())
         };
         assert!(written("k-1", &[0, 1]).is_ok() && written("k-2", &[1]).is_ok(), "{file}");
-        let error = written("k-2", &[0, 1]).expect_err("one would be lost").to_string();
+        let error = written("k-2", &[0, 1]).expect_err("two paths have one name").to_string();
         assert!(error.contains("would be deps in it"), "{error}");
     }
     place.is_clean();
@@ -218,8 +218,8 @@ fn what_is_cut_is_not_saved() {
         place.export("k", file).unwrap_or_else(|error| panic!("{error}"));
         let whole = fs::read(place.path(file)).expect("reads");
         let cut: PathBuf = place.path(&format!("cut-{file}"));
-        // Also between two names of a plain tar, of which one of two blocks of zeros is enough. The mark at the end of
-        // an LZ4 frame is not missed where all of the tar came.
+        // A plain tar is also cut between two entries. One of its two blocks of zeros is enough. A
+        // missing end mark of an LZ4 frame is not noticed if the tar itself is complete.
         let end = if file == "x.tar" { 1025 } else { 16 };
         for length in [0, 511, 512, whole.len() / 2, whole.len() - 1024, whole.len() - end] {
             fs::write(&cut, &whole[..length]).expect("writes");

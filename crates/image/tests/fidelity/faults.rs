@@ -1,4 +1,4 @@
-//! What goes wrong leaves nothing that is half.
+//! A failure leaves nothing incomplete.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,7 +32,7 @@ fn what_changes_while_it_is_saved_is_not_saved() {
         end.store(true, Relaxed);
     });
     let kept = place.store.images().expect("lists").len() as u32;
-    assert!(changed > 0, "somebody wrote all the time");
+    assert!(changed > 0, "files changed all the time");
     assert_eq!(kept + changed, 5);
 }
 
@@ -51,12 +51,12 @@ fn a_pack_that_is_wrong_or_gone_restores_nothing() {
         let error = place.try_restore("k-1", &[(0, "b")], Existing::Refuse).expect_err("is wrong");
         assert!(matches!(error, ImageError::PackDamaged(_)), "{error}");
         assert!(!place.path("b").exists());
-        assert!(!path.exists(), "else it is believed to be there");
+        assert!(!path.exists(), "the damaged pack must be removed");
     }
     place.try_restore("k-1", &[(0, "b")], Existing::Refuse).expect_err("is gone");
     assert!(!place.path("b").exists());
     assert_eq!(fs::read_dir(place.dir.path()).expect("lists").count(), 2, "the tree and the store");
-    // What is gone is packed again.
+    // The missing pack is made again.
     assert!(place.save("k-1", &["a"]).new_bytes > 0);
     place.restore("k-1", "b");
     same(&place.path("a"), &place.path("b"));
@@ -102,7 +102,7 @@ fn what_cannot_be_held_is_said() {
 
 #[test]
 fn attributes_that_no_tree_can_hold_are_said() {
-    // Few file systems take so many.
+    // Few file systems support that many.
     let dir = tempfile::tempdir_in("/dev/shm");
     larder_testkit::probe_skip!(dir.is_ok(), "there is no /dev/shm");
     let (place, dir) = (Place::new(), dir.expect("is there"));
@@ -131,17 +131,17 @@ fn what_a_killed_restore_left_is_swept() {
     let left = place.path(".larder-0123456789abcdef");
     fs::create_dir_all(left.join("top/sub")).expect("makes");
     assert_eq!(sweep(place.dir.path()), []);
-    assert!(left.exists(), "it is young");
+    assert!(left.exists(), "a young directory is kept");
     let hour = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let dir = fs::File::open(&left).expect("opens");
     dir.set_modified(hour).expect("sets");
     assert!(larder_sys::try_write_lock(&dir).expect("locks"));
     assert_eq!(sweep(place.dir.path()), []);
-    assert!(left.exists(), "somebody is at it");
+    assert!(left.exists(), "a locked directory is kept");
     drop(dir);
     assert_eq!(sweep(place.dir.path()), []);
     assert!(!left.exists());
     fs::create_dir(place.path(".larder-mine")).expect("makes");
     assert_eq!(sweep(place.dir.path()), []);
-    assert!(place.path(".larder-mine").exists(), "not ours");
+    assert!(place.path(".larder-mine").exists(), "a directory with another name is kept");
 }

@@ -1,5 +1,5 @@
-//! Archives and trees that are made to take all memory or disk, and how much they do take. Each is read by a process of its
-//! own, whose largest size is known afterwards.
+//! Hostile archives and trees, which try to use all memory or disk. Each is read by a separate
+//! process, whose peak memory is checked.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,19 +12,19 @@ use larder_image::{Format, Progress, unpack, unpack_tree};
 use larder_testkit::{has, probe_skip};
 
 const MIB: u64 = 1 << 20;
-/// What a process takes that has read nothing yet, and more than enough of it.
+/// The memory of a process that has read nothing yet, with a margin, in MiB.
 const BASE_MIB: u64 = 32;
-/// Tells the process what it is to read.
+/// Tells the process which file to read, and how many bytes it may unpack.
 const FILE: &str = "LARDER_TEST_HOSTILE";
 const ROOM: &str = "LARDER_TEST_ROOM";
 
-/// What a process said, and the most memory that it had, MiB.
+/// The message of a process, and its peak memory in MiB.
 struct Seen {
     said: String,
     peak_mib: u64,
 }
 
-/// Not a test of its own: it reads the file that another test names, and says what came of it.
+/// Not a test by itself: reads the file that another test names, and prints the result.
 #[test]
 fn reads_what_it_is_told() {
     let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
@@ -40,8 +40,8 @@ fn reads_what_it_is_told() {
             unpack_tree(packed).map_or_else(|error| error.to_string(), |tree| format!("{} names", tree.nodes.len()))
         }
     };
-    let status = fs::read_to_string("/proc/self/status").expect("is there");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("is said");
+    let status = fs::read_to_string("/proc/self/status").expect("exists");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("has the line");
     println!("\nPEAK{peak}\nSAID {said}");
 }
 
@@ -63,7 +63,8 @@ fn read(command: &mut Command) -> Seen {
     Seen { said, peak_mib: peak / 1024 }
 }
 
-/// Read a file of so many KiB at most; it must be refused for this reason, with no more memory than that.
+/// Reads a file of at most `kib_max` KiB. It must be refused with the message `why`, and use at
+/// most `mib_max` MiB.
 #[track_caller]
 fn refused(file: &Path, kib_max: u64, why: &str, mib_max: u64) {
     let kib = fs::metadata(file).expect("is there").len() / 1024;
@@ -77,7 +78,7 @@ fn refused(file: &Path, kib_max: u64, why: &str, mib_max: u64) {
     assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(".larder-")));
 }
 
-/// The header of an entry of a tar.
+/// Returns the header of a tar entry.
 fn header(kind: tar::EntryType, name: &str, size: u64) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_path(name).expect("fits");
@@ -95,13 +96,14 @@ fn gzip(path: &Path) -> GzEncoder<File> {
     GzEncoder::new(File::create(path).expect("makes"), Compression::fast())
 }
 
-/// So many bytes, and what fills the last block.
+/// Writes `size` bytes, and zeros up to the end of the block.
 fn fill(to: &mut impl Write, byte: u8, size: u64) {
     io::copy(&mut io::repeat(byte).take(size), to).expect("writes");
     io::copy(&mut io::repeat(0).take(size.next_multiple_of(512) - size), to).expect("writes");
 }
 
-/// `LENGTH KEY=VALUE` of an extended header, with a value of so many letters.
+/// Returns the beginning of an extended header `LENGTH KEY=VALUE` whose value has `value_bytes`
+/// bytes, and its length.
 fn begin_of_keyword(key: &str, value_bytes: u64) -> (String, u64) {
     let rest = key.len() as u64 + value_bytes + 3;
     let mut length = rest + 1;
@@ -134,7 +136,7 @@ fn headers_of_a_tar_are_not_held_whole() {
     to.write_all(&header(tar::EntryType::Regular, "a", 0)).expect("writes");
     to.finish().expect("ends");
     refused(&path, 4096, "more than 8 MiB of headers", 24);
-    // What an entry without content says that it has is skipped in pieces.
+    // A directory that claims to have content: it is skipped in pieces.
     let path = dir.path().join("skip.tar.gz");
     let mut to = gzip(&path);
     to.write_all(&header(tar::EntryType::Directory, "d/", LONG)).expect("writes");
@@ -156,7 +158,7 @@ fn what_unpacks_to_more_than_the_store_may_have() {
     fill(&mut to, 0, 1024);
     to.finish().expect("ends");
     refused(&path, 8192, "max_size", 16);
-    // Many names of nothing.
+    // Many empty entries.
     let path = dir.path().join("names.tar.gz");
     let mut to = gzip(&path);
     for number in 0..20_000 {
@@ -173,7 +175,7 @@ fn what_unpacks_to_more_than_the_store_may_have() {
     io::copy(&mut io::repeat(0).take(LARGE), &mut writer).expect("writes");
     writer.finish().expect("ends");
     refused(&path, 8192, "max_size", 16);
-    // One that says that it has many names.
+    // A zip that claims to have many names.
     let mut bytes = fs::read(&path).expect("reads");
     let end = bytes.len() - 22;
     bytes[end + 8..end + 12].copy_from_slice(&[0xff, 0xff, 0xff, 0xff]);
@@ -190,7 +192,7 @@ fn what_unpacks_to_more_than_the_store_may_have() {
     let made = Command::new("mksquashfs").arg(&tree).arg(&path).args(["-quiet", "-no-progress"]).output();
     assert!(made.expect("starts").status.success());
     refused(&path, 64, "max_size", 16);
-    // What a small one holds is unpacked.
+    // A small squashfs file is unpacked.
     fs::write(tree.join("a"), b"bytes").expect("writes");
     let small = dir.path().join("small.squashfs");
     let made = Command::new("mksquashfs").arg(&tree).arg(&small).args(["-quiet", "-no-progress"]).output();
@@ -218,7 +220,7 @@ fn an_unsquashfs_that_can_be_led_out_is_not_run() {
     }
 }
 
-/// The number as trees have it.
+/// Appends a number in the encoding of trees.
 fn number(mut value: u64, to: &mut Vec<u8>) {
     while value > 127 {
         to.push(value as u8 & 127 | 128);
@@ -236,17 +238,17 @@ fn trees_take_memory_in_proportion_to_their_bytes() {
         path
     };
     let version = larder_model::IMAGE_VERSION;
-    // One that says that it is too large, in the header of its frame.
+    // A tree that claims to be too large, in the header of its Zstandard frame.
     let zeros = dir.path().join("zeros");
     let frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xe0][..], &(600u64 << 20).to_le_bytes(), &[3, 0, 0, 0]].concat();
     fs::write(&zeros, frame).expect("writes");
     refused(&zeros, 64, "tree", 16);
-    // Sets of no attributes, each a byte.
+    // Empty sets of attributes, one byte each.
     let mut sets = vec![version, 1, 0, 0];
     number(15 << 20, &mut sets);
     sets.resize(16 << 20, 0);
     refused(&write("sets", &sets), 8, "tree", 16 + 12 * 16 + 64);
-    // Empty attributes, of which each takes two vectors.
+    // Empty attributes, each of which takes two vectors.
     let mut attributes = vec![version, 1, 0, 0];
     number(60_000, &mut attributes);
     attributes.push(0);
@@ -256,12 +258,12 @@ fn trees_take_memory_in_proportion_to_their_bytes() {
     }
     attributes.resize(16 << 20, 0);
     refused(&write("attributes", &attributes), 64, "tree", 16 + 12 * 16 + 64);
-    // Says that it has as many names as bytes.
+    // A tree that claims to have as many names as bytes.
     let mut names = vec![version, 1, 0, 0, 1, 0];
     number(15 << 20, &mut names);
     names.resize(16 << 20, 0);
     refused(&write("names", &names), 8, "tree", 16 + 12 * 16 + 64);
-    // One large set for many names: a mount would write it for each.
+    // One large set for many names, which a mount would write for each name.
     let mut large = vec![version, 1, 0, 0, 2, 0];
     number(4, &mut large);
     for letter in b"abcd" {
@@ -279,7 +281,7 @@ fn trees_take_memory_in_proportion_to_their_bytes() {
         large.extend_from_slice(&[5, 0, 0, 1, 0, 0]);
     }
     refused(&write("large-set", &large), 1024, "tree", 16 + 12 * 16 + 64);
-    // And one that is right, so that the others are refused for what they say.
+    // A valid tree, which shows that the others are refused for what they claim.
     let mut right = vec![version, 1, 0, 0, 1, 0];
     number(count + 1, &mut right);
     right.extend_from_slice(&[3, 0, 0, 0, 0, 0]);
@@ -292,7 +294,7 @@ fn trees_take_memory_in_proportion_to_their_bytes() {
     let right = write("right", &right);
     assert_eq!(read(&mut reader(&right, 0)).said, "100001 names");
     probe_skip!(has("prlimit"), "no prlimit");
-    // Without memory it is an error, and not the end of the process.
+    // Missing memory must be an error, and not abort the process.
     let mut limited = Command::new("prlimit");
     let sets = dir.path().join("sets");
     limited.arg("--as=160000000").arg(std::env::current_exe().expect("is known"));

@@ -1,8 +1,8 @@
-//! Replacing what is there, killed at each system call that changes a name: what was there or what comes in its place is
-//! whole afterwards, or it is said where what was there is.
+//! Replacing existing files, killed at each system call that changes a name. Afterwards the old or
+//! the new tree must be complete, or the sweep must say where the old one is.
 //!
-//! `strace` kills a child of this program when it is about to make the call for the nth time. It also refuses calls, as
-//! file systems do that cannot exchange two names.
+//! `strace` kills a child of this program when it is about to make the *n*-th call of a kind. It
+//! also makes calls fail, like file systems that cannot exchange two names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +16,15 @@ use larder_image::{Aside, Existing, Left, sweep};
 
 use crate::tree::Place;
 
-/// What the child is to do, and in which directory.
+/// What the child does, and in which directory.
 const WORD: &str = "LARDER_TEST_REPLACE";
 const DIR: &str = "LARDER_TEST_DIR";
 const CALLS: &[&str] =
     &["rename", "renameat", "renameat2", "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "fsync", "syncfs"];
-/// Calls of one kind in one run: more than there are.
+/// The most calls of one kind in a run. There are fewer.
 const CALLS_MAX: u32 = 100;
 
-/// Files below a directory with what is in them; none where there is no directory.
+/// Returns the files below a directory with their content; `None` if it is not a directory.
 fn files(dir: &Path) -> Option<BTreeMap<PathBuf, String>> {
     let mut found = BTreeMap::new();
     let mut open = vec![dir.to_owned()];
@@ -54,11 +54,11 @@ fn make(dir: &Path, word: &str) {
         fs::write(dir.join(format!("{name}-{word}")), word).expect("writes");
     }
     fs::write(dir.join("both"), word).expect("writes");
-    // Only its owner's rights keep it from being moved.
+    // Without write permission for its owner it cannot be renamed to another parent directory.
     fs::set_permissions(dir.join("sub"), fs::Permissions::from_mode(0o555)).expect("sets");
 }
 
-/// The child, which is killed. By itself it does nothing.
+/// The child that is killed. Without the variables it does nothing.
 #[test]
 fn replaces() {
     let (Some(word), Some(dir)) = (std::env::var_os(WORD), std::env::var_os(DIR)) else { return };
@@ -67,7 +67,7 @@ fn replaces() {
     if word == "aside" {
         let aside = Aside::begin(&target).expect("moves");
         fs::create_dir(&target).expect("makes");
-        // As a mount it is there at once.
+        // Like a mount, it appears at once.
         fs::rename(dir.join("mounted"), &target).expect("is in place");
         return aside.expect("there is something").replaced();
     }
@@ -85,7 +85,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// Returns false if the child ended before it made so many of these calls.
+    /// Runs the child. Returns false if it ended before the call number `number`.
     fn run(&self, call: &str, number: u32) -> bool {
         let program = std::env::current_exe().expect("is there");
         let mut strace = Command::new("strace");
@@ -101,7 +101,7 @@ impl Killed {
         !ended.success()
     }
 
-    /// What was there, and what is to be mounted.
+    /// Creates what exists before, and what is to be mounted.
     fn begin(&self) {
         let remove = |name| larder_sys::remove_tree(&self.place.path(name)).expect("removes");
         remove("t");
@@ -128,7 +128,8 @@ impl Killed {
                     _ => None,
                 });
                 if let Some(aside) = kept.next() {
-                    // Killed after the new one was in place: what was there is whole, and it is said where.
+                    // Killed after the new tree was in place: the old one is complete, and the
+                    // sweep says where.
                     assert!(there == new && files(&aside) == old, "{what}: {left:?}");
                     larder_sys::remove_tree(aside.parent().expect("is in a directory")).expect("removes");
                 }
@@ -188,7 +189,7 @@ fn what_is_mounted_over() {
     killed("aside", None);
 }
 
-/// What is another user's, a link, or in use is left alone, whatever it is called.
+/// Work directories of other users, in use, or behind a link are left alone.
 #[test]
 fn only_what_is_ours_is_swept() {
     let place = Place::new();
@@ -217,7 +218,7 @@ fn only_what_is_ours_is_swept() {
     assert!(!larder_testkit::is_root() || dir.join(".larder-0000000000000005/old").exists());
 }
 
-/// What the user made meanwhile is not replaced.
+/// A file that was created meanwhile is not replaced.
 #[test]
 fn what_came_meanwhile_stays() {
     let place = Place::new();

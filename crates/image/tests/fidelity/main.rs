@@ -1,4 +1,4 @@
-//! A tree that was saved is the same tree again, on every way that it can be had: unpacked, mounted by the kernel, and through
+//! A saved tree comes back unchanged on every way: restored, mounted by the kernel, and through
 //! archives.
 
 mod archives;

@@ -1,4 +1,4 @@
-//! Mounted by the kernel, with the data beside.
+//! Mounted by the kernel, with the data in a separate file.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,7 +9,7 @@ use larder_testkit::{has, is_root, probe_skip};
 
 use crate::tree::{Place, rich, same};
 
-/// Write what is mounted of the first saved path, and all of the data.
+/// Writes the metadata of the first saved path, and all of the data.
 fn written(place: &Place, key: &str) {
     let image = place.open(key);
     let device = Device::new(&image);
@@ -23,7 +23,7 @@ fn written(place: &Place, key: &str) {
     }
 }
 
-/// Without a loop device.
+/// Mounts without a loop device.
 fn mount(meta: &Path, data: &Path, at: &Path) -> rustix::io::Result<()> {
     use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
     use rustix::mount::{fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount};

@@ -1,4 +1,5 @@
-//! Set-user-id, set-group-id and capabilities: not given to what somebody else made, unless that is wanted.
+//! Set-user-id, set-group-id and capabilities are dropped from what another user made, unless they
+//! are wanted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

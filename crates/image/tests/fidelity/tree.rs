@@ -1,4 +1,4 @@
-//! A tree with all that a tree can have, and all that `stat` says of one.
+//! Trees for the tests, with every kind of node and metadata, and their comparison.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use larder_store::Store;
 use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::thread::CapabilitySet;
 
-/// A directory for a test: a store, and whatever else.
+/// A directory for a test, with a store in it.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) store: Store,
@@ -89,7 +89,7 @@ pub(crate) fn try_restore(
     restore(&image, &targets, &LocalPacks::new(store, &image, needed), existing, &Progress::default())
 }
 
-/// All that a tree can have, as far as this user may make it.
+/// Creates a tree with everything that a tree can have and this user may create.
 pub(crate) fn rich(top: &Path) {
     let odd = [&b"plain"[..], b"with space", b"new\nline", b"\xff\xfe", b"-n", b"#", b"~", b"\xc3\xbc", &[b'x'; 255]];
     fs::create_dir_all(top.join("a/b/c")).expect("makes");
@@ -127,7 +127,7 @@ pub(crate) fn rich(top: &Path) {
     fs::set_permissions(top.join("a/b"), Permissions::from_mode(0o555)).expect("sets");
 }
 
-/// Bytes that do not compress to nothing.
+/// Returns bytes that compress, but not to nothing.
 pub(crate) fn pattern(count: usize) -> Vec<u8> {
     let mut state = count as u64 | 1;
     let next = std::iter::repeat_with(|| {
@@ -144,11 +144,11 @@ fn sparse(path: &Path, size: u64, parts: &[(u64, &[u8])]) {
 }
 
 pub(crate) fn attribute(path: &Path, name: &str, value: &[u8]) {
-    // A file system without attributes keeps none.
+    // Not all file systems support attributes.
     let _ = rustix::fs::lsetxattr(path, name, value, XattrFlags::empty());
 }
 
-/// Give every name a time of its own, also one before 1970.
+/// Gives every name a different time, some of them before 1970.
 fn age(top: &Path) {
     let mut all: Vec<PathBuf> = statuses(top).into_keys().map(|path| top.join(path)).collect();
     all.reverse();
@@ -160,8 +160,8 @@ fn age(top: &Path) {
     }
 }
 
-/// What `stat` and the like say of a name. Directories and links of other file systems have other sizes and numbers of
-/// names.
+/// The metadata of a name. The size and link count of directories and links are left out, because
+/// they depend on the file system.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     mode: u32,
@@ -175,7 +175,7 @@ pub(crate) struct Status {
     first: Option<PathBuf>,
 }
 
-/// Of every name below `top`, and of itself.
+/// Returns the metadata of `top` and of every name below.
 pub(crate) fn statuses(top: &Path) -> BTreeMap<PathBuf, Status> {
     let mut all = BTreeMap::new();
     let mut seen = BTreeMap::new();
@@ -220,29 +220,29 @@ fn attributes(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
-/// The trees are the same to `stat` and to `diff -r`.
+/// Checks that two trees have the same metadata and content, also by `diff -r`.
 #[track_caller]
 pub(crate) fn same(left: &Path, right: &Path) {
     let (of_left, of_right) = (statuses(left), statuses(right));
     for (name, status) in &of_left {
         assert_eq!(Some(status), of_right.get(name), "{}", name.display());
     }
-    assert_eq!(of_left.len(), of_right.len(), "names too many");
+    assert_eq!(of_left.len(), of_right.len(), "there are additional names");
     for (name, status) in &of_left {
         if status.mode & 0o170_000 == 0o100_000 {
             let path = |top: &Path| if name.as_os_str().is_empty() { top.to_owned() } else { top.join(name) };
             let bytes = |top: &Path| fs::read(path(top)).expect("reads");
-            assert!(bytes(left) == bytes(right), "{}: other bytes", name.display());
+            assert!(bytes(left) == bytes(right), "{}: the content differs", name.display());
         }
     }
     let diff = Command::new("diff").args(["-r", "--no-dereference"]).args([left, right]).output().expect("starts");
     let said = String::from_utf8_lossy(&diff.stdout);
-    // It has a word for FIFOs, which are equal.
+    // `diff` reports FIFOs even if they are equal.
     let differs = said.lines().find(|line| !line.contains("is a fifo while"));
     assert_eq!(differs, None, "{said}");
 }
 
-/// The same, for formats that know of times only seconds.
+/// Like [`same`], for formats that store times in seconds.
 #[track_caller]
 pub(crate) fn same_to_the_second(left: &Path, right: &Path) {
     for top in [left, right] {
@@ -260,7 +260,7 @@ pub(crate) fn same_to_the_second(left: &Path, right: &Path) {
     same(left, right);
 }
 
-/// Files, directories and links as every format has them.
+/// Creates a tree that every format can hold.
 pub(crate) fn plain(top: &Path) {
     fs::create_dir_all(top.join("bin/deep/er")).expect("makes");
     fs::create_dir(top.join("empty")).expect("makes");
@@ -284,14 +284,14 @@ pub(crate) fn plain(top: &Path) {
     fs::set_permissions(top.join("bin/deep"), Permissions::from_mode(0o555)).expect("sets");
 }
 
-/// As anybody who is not the superuser, who may write to whatever they like: in this thread and those that it starts.
+/// Drops the superuser's right to access everything, in this thread and its later children.
 pub(crate) fn without_rights() {
     let mut own = rustix::thread::capabilities(None).expect("are known");
     own.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
     rustix::thread::set_capabilities(None, own).expect("are given up");
 }
 
-/// Blocks of a file on the disk.
+/// Returns the blocks of a file on the disk.
 pub(crate) fn blocks(path: &Path) -> u64 {
     fs::metadata(path).expect("is there").blocks()
 }

@@ -1,4 +1,4 @@
-//! Unpacked.
+//! Restoring to directories.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -113,7 +113,7 @@ fn a_place_that_is_a_mount_is_filled() {
     assert_eq!(names, fs::read_dir(place.path("a")).expect("lists").count());
     assert!(matches!(again, Err(ImageError::InTheWay(_))));
     replaced.expect("fills it");
-    // The mounted directory itself stays what it is.
+    // The mount point itself is not changed.
     left.remove(std::path::Path::new(""));
     right.remove(std::path::Path::new(""));
     assert_eq!(left, right);
@@ -140,7 +140,7 @@ fn what_cannot_be_put_in_a_mount_leaves_what_was_there() {
     };
     let file = place.try_restore("k-2", &[(0, "b")], Existing::Replace);
     let beside_file = names();
-    // It cannot be moved.
+    // A mount point in the target cannot be moved.
     let is_mounted = mount("b/inner");
     let tree = place.try_restore("k-1", &[(0, "b")], Existing::Replace);
     let beside_tree = names();
@@ -160,7 +160,7 @@ fn all_paths_are_put_in_place_or_none() {
     place.save("k-1", &["a", "f"]);
     fs::create_dir(place.path("b")).expect("makes");
     fs::write(place.path("b/old"), "old").expect("writes");
-    // The second is made in what the first replaces.
+    // The second path is inside what the first replaces.
     let done = place.try_restore("k-1", &[(0, "b"), (1, "b/f")], Existing::Replace);
     assert!(done.is_err(), "{done:?}");
     let names = |name: &str| {
@@ -189,7 +189,7 @@ fn what_may_not_be_written_to_is_put_in_place() {
     same(&place.path("a"), &place.path("c"));
     drop(Aside::begin(&place.path("c")).expect("moves it aside").expect("is there"));
     same(&place.path("a"), &place.path("c"));
-    // So that they can be removed.
+    // So that the test's directory can be removed.
     for name in ["a", "a/b", "c", "c/b"] {
         fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).expect("sets");
     }
@@ -201,7 +201,8 @@ fn a_directory_that_passes_rights_on_gives_none() {
     rich(&place.path("a"));
     place.save("k-1", &["a"]);
     fs::create_dir(place.path("to")).expect("makes");
-    // Version 2; for what is made there all for its owner, nothing for its group and others, all for user 1234.
+    // A default ACL, version 2: new files give everything to their owner and user 1234, and nothing
+    // to others.
     let entry = |tag: u16, rights: u16, user: u32| {
         [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &user.to_le_bytes()].concat()
     };
@@ -224,7 +225,7 @@ fn who_may_not_set_owners_is_told() {
     place.save("k-1", &["a"]);
     let ours = fs::metadata(place.path("a/mebibyte")).expect("is there");
     assert_eq!((ours.uid(), ours.gid()), (1234, 2345));
-    // A directory that passes its group on, and rights that are not the usual ones.
+    // A directory that passes its group on, with an unusual mode.
     fs::create_dir(place.path("to")).expect("makes");
     std::os::unix::fs::chown(place.path("to"), None, Some(999)).expect("gives away");
     fs::set_permissions(place.path("to"), fs::Permissions::from_mode(0o2755)).expect("sets");

@@ -1,4 +1,6 @@
-//! What all leaves over HTTP and gRPC share: TLS, one kind of client, headers from files and variables.
+//! Shared code of the leaves over HTTP and gRPC: TLS settings, the HTTP client, additional headers.
+//!
+//! Unaware of: what is sent.
 
 use crate::{Headers, Options, RemoteError, RemoteUrl, Tls, Trouble};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -11,17 +13,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a connection may take to come about. A remote that is not there is noticed by it.
+/// The timeout for establishing a connection. It detects a remote that is down.
 pub(crate) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long a connection that nobody uses stays open.
+/// How long an idle connection stays open.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(50);
 const IDLE_CONNECTIONS_MAX: usize = 64;
-/// One after the other.
+/// The most redirects of one request.
 const REDIRECTS_MAX: usize = 4;
-/// A file or variable with headers, bytes.
+/// The most bytes of a file or variable with headers.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
-/// The cryptography of TLS. Elsewhere than where larder runs there is none, so that type checks need no C compiler.
+/// Returns the cryptography for TLS. There is none on systems that larder does not run on, so that
+/// type checks for them need no C compiler.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
     Some(Arc::new(rustls::crypto::ring::default_provider()))
@@ -32,10 +35,11 @@ pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
     None
 }
 
-/// What TLS believes and who we are. Without `tls` nothing is believed: such a client speaks unencrypted only.
+/// Returns the TLS settings: trusted certificates, and our own one. Without `tls` no certificate is
+/// trusted; such a client is used for unencrypted connections only.
 pub(crate) fn tls_config(url: &RemoteUrl, tls: Option<&Tls>) -> Result<ClientConfig, RemoteError> {
     let failed = |why: String| RemoteError::failed(&url.name().into(), None, Trouble::Unable, why);
-    let provider = provider().ok_or_else(|| failed("larder has no TLS on this system".into()))?;
+    let provider = provider().ok_or_else(|| failed("larder does not support TLS on this system".into()))?;
     let wrong = |error: rustls::Error| failed(error.to_string());
     let builder =
         ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(wrong)?;
@@ -67,15 +71,16 @@ fn certificates(url: &RemoteUrl, file: &Path) -> Result<Vec<CertificateDer<'stat
     let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let why = match all {
         Ok(all) if !all.is_empty() => return Ok(all),
-        Ok(_) => format!("{}: no certificate in it", file.display()),
+        Ok(_) => format!("{}: the file has no certificate", file.display()),
         Err(error) => format!("{}: {error}", file.display()),
     };
     Err(RemoteError::failed(&url.name().into(), None, Trouble::Denied, why))
 }
 
-/// A client for HTTP.
-/// A redirect is followed within a server only, and only where the request stays what it is: other servers would see
-/// our headers, and an upload that became a download would seem to have come about.
+/// Follows a redirect only to the same scheme, host and port, and only with status 307 or 308.
+///
+/// Another server would see our headers. With other status codes a PUT becomes a GET, and the
+/// upload would seem to have succeeded.
 fn redirected(attempt: Attempt) -> Action {
     let address =
         |url: &reqwest::Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
@@ -84,6 +89,7 @@ fn redirected(attempt: Attempt) -> Action {
     if same && stays && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
 }
 
+/// Returns an HTTP client for a remote.
 pub(crate) fn http_client(url: &RemoteUrl, tls: Option<&Tls>) -> Result<reqwest::Client, RemoteError> {
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(tls_config(url, tls)?)
@@ -96,7 +102,8 @@ pub(crate) fn http_client(url: &RemoteUrl, tls: Option<&Tls>) -> Result<reqwest:
     client.map_err(|error| RemoteError::failed(&url.name().into(), None, Trouble::Unable, error))
 }
 
-/// The headers of a file and of a variable, marked as not to be shown.
+/// Reads the headers of a file and a variable. They are marked as sensitive, so that no log shows
+/// them.
 pub(crate) fn header_map(url: &RemoteUrl, headers: &Headers, options: &Options) -> Result<HeaderMap, RemoteError> {
     let failed = |why: String| RemoteError::failed(&url.name().into(), None, Trouble::Denied, why);
     let mut map = HeaderMap::new();
@@ -111,8 +118,8 @@ pub(crate) fn header_map(url: &RemoteUrl, headers: &Headers, options: &Options) 
     Ok(map)
 }
 
-/// Lines `Name: value`; empty ones and such that begin with `#` are passed over. What is wrong is said without the
-/// value.
+/// Adds headers from lines `Name: value`. Empty lines and lines that begin with `#` are ignored.
+/// Errors do not quote a line, because it may be a secret.
 fn add_headers(map: &mut HeaderMap, text: &str) -> Result<(), String> {
     if text.len() > HEADERS_BYTES_MAX {
         return Err(format!("more than {HEADERS_BYTES_MAX} bytes"));
@@ -135,7 +142,7 @@ mod tests {
     #[test]
     fn headers_are_lines_and_errors_do_not_quote_them() {
         let mut map = HeaderMap::new();
-        add_headers(&mut map, "# for the cache\n\nAuthorization: Bearer hush\nx-key:1\n").expect("they are");
+        add_headers(&mut map, "# for the cache\n\nAuthorization: Bearer hush\nx-key:1\n").expect("the lines are valid");
         assert_eq!((map.len(), &map["authorization"]), (2, &HeaderValue::from_static("Bearer hush")));
         for text in ["hush", "a b: hush", "a: hush\u{7f}"] {
             let why = add_headers(&mut map, text).expect_err(text);

@@ -1,13 +1,15 @@
-//! A directory that several machines see, by NFS or because they are containers of one.
+//! A directory that several machines share, by NFS or as a volume of containers.
 //!
 //! ```text
 //! DIRECTORY/VERSION/b/ab/cd… an object
-//! DIRECTORY/tmp/…            one that is being written; left behind by who dies at it
-//! DIRECTORY/locks/ab         locked while a small object of these first digits is swapped
+//! DIRECTORY/tmp/…            an object that is being written; stays if its writer dies
+//! DIRECTORY/locks/ab         locked while a list whose digest begins with `ab` is swapped
 //! ```
-//! An object is written beside and renamed, or linked where it must not be there yet. Nothing is synced to disk: who
-//! reads verifies. What is made has the rights of DIRECTORY, so that whoever may use that may use it: `larderd` keeps
-//! to its user what it makes elsewhere.
+//! An object is written to `tmp/` and then renamed; with `IfAbsent` it is linked instead. Nothing
+//! is synced to disk, because readers verify. New files and directories get the permissions of
+//! DIRECTORY, so that all its users can use them.
+//!
+//! Unaware of: what objects contain.
 
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, file_body};
@@ -23,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 
-/// How long a swap waits for another's to end.
+/// How long a swap waits for the lock.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Of DIRECTORY's mode, what files and directories have.
+/// The permission bits that new files and directories take from DIRECTORY.
 const FILE_BITS: u32 = 0o666;
 const DIRECTORY_BITS: u32 = 0o2777;
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
@@ -34,16 +36,16 @@ static WRITTEN: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Directory {
     name: Arc<str>,
     top: Arc<Path>,
-    /// Tells this process's temporary files from those of others, also on other machines.
+    /// Tells the temporary files of this process from those of others, also on other machines.
     tag: u64,
 }
 
-/// A file in `tmp/` that goes away unless it was renamed.
+/// A file in `tmp/`. It is removed on drop, unless it was renamed.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It is gone already where it was renamed.
+        // Fails if the file was renamed.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -77,7 +79,7 @@ impl Directory {
         Ok((temporary, file))
     }
 
-    /// Make a directory, and what it is in, unless they are there.
+    /// Creates a directory and its missing parents.
     fn make(&self, directory: &Path) -> io::Result<()> {
         let made = match std::fs::create_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && *directory != *self.top => {
@@ -95,7 +97,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Give what was made the rights of the directory, where that is ours to do and such things are kept.
+    /// Gives a new file or directory the permissions of DIRECTORY. Errors are ignored: the file may
+    /// belong to another user, or the file system may have no permissions.
     #[cfg(unix)]
     fn share(&self, made: &Path, bits: u32) {
         use std::os::unix::fs::PermissionsExt;
@@ -111,7 +114,8 @@ impl Directory {
         if how == Put::IfAbsent && tokio::fs::try_exists(self.path(key)).await.map_err(failed)? {
             return Ok(Stored::Existed);
         }
-        // By one task that does both: whoever is dropped while it opens leaves no file.
+        // One blocking task opens the file and returns it with its guard, so that dropping this
+        // future leaves no file.
         let (temporary, file) = self.blocking(key, Directory::temporary).await?;
         let (mut file, mut body) = (tokio::fs::File::from_std(file), body);
         while let Some(bytes) = body.try_next().await? {
@@ -131,11 +135,12 @@ impl Directory {
         let mut bytes = Vec::new();
         file.take(SMALL_BYTES_MAX + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > SMALL_BYTES_MAX {
-            true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is not small")),
+            true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "the object is too large for this request")),
             false => Ok(Some(bytes.into())),
         }
     }
 
+    /// Compare-and-swap, under the lock of the key.
     fn swap_now(&self, key: Key, bytes: &[u8], seen: Option<&Mark>) -> io::Result<bool> {
         let _lock = self.lock(key)?;
         let same = match (self.read(key)?, seen) {
@@ -180,9 +185,9 @@ impl Directory {
         done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.failed(key, error))
     }
 
-    /// Give a finished file its name.
+    /// Moves a finished file to its path.
     fn settle(&self, temporary: &Temporary, path: &Path, how: Put) -> io::Result<Stored> {
-        self.make(path.parent().expect("a key has directories above it"))?;
+        self.make(path.parent().expect("the path of a key has a parent"))?;
         match how {
             Put::Replace => std::fs::rename(&temporary.0, path).map(|()| Stored::New),
             Put::IfAbsent => match std::fs::hard_link(&temporary.0, path) {
@@ -251,7 +256,8 @@ impl Remote for Directory {
 mod tests {
     use super::*;
 
-    /// Else what is to be sent would be forgotten, as what is too large, or all of it be left alone.
+    /// A full disk must not count as "too large", or the object would never be sent again. It must
+    /// not count as a failure of the service either, or the breaker would open.
     #[test]
     fn a_full_disk_is_no_object_that_is_too_large() {
         let here = Directory::new("file:///d", "/d".into(), 1);
@@ -271,7 +277,7 @@ mod tests {
             let (list, blob) = (Key::manifest(Digest([1; 32])), Key::blob(Digest::of(b"blob")));
             assert!(here.swap(list, Bytes::from_static(b"list"), None).await.expect("swaps"));
             here.put(blob, 4, crate::whole(Bytes::from_static(b"blob")), Put::IfAbsent).await.expect("puts");
-            let mode = |path: &Path| std::fs::metadata(path).expect("is there").permissions().mode() & 0o7777;
+            let mode = |path: &Path| std::fs::metadata(path).expect("exists").permissions().mode() & 0o7777;
             for path in [list, blob].map(|key| here.path(key)) {
                 let above: Vec<u32> = path.ancestors().skip(1).take(4).map(mode).collect();
                 assert_eq!((mode(&path), above), (file, vec![own; 4]), "{}", path.display());

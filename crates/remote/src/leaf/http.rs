@@ -1,5 +1,7 @@
-//! A server that takes PUT and gives GET and HEAD, such as nginx, Apache, or one that was made as a cache; with
-//! WebDAV, one that wants directories made before.
+//! A web server with PUT, GET and HEAD, such as nginx, Apache, or a dedicated cache server. With
+//! WebDAV, missing directories are created first.
+//!
+//! Unaware of: what objects contain.
 
 use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
 use futures::future::BoxFuture;
@@ -9,7 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many looks `has` has under way at once.
+/// How many requests of `has` are under way at once.
 const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Http {
@@ -18,7 +20,7 @@ pub(crate) struct Http {
     base: String,
     headers: HeaderMap,
     login: Login,
-    /// For WebDAV: the directories that are known to be there.
+    /// For WebDAV: the directories that are known to exist.
     made: Option<Mutex<HashSet<String>>>,
 }
 
@@ -48,7 +50,7 @@ impl Http {
     }
 
     fn broken(&self, key: Key, error: reqwest::Error) -> RemoteError {
-        // An error of our own, while the body was read, comes back wrapped in one of the client's.
+        // An error of our own body comes back wrapped in an error of the client.
         let mut source = std::error::Error::source(&error);
         while let Some(inner) = source {
             if let Some(ours) = inner.downcast_ref::<RemoteError>() {
@@ -112,7 +114,7 @@ impl Http {
             status if status.is_success() => Ok(Stored::New),
             StatusCode::CONFLICT if self.made.is_some() => {
                 self.made().clear();
-                Err(RemoteError::failed(&self.name, Some(key), Trouble::Other, "a directory of it is gone"))
+                Err(RemoteError::failed(&self.name, Some(key), Trouble::Other, "a parent directory is missing"))
             }
             other => Err(self.refused(key, other)),
         }
@@ -128,12 +130,13 @@ impl Http {
             return Ok(());
         }
         let ends = above.match_indices('/').map(|(at, _)| at).chain([above.len()]);
-        // The prefix itself is the administrator's, or is made by the first of these where the server allows.
+        // The prefix itself is not created: the administrator has to do that, unless the server
+        // creates it with the first directory below it.
         for end in ends {
             let directory = format!("{}/", &above[..end]);
-            let method = Method::from_bytes(b"MKCOL").expect("a method of letters");
+            let method = Method::from_bytes(b"MKCOL").expect("MKCOL is a valid method name");
             let status = self.send(key, self.request(method, &directory)).await?.status();
-            // 405: it is there already.
+            // 405: the directory exists already.
             if !status.is_success() && !matches!(status.as_u16(), 405 | 301) {
                 return Err(self.refused(key, status));
             }
@@ -143,7 +146,7 @@ impl Http {
     }
 
     fn made(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        let made = self.made.as_ref().expect("asked for WebDAV only");
+        let made = self.made.as_ref().expect("only called for WebDAV");
         made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

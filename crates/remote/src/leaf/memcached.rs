@@ -1,8 +1,13 @@
-//! memcached, by Shopify's client: a connection has one request at a time, and goes on to the next one only when the
-//! answer is here whole. What is dropped before takes its connection with it, and so the answer that would come to it.
+//! memcached, through Shopify's client (`async-memcached`).
 //!
-//! opendal's memcached hands such a connection on, and the next request gets the answer of the one that was dropped. It
-//! also writes a request in many packets, each but the first of which waits for an answer to the one before.
+//! A connection has one request at a time. It is used again only after its answer was read as a
+//! whole. Dropping a request closes its connection, so that no later request can get its answer.
+//!
+//! opendal's memcached client reuses such a connection, and the next request gets the answer of the
+//! dropped one. It also sends a request in many packets, and each of them waits for an answer to
+//! the one before.
+//!
+//! Unaware of: what objects contain.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +21,7 @@ use tokio::time::Instant;
 use super::client::{CONNECT_WAIT_MAX, IDLE_MAX};
 use crate::{Abilities, Body, Key, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, whole};
 
-/// How many looks `has` has under way at once.
+/// How many requests of `has` are under way at once.
 const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Memcached {
@@ -25,20 +30,20 @@ pub(crate) struct Memcached {
     prefix: String,
     ttl_s: Option<i64>,
     abilities: Abilities,
-    /// As many connections as there may be.
+    /// One permit for each connection.
     room: Semaphore,
-    /// Those that nobody uses now and since when, the last used last.
+    /// Idle connections and when they became idle, the most recent last.
     idle: Mutex<Vec<(Client, Instant)>>,
 }
 
-/// A connection for one request.
+/// A connection that is used for one request.
 struct Taken<'a> {
     client: Client,
     _room: SemaphorePermit<'a>,
 }
 
 impl Memcached {
-    /// An object is forgotten after `ttl`, which is at most 30 days; there are at most so many connections.
+    /// Returns a client. The server drops an object after `ttl`, which is at most 30 days.
     pub(crate) fn new(
         name: &str,
         address: &str,
@@ -63,25 +68,26 @@ impl Memcached {
         idle
     }
 
+    /// Takes an idle connection, or opens one.
     async fn take(&self, key: Key) -> Result<Taken<'_>, RemoteError> {
-        let room = self.room.acquire().await.expect("it is never closed");
+        let room = self.room.acquire().await.expect("the semaphore is never closed");
         let idle = self.idle().pop();
         let client = match idle {
             Some((client, _)) => client,
             None => {
                 let connected = tokio::time::timeout(CONNECT_WAIT_MAX, Client::new(&self.address)).await;
-                let late = |_| RemoteError::failed(&self.name, Some(key), Trouble::Unreachable, "no connection");
+                let late = |_| RemoteError::failed(&self.name, Some(key), Trouble::Unreachable, "connecting timed out");
                 connected.map_err(late)?.map_err(|error| self.failed(key, &error))?
             }
         };
         Ok(Taken { client, _room: room })
     }
 
-    /// For the next request, once the answer to this one is here, or what it failed with.
+    /// Makes a connection available for the next request. It must have no answer outstanding.
     fn give_back(&self, taken: Taken<'_>) {
         match taken.client.is_closed() {
             false => self.idle().push((taken.client, Instant::now())),
-            // The server went away, and with it all others.
+            // The server closed it, and probably all others.
             true => self.idle().clear(),
         }
     }
@@ -95,7 +101,7 @@ impl Memcached {
             None => Ok(None),
             Some(value) if value.key == path.as_bytes() => Ok(Some(value.data.unwrap_or_default())),
             Some(_) => {
-                Err(RemoteError::failed(&self.name, Some(key), Trouble::Damaged, "the answer is of another key"))
+                Err(RemoteError::failed(&self.name, Some(key), Trouble::Damaged, "the answer is for another key"))
             }
         }
     }
@@ -121,7 +127,7 @@ impl Memcached {
         let trouble = match error {
             Error::Connect(_) | Error::ConnectionClosed | Error::Io(_) => Trouble::Unreachable,
             Error::Protocol(Status::Error(ErrorKind::Server(said))) if said.contains("too large") => Trouble::TooLarge,
-            // It has no memory left for an object of this size, and cannot evict another just now.
+            // The server has no memory for an object of this size, and cannot evict one now.
             Error::Protocol(Status::Error(ErrorKind::Server(_))) => Trouble::Busy,
             _ => Trouble::Other,
         };
@@ -150,7 +156,7 @@ impl Remote for Memcached {
     }
 
     fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
-        // Its protocol has no question that all versions answer without the value.
+        // Not all versions of the protocol can check for an object without fetching it.
         let look = move |key: Key| async move { Ok(self.fetch(key).await?.is_some()) };
         Box::pin(stream::iter(keys.iter().copied().map(look)).buffered(LOOKS_MAX).try_collect())
     }

@@ -1,4 +1,6 @@
-//! Memory: a service that is nowhere, with the abilities that a test wants it to have.
+//! A remote in memory for tests and simulations. A test chooses its abilities.
+//!
+//! Unaware of: what objects contain.
 
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, body, collect, whole};
@@ -16,28 +18,28 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty one that can do everything.
+    /// Returns an empty remote that supports everything.
     pub fn new(name: &str) -> Self {
         let abilities = Abilities { batch: true, ..Abilities::STORE };
         Memory::with(name, abilities)
     }
 
-    /// An empty one that can do this.
+    /// Returns an empty remote with these abilities.
     pub fn with(name: &str, abilities: Abilities) -> Self {
         Memory { name: name.into(), abilities, objects: Mutex::default() }
     }
 
-    /// How many objects there are.
+    /// Returns how many objects there are.
     pub fn len(&self) -> usize {
         self.objects().len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The object of this key, as it is.
+    /// Returns the object of a key without a request.
     pub fn peek(&self, key: Key) -> Option<Bytes> {
         self.objects().get(&key).cloned()
     }
@@ -66,7 +68,7 @@ impl Remote for Memory {
     }
 
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
-        // Others get their turn, as they would at any service.
+        // Lets other tasks run, as a request to a service would.
         Box::pin(async move {
             tokio::task::yield_now().await;
             Ok(self.peek(key).map(|bytes| (Some(bytes.len() as u64), whole(bytes))))

@@ -1,14 +1,17 @@
-//! Leaves: the services themselves, a file each.
+//! Leaves: clients for the services, one file each.
 //!
-//! | file | over | swaps | of several writers |
+//! | file | talks to | compare-and-swap | concurrent writers |
 //! |---|---|---|---|
-//! | `file.rs` | a directory | yes, under a lock | |
-//! | `object.rs`, `services.rs` | opendal: S3, GCS, Azure Blob, Actions cache | object stores | Actions cache: the first wins |
-//! | `redis.rs` | Redis' own client | no | the last wins |
-//! | `memcached.rs` | Shopify's client | no | the last wins |
-//! | `http.rs` | PUT and GET, WebDAV | no | the last wins |
+//! | `file.rs` | a directory | yes, with a lock | |
+//! | `object.rs`, `services.rs` | S3, GCS, Azure Blob (opendal) | yes | |
+//! | `object.rs`, `services.rs` | GitHub's Actions cache (opendal) | no | the first wins |
+//! | `redis.rs` | Redis (its own client) | no | the last wins |
+//! | `memcached.rs` | memcached (Shopify's client) | no | the last wins |
+//! | `http.rs` | a web server with PUT and GET, WebDAV | no | the last wins |
 //! | `grpc/` | the Remote Execution API | no | the last wins |
-//! | `memory.rs` | nothing: for tests and simulations | as told | as told |
+//! | `memory.rs` | nothing: for tests | as set | as set |
+//!
+//! Unaware of: records, signatures.
 
 pub(crate) mod client;
 pub(crate) mod file;

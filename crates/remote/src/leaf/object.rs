@@ -1,4 +1,7 @@
-//! An object store, through opendal.
+//! An object store, through opendal: S3, Google Cloud Storage, Azure Blob Storage, the Actions
+//! cache.
+//!
+//! Unaware of: what objects contain.
 
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body};
@@ -10,12 +13,13 @@ use opendal::{Buffer, Error, ErrorKind, Metadata, Operator};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Objects up to this many bytes go in one request, larger ones in pieces of it; the least that S3 takes for a piece.
+/// Objects up to this many bytes are sent in one request, larger ones in pieces of this size. It is
+/// the smallest piece that S3 accepts.
 const PIECE_BYTES: u64 = 5 << 20;
-/// All that is held for requests under way, bytes.
+/// The most bytes that all uploads hold in memory together.
 const HELD_BYTES_MAX: u64 = 40 << 20;
 const HELD_UNIT_BYTES: u64 = 64 << 10;
-/// How many looks `has` has under way at once.
+/// How many requests of `has` are under way at once.
 const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Object {
@@ -23,9 +27,9 @@ pub(crate) struct Object {
     operator: Operator,
     prefix: String,
     abilities: Abilities,
-    /// What goes in pieces can be put under a condition.
+    /// Uploads in pieces support conditions.
     conditional_pieces: bool,
-    /// In units of `HELD_UNIT_BYTES`.
+    /// One permit for each `HELD_UNIT_BYTES` that an upload may hold.
     held: Semaphore,
 }
 
@@ -36,7 +40,8 @@ impl Object {
         Object { name: name.into(), operator, prefix, abilities, conditional_pieces: false, held }
     }
 
-    /// Google's way of sending pieces that knows conditions, which its stand-ins speak as well, is had by setting one.
+    /// For Google: opendal uses the upload protocol that supports conditions only if a condition is
+    /// set. The stand-in servers for tests know no other.
     pub(crate) fn with_conditional_pieces(self) -> Self {
         Object { conditional_pieces: true, ..self }
     }
@@ -81,11 +86,12 @@ impl Object {
             return Ok(Stored::Existed);
         }
         if !self.abilities.replace && !in_one {
-            // A name that was begun and not ended is taken for good.
+            // The Actions cache reserves a name when an upload begins, and never frees it. So the
+            // body must be complete before that.
             body = body::spooled(key, body, |_| ()).await?;
         }
         let held = size.min(2 * PIECE_BYTES).div_ceil(HELD_UNIT_BYTES).max(1);
-        let _held = self.held.acquire_many(held as u32).await.expect("it is never closed");
+        let _held = self.held.acquire_many(held as u32).await.expect("the semaphore is never closed");
         let replaced = match how {
             Put::Replace if !in_one && self.conditional_pieces => Some(self.look(key).await?),
             _ => None,
@@ -111,7 +117,7 @@ impl Object {
                     },
                     Ok(None) => break writer.close().await.map(drop),
                     Err(error) => {
-                        // What was sent is not visible before `close`; this frees it.
+                        // The pieces are not visible before `close`. Aborting frees them.
                         let _ = writer.abort().await;
                         return Err(error);
                     }
@@ -121,10 +127,10 @@ impl Object {
         match outcome {
             Ok(()) => Ok(Stored::New),
             Err(error) if is_taken(&error) && replaced.is_some() => {
-                Err(RemoteError::failed(&self.name, Some(key), Trouble::Busy, "somebody else wrote it meanwhile"))
+                Err(RemoteError::failed(&self.name, Some(key), Trouble::Busy, "another client wrote it meanwhile"))
             }
             Err(error) if is_taken(&error) => Ok(Stored::Existed),
-            // The Actions cache says of a name that is taken no more than that.
+            // For a reserved name the Actions cache only returns a status other than ok.
             Err(error) if !self.abilities.replace && error.message().contains("non-ok") => Ok(Stored::Existed),
             Err(error) => Err(failed(&self.name, key, &error)),
         }
@@ -134,6 +140,7 @@ impl Object {
         Ok(self.look(key).await?.is_some())
     }
 
+    /// Returns the metadata of an object, if it exists.
     async fn look(&self, key: Key) -> Result<Option<Metadata>, RemoteError> {
         match self.operator.stat(&self.path(key)).await {
             Ok(metadata) => Ok(Some(metadata)),
@@ -172,7 +179,7 @@ impl Remote for Object {
             let bytes = body::collect(&self.name, key, body, SMALL_BYTES_MAX).await?;
             match mark {
                 Some(mark) => Ok(Some((bytes, mark))),
-                None => Err(RemoteError::failed(&self.name, Some(key), Trouble::Unable, "it gives objects no tags")),
+                None => Err(RemoteError::failed(&self.name, Some(key), Trouble::Unable, "the service has no ETags")),
             }
         })
     }
@@ -195,40 +202,43 @@ impl Remote for Object {
     }
 }
 
-/// Whether the object is not there, and not what it would be in, or who asks.
+/// Returns true if the object does not exist. Some servers also report "not found" for a missing
+/// bucket or a wrong access key; these are errors.
 fn is_absent(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound && said_of(error).is_none()
 }
 
-/// What some servers say in words only.
+/// Recognises errors that servers describe only in their message.
 fn said_of(error: &Error) -> Option<Trouble> {
     const NO_PLACE: [&str; 4] =
         ["nosuchbucket", "bucket does not exist", "containernotfound", "container does not exist"];
     let said = error.to_string().to_ascii_lowercase();
     match () {
         () if NO_PLACE.iter().any(|words| said.contains(words)) => Some(Trouble::NoPlace),
-        // Of servers of S3's protocol that have a disk of their own.
+        // From servers with the S3 protocol that have their own disk.
         () if said.contains("storagefull") || said.contains("quotaexceeded") => Some(Trouble::Full),
-        // A key that they do not know, as if they had failed, or had not found the object.
+        // Some servers report an unknown access key as a failure, or as a missing object.
         () if said.contains("access key") || said.contains("accesskey") => Some(Trouble::Denied),
-        // There are none.
+        // We have no credentials.
         () if said.contains("signing credential") => Some(Trouble::Denied),
         () => None,
     }
 }
 
+/// Returns true if a condition failed, because the object exists or has changed.
 fn is_taken(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::ConditionNotMatch | ErrorKind::AlreadyExists | ErrorKind::Conflict)
 }
 
-/// What opendal says of where it was is left out: it names requests, and those hold signatures.
+/// Converts an error. opendal's context is left out, because it contains request URLs with
+/// signatures.
 fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
     let said = error.to_string().to_ascii_lowercase();
     let trouble = match error.kind() {
         _ if let Some(trouble) = said_of(error) => trouble,
         ErrorKind::PermissionDenied => Trouble::Denied,
         ErrorKind::RateLimited => Trouble::Busy,
-        // Of an object it is no trouble.
+        // The bucket; a missing object was handled before.
         ErrorKind::NotFound => Trouble::NoPlace,
         ErrorKind::Unsupported => Trouble::Unable,
         ErrorKind::ConfigInvalid => Trouble::Denied,

@@ -1,8 +1,12 @@
-//! Redis, by its own client: requests of all tasks travel one after another over a few connections without waiting for
-//! each other's answers, so that many small objects take one round trip.
+//! Redis, through its own client.
 //!
-//! opendal's Redis asks each connection whether it is alive before it is used, which doubles every latency, and gives
-//! up an answer that takes half a second.
+//! Requests of all tasks are pipelined over a few connections, so that many small objects take one
+//! round trip.
+//!
+//! opendal's Redis client checks each connection before it is used, which doubles every latency. It
+//! also gives up if an answer takes more than half a second.
+//!
+//! Unaware of: what objects contain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,9 +25,9 @@ use tokio::sync::Mutex;
 use super::client::CONNECT_WAIT_MAX;
 use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, whole};
 
-/// Requests share these: more than one, so that a large answer does not hold back all others.
+/// The number of connections. With several of them a large answer does not delay all others.
 const CONNECTIONS: usize = 4;
-/// How many requests `has` has under way at once.
+/// How many requests of `has` are under way at once.
 const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Redis {
@@ -37,14 +41,14 @@ pub(crate) struct Redis {
     turn: AtomicUsize,
 }
 
-/// A connection, once somebody needed one, and which it is of those that were there.
+/// A connection, if one is open, and how many connections this slot has opened so far.
 #[derive(Default)]
 struct Slot {
     connection: Option<MultiplexedConnection>,
     number: u64,
 }
 
-/// What says where a server is and who we are.
+/// The address of a server, and our credentials.
 pub(crate) struct Place<'a> {
     pub(crate) address: &'a str,
     pub(crate) database: i64,
@@ -62,7 +66,8 @@ impl Redis {
     ) -> Result<Self, RemoteError> {
         let name: Arc<str> = name.into();
         let client = open(place).map_err(|error| failed(&name, None, &error))?;
-        // Before whoever waits gives up (`stack/stall.rs`): so the connection is known to be bad, and another is made.
+        // Shorter than the timeout of `stack/stall.rs`, so that the client notices a dead
+        // connection first and opens another one.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_WAIT_MAX))
             .set_response_timeout(Some(stall * 9 / 10));
@@ -75,7 +80,7 @@ impl Redis {
         format!("{}{}", self.prefix, key.path())
     }
 
-    /// The answer to a command. A connection that failed is not used again.
+    /// Sends a command and returns its answer. A connection that failed is not used again.
     async fn ask<T: FromRedisValue>(&self, key: Key, command: &Cmd) -> Result<T, RemoteError> {
         let slot = &self.connections[self.turn.fetch_add(1, Relaxed) % CONNECTIONS];
         let (mut connection, number) =
@@ -85,7 +90,7 @@ impl Redis {
             Err(error) => {
                 if error.is_io_error() || error.is_unrecoverable_error() {
                     let mut slot = slot.lock().await;
-                    // Somebody else may have made a new one since.
+                    // Another task may have opened a new one meanwhile.
                     if slot.number == number {
                         slot.connection = None;
                     }
@@ -115,7 +120,7 @@ impl Redis {
         if how == Put::IfAbsent {
             set.arg("NX");
         }
-        // Nothing is said where it was there.
+        // With `NX` the answer is nil if the object exists.
         let done: Option<String> = self.ask(key, &set).await?;
         Ok(if done.is_some() { Stored::New } else { Stored::Existed })
     }
@@ -129,7 +134,8 @@ fn open(place: &Place<'_>) -> Result<Client, RedisError> {
         false => ConnectionAddr::Tcp(host, port),
         true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
     };
-    // Who we are is said to servers that ask for it, and nothing else: a round trip less for the others.
+    // Only what the URL asks for is sent when a connection opens. Leaving out the name of the
+    // library saves a round trip.
     let mut who = RedisConnectionInfo::default().set_db(place.database).set_skip_set_lib_name();
     if let Some(user) = &place.login.user {
         who = who.set_username(user);
@@ -167,7 +173,7 @@ impl Remote for Redis {
     }
 }
 
-/// What the client says of where it was is left out: the name is said anyway.
+/// Converts an error of the client.
 fn failed(name: &Arc<str>, key: Option<Key>, error: &RedisError) -> RemoteError {
     let trouble = match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "READONLY")) => {

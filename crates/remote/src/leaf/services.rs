@@ -1,4 +1,6 @@
-//! From a URL that was understood to the service it names.
+//! From a parsed URL to a client for its service.
+//!
+//! Unaware of: what is stored.
 
 use super::client::{header_map, http_client, provider, tls_config};
 use super::file::Directory;
@@ -16,16 +18,17 @@ use opendal_http_transport_reqwest::ReqwestTransport;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A value of Redis or memcached, bytes: below memcached's default limit of 1 MiB, and what is held of a transfer.
+/// The most bytes of a value in Redis or memcached, and of a part in memory. memcached's default
+/// limit is 1 MiB.
 const VALUE_BYTES_MAX: u64 = 128 << 10;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Key-value servers.
+/// The abilities of key-value servers.
 const VALUES: Abilities =
     Abilities { largest_bytes: Some(VALUE_BYTES_MAX), one_request_bytes: VALUE_BYTES_MAX, ..Abilities::LAST_WINS };
-/// The Actions cache: an entry never changes.
+/// The abilities of the Actions cache: an entry never changes.
 const ENTRIES: Abilities = Abilities { replace: false, swap: false, ..Abilities::STORE };
 
-/// The leaf of a URL, without anything around it but what makes large objects fit.
+/// Returns the client for a URL, without decorators but [`Parts`], which large objects need.
 pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
     let name = url.name();
     match &url.service {
@@ -70,11 +73,12 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
         }
         Service::Redis { address, database, prefix, ttl_days, login, tls } => {
-            // The variable is that of Redis' own client.
+            // Redis' own client reads this variable, too.
             let password = login.password.clone().or_else(|| (options.variable)("REDISCLI_AUTH"));
             let login = Login { password, ..login.clone() };
             if let (Some(_), Some(provider)) = (tls, provider()) {
-                // Its client takes the process's; whoever came first installed the same.
+                // The Redis client uses the provider of the process. If one is installed already,
+                // it is the same.
                 let _ = Arc::unwrap_or_clone(provider).install_default();
             }
             let place = Place { address, database: *database, login, encrypted: tls.is_some() };
@@ -84,7 +88,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
         }
         #[cfg(not(unix))]
         Service::Memcached { .. } => {
-            let why = "memcached cannot be reached from this system";
+            let why = "larder does not support memcached on this system";
             Err(RemoteError::failed(&name.into(), None, Trouble::Unable, why))
         }
         #[cfg(unix)]
@@ -117,8 +121,8 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
     }
 }
 
-/// What the URL says, else the variables of Azure's own tools. What else they know (shared access signatures,
-/// identities) the library finds itself.
+/// Returns a builder with the URL's settings, else those of the variables of Azure's own tools. The
+/// library itself finds shared access signatures and identities.
 fn azblob(
     url: &RemoteUrl,
     options: &Options,
@@ -148,7 +152,7 @@ fn operator<B: Builder>(url: &RemoteUrl, builder: B) -> Result<Operator, RemoteE
         .map_err(|error| RemoteError::failed(&url.name().into(), None, Trouble::Denied, error.message()))
 }
 
-/// With a client of ours for its HTTP.
+/// Makes an operator use our HTTP client.
 fn with_http(url: &RemoteUrl, operator: Operator, endpoint: Option<&str>) -> Result<Operator, RemoteError> {
     let encrypted = endpoint.is_none_or(|endpoint| endpoint.starts_with("https:"));
     let client = http_client(url, encrypted.then(Tls::default).as_ref())?;
@@ -165,7 +169,7 @@ fn s3_region(
 ) -> Result<String, RemoteError> {
     let variable = |name: &str| (options.variable)(name).filter(|value| !value.is_empty());
     let said = region.clone().or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
-    // Servers that are not Amazon's mostly have one region, by this name.
+    // Servers of others than Amazon mostly have a single region of this name.
     said.or_else(|| endpoint.as_ref().map(|_| "us-east-1".to_owned())).ok_or_else(|| {
         RemoteError::url(
             url.name(),

@@ -1,12 +1,18 @@
-//! Breaker: a remote that failed often just now is left alone for a while; then one request tries it.
+//! Breaker: stops sending requests to a remote that failed often, and probes it later.
 //!
 //! ```text
-//! closed ── so many failures of the service within a window ──► open, for a while
-//! open   ── that while is over ──► half-open: one request goes through, the others fail at once
-//! half-open ── it succeeds ──► closed;   it fails ──► open, for twice as long, up to a limit
+//! closed    ── enough failures within a window ──► open, for a while
+//! open      ── the time is over ──► half-open: one request is sent
+//! half-open ── the probe succeeds ──► closed
+//!           ── the probe fails ──► open, for twice as long, up to a limit
 //! ```
-//! A failure of one object (damaged, too large) is none of the service. A success closes the window anew. Who may read
-//! and not write is refused each upload, and goes on reading: that counts as neither.
+//! Only failures of the whole service count, not those of one object (damaged, too large). A
+//! success resets the window. An upload that is denied, or fails for an unknown reason, counts as
+//! neither, because a client with read access only may still read.
+//!
+//! By default three failures within 10 s open it for 5 s, and later for up to 2 min.
+//!
+//! Unaware of: which service it is, what is stored.
 
 use super::guard::Guard;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
@@ -16,16 +22,16 @@ use futures::stream::StreamExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When it opens, and for how long.
+/// When the breaker opens, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct BreakerPolicy {
-    /// So many failures …
+    /// It opens after this many failures …
     pub failures: u32,
-    /// … within this open it.
+    /// … within this time.
     pub window: Duration,
-    /// For so long at first.
+    /// How long it stays open the first time.
     pub open: Duration,
-    /// And for so long at most.
+    /// How long it stays open at most.
     pub open_max: Duration,
 }
 
@@ -40,24 +46,24 @@ impl Default for BreakerPolicy {
     }
 }
 
-/// What it does now.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Requests go through.
+    /// Requests are sent.
     Closed,
-    /// None does, for so long still.
+    /// No requests are sent for this long.
     Open(Duration),
-    /// One goes through.
+    /// One request is sent as a probe; the others fail at once.
     HalfOpen,
 }
 
-/// Leaves a failing remote alone.
+/// A decorator that stops sending requests after several failures.
 pub struct Breaker {
     inner: Arc<dyn Remote>,
     switch: Arc<Switch>,
 }
 
-/// What is decided, apart from what is asked: a clock is its argument.
+/// The state machine of the breaker. It takes the time as an argument.
 pub struct Switch {
     name: Arc<str>,
     policy: BreakerPolicy,
@@ -72,13 +78,13 @@ struct State {
 }
 
 impl Switch {
-    /// A closed one.
+    /// Returns a closed breaker for the remote `name`.
     pub fn new(name: &str, policy: BreakerPolicy) -> Self {
         let state = State { failed: Vec::new(), open_until: None, open_for: policy.open, probing: false };
         Switch { name: name.into(), policy, state: Mutex::new(state) }
     }
 
-    /// What it does now.
+    /// Returns the current state.
     pub fn state(&self, now: Instant) -> BreakerState {
         match self.locked().open_until {
             None => BreakerState::Closed,
@@ -87,15 +93,16 @@ impl Switch {
         }
     }
 
-    /// May a request go through? In the half-open state the first that asks is the probe.
+    /// Returns an error if a request must not be sent now. In the half-open state the first request
+    /// is sent as the probe.
     fn pass(&self, now: Instant) -> Result<(), RemoteError> {
         let mut state = self.locked();
         let why = match state.open_until {
             None => return Ok(()),
             Some(until) if now < until => {
-                format!("it failed often; asked again in {:.1} s", (until - now).as_secs_f64())
+                format!("it failed often and is tried again in {:.1} s", (until - now).as_secs_f64())
             }
-            Some(_) if state.probing => "it failed often; one request tries it now".to_owned(),
+            Some(_) if state.probing => "it failed often, and another request is probing it now".to_owned(),
             Some(_) => {
                 state.probing = true;
                 return Ok(());
@@ -125,12 +132,12 @@ impl Switch {
                     state.open_until = Some(now + state.open_for);
                 }
             }
-            // Nobody waited for the end: the next request is the probe.
+            // The caller dropped the request. The next request is the probe.
             Outcome::Unknown => state.probing = false,
         }
     }
 
-    /// Somebody waited for it in vain, and did not wait for its end.
+    /// Counts a failure: a caller gave up waiting for an answer.
     pub(crate) fn late(&self, now: Instant) {
         self.ended(now, Outcome::Badly);
     }
@@ -147,6 +154,7 @@ enum Outcome {
     Unknown,
 }
 
+/// Returns how a request other than an upload counts.
 fn of<T>(outcome: &Result<T, RemoteError>) -> Outcome {
     match outcome.as_ref().err().map(RemoteError::trouble) {
         Some(Some(trouble)) if trouble.is_of_service() => Outcome::Badly,
@@ -155,7 +163,7 @@ fn of<T>(outcome: &Result<T, RemoteError>) -> Outcome {
     }
 }
 
-/// The same of what puts something there.
+/// Returns how an upload counts.
 fn of_upload<T>(outcome: &Result<T, RemoteError>) -> Outcome {
     match outcome.as_ref().err().and_then(RemoteError::trouble) {
         Some(Trouble::Denied | Trouble::Other) => Outcome::Unknown,
@@ -163,19 +171,19 @@ fn of_upload<T>(outcome: &Result<T, RemoteError>) -> Outcome {
     }
 }
 
-/// The runtime's clock, which tests can stop.
+/// Returns the time of the runtime's clock, which tests can stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
 impl Breaker {
-    /// Around this.
+    /// Returns a breaker around `inner`.
     pub fn new(inner: Arc<dyn Remote>, policy: BreakerPolicy) -> Self {
         let switch = Arc::new(Switch::new(inner.name(), policy));
         Breaker { inner, switch }
     }
 
-    /// What decides.
+    /// Returns the state machine.
     pub fn switch(&self) -> &Arc<Switch> {
         &self.switch
     }
@@ -267,7 +275,7 @@ mod tests {
         for second in [0, 1, 20] {
             assert!(switch.pass(at(second)).is_ok());
             switch.ended(at(second), Outcome::Badly);
-            assert_eq!(switch.state(at(second)), BreakerState::Closed, "failures too far apart do not open it");
+            assert_eq!(switch.state(at(second)), BreakerState::Closed, "failures far apart do not open the breaker");
         }
         switch.ended(at(21), Outcome::Badly);
         switch.ended(at(22), Outcome::Badly);
@@ -280,7 +288,7 @@ mod tests {
         assert_eq!(switch.state(at(28)), BreakerState::Open(policy.open * 2));
         assert!(switch.pass(at(39)).is_ok());
         switch.ended(at(39), Outcome::Unknown);
-        assert!(switch.pass(at(39)).is_ok(), "a probe that nobody waited for is no answer");
+        assert!(switch.pass(at(39)).is_ok(), "a dropped probe neither opens nor closes the breaker");
         switch.ended(at(40), Outcome::Well);
         assert_eq!(switch.state(at(40)), BreakerState::Closed);
     }

@@ -1,4 +1,6 @@
-//! Fault: does wrong on purpose, by a seed: what remotes, networks and disks do to us. For tests and simulations.
+//! Faults: injects what remotes, networks and disks do wrong, by a seed. For tests and simulations.
+//!
+//! Unaware of: what is stored.
 
 use crate::wait::Wait;
 use crate::{
@@ -13,29 +15,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is done wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The request fails.
+    /// The request fails and nothing is done.
     Error,
-    /// It never ends, from the start or in the middle.
+    /// The request never ends; a fetch stalls at its start or half-way.
     Stall,
-    /// The object ends early, and looks as if that were its end.
+    /// The object ends early, without an error.
     Truncate,
-    /// One bit is another.
+    /// One bit of the object is flipped.
     Flip,
-    /// Another object of the same kind comes.
+    /// Another object of the same kind is returned.
     Swap,
-    /// What was there before comes, or nothing.
+    /// An older version of the object is returned, or none.
     Stale,
-    /// It takes long.
+    /// The request takes long.
     Slow,
-    /// It was done, and says that it failed.
+    /// The upload is done, but an error is returned.
     Denied,
 }
 
 impl Fault {
-    /// All of them, in their order.
+    /// All kinds, in the order of their counters.
     pub const ALL: [Fault; 8] = [
         Fault::Error,
         Fault::Stall,
@@ -48,27 +50,28 @@ impl Fault {
     ];
 }
 
-/// How many objects are remembered, to be given for others or for their successors.
+/// The most objects whose older version is remembered.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Does wrong.
+/// A decorator that injects faults.
 pub struct Faults {
     inner: Arc<dyn Remote>,
     name: Arc<str>,
-    /// Of ten thousand requests, how many meet each fault.
+    /// How many of 10,000 requests meet each kind of fault.
     often: u64,
     slow: Duration,
     chance: Wait,
     asked: AtomicU64,
     done: [AtomicU64; Fault::ALL.len()],
-    /// Earlier states of objects that were replaced.
+    /// The older version of each replaced object.
     before: Mutex<HashMap<Key, Bytes>>,
-    /// The last object of each kind that was handed out.
+    /// The last object of each kind that was returned.
     last: Mutex<HashMap<Kind, Bytes>>,
 }
 
 impl Faults {
-    /// Around this: each fault meets `often` of ten thousand requests; a slow one takes up to `slow`.
+    /// Returns a decorator in which each kind of fault meets `often` of 10,000 requests. A slow
+    /// request takes up to `slow` longer.
     pub fn new(inner: Arc<dyn Remote>, often: u64, slow: Duration, seed: u64) -> Self {
         Faults {
             name: inner.name().into(),
@@ -83,16 +86,17 @@ impl Faults {
         }
     }
 
-    /// How many requests there were.
+    /// Returns how many requests there were.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// How many of them met this fault.
+    /// Returns how many requests met this kind of fault.
     pub fn done(&self, fault: Fault) -> u64 {
         self.done[fault as usize].load(Ordering::Relaxed)
     }
 
+    /// Counts a request and returns the fault that it meets, if any.
     fn next(&self) -> Option<Fault> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let chance = self.chance.below(10_000);
@@ -103,10 +107,10 @@ impl Faults {
 
     fn failed(&self, key: Option<Key>) -> RemoteError {
         let trouble = [Trouble::Unreachable, Trouble::Busy, Trouble::Other][self.chance.below(3) as usize];
-        RemoteError::failed(&self.name, key, trouble, "a fault on purpose")
+        RemoteError::failed(&self.name, key, trouble, "an injected fault")
     }
 
-    /// What holds of any request: `true` where its answer is to be changed as well.
+    /// Injects the faults that do not depend on the kind of request: an error, a stall, a delay.
     async fn meet(&self, fault: Option<Fault>, key: Option<Key>) -> Result<(), RemoteError> {
         match fault {
             Some(Fault::Error) => Err(self.failed(key)),
@@ -119,7 +123,7 @@ impl Faults {
         }
     }
 
-    /// The bytes that come in place of these.
+    /// Returns the wrong bytes for an object.
     fn wrong(&self, fault: Fault, key: Key, bytes: Option<Bytes>) -> Option<Bytes> {
         let lock =
             |map: &Mutex<HashMap<Key, Bytes>>| map.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();

@@ -1,4 +1,5 @@
-//! Guard: does something when it is dropped, as when a request is cancelled, unless it was disarmed.
+//! Guard: runs a closure when it is dropped, unless it was disarmed. A dropped guard means that a
+//! request was cancelled.
 
 pub(super) struct Guard<F: FnMut()> {
     work: F,

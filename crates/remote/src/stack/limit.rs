@@ -1,4 +1,6 @@
-//! Limit: so many requests under way at once, bodies included; the rest waits its turn.
+//! Limit: a maximum of requests under way, including their bodies. Further requests wait.
+//!
+//! Unaware of: which service it is.
 
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored};
 use bytes::Bytes;
@@ -7,20 +9,20 @@ use futures::stream::StreamExt;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Lets so many through.
+/// A decorator that limits how many requests are under way.
 pub struct Limit {
     inner: Arc<dyn Remote>,
     turns: Arc<Semaphore>,
 }
 
 impl Limit {
-    /// Around this, `requests` at once.
+    /// Returns a decorator that lets `requests` through at once.
     pub fn new(inner: Arc<dyn Remote>, requests: usize) -> Self {
         Limit { inner, turns: Arc::new(Semaphore::new(requests.max(1))) }
     }
 
     async fn turn(&self) -> OwnedSemaphorePermit {
-        self.turns.clone().acquire_owned().await.expect("it is never closed")
+        self.turns.clone().acquire_owned().await.expect("the semaphore is never closed")
     }
 }
 
@@ -37,7 +39,7 @@ impl Remote for Limit {
         Box::pin(async move {
             let turn = self.turn().await;
             let found = self.inner.get(key).await?;
-            // The turn ends with the body, read or dropped.
+            // The permit is released when the body was read to its end or is dropped.
             Ok(found.map(|(size, mut body)| {
                 let held = futures::stream::poll_fn(move |context| {
                     let _ = &turn;

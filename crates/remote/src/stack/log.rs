@@ -1,4 +1,6 @@
-//! Log: what was asked of a remote, how it went, how many bytes, and how long it took for each size.
+//! Log: counts the requests to a remote, their outcomes and bytes, and their latencies by size.
+//!
+//! Unaware of: which service it is, what is stored.
 
 use super::guard::Guard;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
@@ -10,28 +12,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is asked.
+/// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// An object, until its last byte.
+    /// Fetching an object, up to its last byte.
     Get,
-    /// To store one.
+    /// Storing an object.
     Put,
-    /// Which are there.
+    /// Asking which objects exist.
     Has,
-    /// Several small objects.
+    /// Fetching several small objects, or one with its version.
     GetSmall,
-    /// To store several small objects.
+    /// Storing several small objects.
     PutSmall,
-    /// To replace one that is as it was seen.
+    /// Compare-and-swap of an object.
     Swap,
 }
 
 impl Asked {
-    /// All of them, in their order.
+    /// All kinds, in the order of their counters.
     pub const ALL: [Asked; 6] = [Asked::Get, Asked::Put, Asked::Has, Asked::GetSmall, Asked::PutSmall, Asked::Swap];
 
-    /// The word for it.
+    /// The word for it in counters.
     pub fn word(self) -> &'static str {
         match self {
             Asked::Get => "get",
@@ -44,13 +46,15 @@ impl Asked {
     }
 }
 
-/// Upper bounds of the classes of size, bytes; a last class is above them. What moved no byte is in the first.
+/// The upper bounds of the size classes, in bytes. One more class is above them. Requests that
+/// moved no bytes are in the first class.
 pub const SIZE_CLASSES: [u64; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
 const CLASSES: usize = SIZE_CLASSES.len() + 1;
-/// Latencies are counted by the power of two of their microseconds: 2^0 … 2^31, about half an hour.
+/// The number of latency buckets. Bucket *n* counts latencies from 2^n µs; the last one starts at
+/// 2^31 µs, about half an hour.
 const BUCKETS: usize = 32;
 
-/// Counts since the start; shared by all who ask.
+/// Counts since the start of the process.
 #[derive(Debug, Default)]
 pub struct Counts {
     asked: [One; Asked::ALL.len()],
@@ -74,25 +78,25 @@ impl One {
     }
 }
 
-/// Numbers of one kind of request.
+/// The counts of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Not ended yet.
+    /// Requests that have not ended yet.
     pub under_way: u64,
-    /// Ended well.
+    /// Requests that succeeded.
     pub answered: u64,
-    /// Of these, such for what is not there.
+    /// Those of `answered` that found no object.
     pub absent: u64,
-    /// Let go before their end.
+    /// Requests that were dropped before they ended.
     pub cancelled: u64,
-    /// Ended in trouble.
+    /// Requests that failed.
     pub failed: u64,
-    /// Bytes of objects that were moved.
+    /// Bytes of objects that were transferred.
     pub bytes: u64,
 }
 
 impl Counts {
-    /// Those of all these together, as they are now.
+    /// Returns the current sum of several counts.
     pub fn together<'a>(all: impl IntoIterator<Item = &'a Counts>) -> Counts {
         let sum = Counts::default();
         for counts in all {
@@ -105,7 +109,7 @@ impl Counts {
         sum
     }
 
-    /// The numbers of a kind of request.
+    /// Returns the counts of one kind of request.
     pub fn sum(&self, asked: Asked) -> Sum {
         let one = &self.asked[asked as usize];
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -119,19 +123,21 @@ impl Counts {
         }
     }
 
-    /// How many requests of all kinds ended in this trouble.
+    /// Returns how many requests, of any kind, failed with this kind of error.
     pub fn troubles(&self, trouble: Trouble) -> u64 {
         let at = Trouble::ALL.iter().position(|known| *known == trouble).unwrap_or_default();
         self.asked.iter().map(|one| one.troubles[at].load(Ordering::Relaxed)).sum()
     }
 
-    /// How many requests of this kind that moved about this many bytes were timed.
+    /// Returns how many requests of this kind, and of the size class of `size`, were timed.
     pub fn timed(&self, asked: Asked, size: u64) -> u64 {
         self.asked[asked as usize].latencies[class(size)].iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// In which time this share (0 to 1) of the requests of this kind ended that moved about this many bytes; at most
-    /// twice what was measured. `None` where there was none.
+    /// Returns a quantile (`share` is 0 to 1) of the latencies of this kind of request in the size
+    /// class of `size`. The result is rounded up to a power of two in µs. For example,
+    /// `quantile(Asked::Get, 1000, 0.5)` is the median for objects of up to 4 KiB. Returns `None`
+    /// if there were no requests.
     pub fn quantile(&self, asked: Asked, size: u64, share: f64) -> Option<Duration> {
         let buckets = &self.asked[asked as usize].latencies[class(size)];
         let wanted = (self.timed(asked, size) as f64 * share).ceil().max(1.0) as u64;
@@ -176,19 +182,20 @@ fn class(size: u64) -> usize {
     SIZE_CLASSES.iter().position(|&most| size <= most).unwrap_or(SIZE_CLASSES.len())
 }
 
-/// Counts.
+/// A decorator that counts and times requests.
 pub struct Log {
     inner: Arc<dyn Remote>,
     counts: Arc<Counts>,
 }
 
 impl Log {
-    /// Around this, into `counts`.
+    /// Returns a decorator that counts into `counts`.
     pub fn new(inner: Arc<dyn Remote>, counts: Arc<Counts>) -> Self {
         Log { inner, counts }
     }
 
-    /// Times `work`, of whose outcome `moved` says how many bytes it moved and whether it found anything.
+    /// Runs and times `work`. `moved` returns the transferred bytes, and whether an object was
+    /// found.
     async fn timed<T>(
         &self,
         asked: Asked,
@@ -206,7 +213,7 @@ impl Log {
     }
 }
 
-/// The body of a fetch: it ends when its last byte was read, fails, or is dropped.
+/// Counts a fetch when its body was read to the end, fails, or is dropped.
 fn timed_body(counts: Arc<Counts>, start: Instant, body: Body) -> Body {
     let dropped = counts.clone();
     let guard = Guard::new(move || dropped.ended(Asked::Get, start.elapsed(), Err(None)));

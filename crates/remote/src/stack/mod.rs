@@ -1,18 +1,19 @@
-//! Decorators: what is added around a service, a file each. Each is a `Remote` around a `Remote`.
+//! Decorators: what is added around a service. Each is a `Remote` around a `Remote`, in its own
+//! file.
 //!
 //! | file | adds |
 //! |---|---|
 //! | `log.rs` | counts, bytes, latencies by size |
-//! | `verify.rs` | blobs that are not what their name says are errors |
-//! | `retry.rs` | what passes by itself is asked again |
-//! | `breaker.rs` | a remote that failed often is left alone for a while |
-//! | `limit.rs` | so many requests at once |
-//! | `stall.rs` | without a byte for too long, a request has failed |
-//! | `parts.rs` | large objects over a service of small values |
-//! | `fault.rs` | wrong on purpose |
+//! | `verify.rs` | an error for blobs with a wrong digest |
+//! | `retry.rs` | repeats requests after transient errors |
+//! | `breaker.rs` | stops sending requests to a failing remote for a while |
+//! | `limit.rs` | a maximum of requests at once |
+//! | `stall.rs` | an error if no byte is transferred for too long |
+//! | `parts.rs` | large objects on a service with small values |
+//! | `fault.rs` | injected faults |
 //!
-//! [`crate::connect`] puts them together in this order, the first outermost; `parts.rs` belongs to a leaf, `fault.rs`
-//! to tests.
+//! [`crate::connect`] stacks them in this order, the first outermost. `parts.rs` is used by the
+//! leaves that need it, `fault.rs` by tests.
 
 mod breaker;
 mod fault;

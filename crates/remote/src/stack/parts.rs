@@ -1,13 +1,19 @@
-//! Parts: objects larger than a service's values, in several of them.
+//! Parts: stores an object that is larger than a service's values in several of them.
 //!
 //! ```text
 //! value = u8 0, bytes of the object
-//!       | u8 1, number size, number bytes of a part, 16 bytes nonce      the parts are under keys of their own
+//!       | u8 1, number size, number bytes of a part, 16 bytes nonce      each part has its own key
 //! ```
-//! Parts are stored before the value that names them, so that no object is visible before it is whole. The nonce of a
-//! blob is zero: whoever stores it stores the same parts. What may change has another each time, so that the parts of
-//! two writers do not mix. A service may forget a part: the object then ends with an error, and counts as gone until
-//! it is stored again.
+//! The parts are stored before the value that names them, so an object is never visible in part.
+//! For example, with parts of 128 KiB an object of 300 KiB has three parts and a table.
+//!
+//! The nonce of a blob is zero, because all writers of a blob store the same parts. For other
+//! objects each write has a new nonce, so that the parts of two writers do not mix.
+//!
+//! If the service drops a part, fetching the object fails. For this process the object then counts
+//! as missing until it is stored again.
+//!
+//! Unaware of: which service it is.
 
 use crate::{Abilities, Body, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
 use bytes::{Buf, Bytes, BytesMut};
@@ -18,21 +24,22 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many parts are fetched ahead.
+/// How many parts are fetched at once.
 const AHEAD: usize = 4;
 const WHOLE: u8 = 0;
 const IN_PARTS: u8 = 1;
 
-/// Large objects over a service of small values.
+/// A decorator that stores large objects in parts.
 pub struct Parts {
     inner: Arc<dyn Remote>,
     part_bytes: u64,
     seed: u64,
     written: AtomicU64,
-    /// Objects of which a part was missing.
+    /// Objects that had a missing part.
     broken: Arc<Mutex<HashSet<Key>>>,
 }
 
+/// The value that stands for an object in parts.
 #[derive(Clone, Copy)]
 struct Table {
     size: u64,
@@ -41,7 +48,8 @@ struct Table {
 }
 
 impl Parts {
-    /// `part_bytes` is the largest value; `seed` tells this writer from others.
+    /// Returns a decorator. `part_bytes` is the most bytes of a value; `seed` tells this writer
+    /// from others.
     pub fn new(inner: Arc<dyn Remote>, part_bytes: u64, seed: u64) -> Self {
         Parts { inner, part_bytes, seed, written: AtomicU64::new(0), broken: Arc::default() }
     }
@@ -50,6 +58,7 @@ impl Parts {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&key)
     }
 
+    /// Returns the size and the body of the object that a value stands for.
     fn opened(&self, key: Key, value: Bytes) -> Result<(u64, Body), RemoteError> {
         let mut value = value;
         match value.first() {
@@ -58,7 +67,7 @@ impl Parts {
                 Ok((value.len() as u64, whole(value)))
             }
             _ => {
-                let table = Table::read(&value).ok_or_else(|| damaged(self.name(), key, "a value of another form"))?;
+                let table = Table::read(&value).ok_or_else(|| damaged(self.name(), key, "the value is malformed"))?;
                 Ok((table.size, self.body(key, table)))
             }
         }
@@ -78,7 +87,7 @@ impl Parts {
                 };
                 found.ok_or_else(|| {
                     broken.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-                    RemoteError::failed(&name, Some(key), Trouble::Damaged, "a part of it is gone")
+                    RemoteError::failed(&name, Some(key), Trouble::Damaged, "a part of the object is missing")
                 })
             }
         };
@@ -133,7 +142,7 @@ impl Parts {
         let mut name = self.seed.to_le_bytes().to_vec();
         name.extend_from_slice(&self.written.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         name.extend_from_slice(&std::process::id().to_le_bytes());
-        *Digest::of(&name).0.first_chunk().expect("a digest is longer")
+        *Digest::of(&name).0.first_chunk().expect("a digest has 32 bytes")
     }
 }
 
@@ -165,7 +174,8 @@ impl Table {
         let (size, part_bytes) = (r.number().ok()?, r.number().ok()?);
         let nonce = *r.take(16).ok()?.first_chunk()?;
         r.finish().ok()?;
-        // A part is what others held when they wrote it: not more than we would hold.
+        // The writer held a part in memory as a whole. Reject a part that is larger than we would
+        // hold.
         (part_bytes > 0 && part_bytes <= crate::SMALL_BYTES_MAX).then_some(Table { size, part_bytes, nonce })
     }
 }
@@ -180,7 +190,7 @@ impl Remote for Parts {
     }
 
     fn abilities(&self) -> Abilities {
-        // Before a whole object stands a byte.
+        // The first byte of a value tells the two forms apart.
         Abilities { swap: false, one_request_bytes: self.part_bytes - 1, largest_bytes: None, ..self.inner.abilities() }
     }
 
@@ -194,7 +204,7 @@ impl Remote for Parts {
 
     fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
         let body = body::exactly(self.name().into(), key, size, body);
-        // What is broken is there, and must be replaced nevertheless.
+        // A broken object exists, but must be replaced nevertheless.
         let how = if self.is_broken(key) { Put::Replace } else { how };
         Box::pin(self.store(key, size, body, how))
     }

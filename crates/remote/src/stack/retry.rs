@@ -1,8 +1,15 @@
-//! Retry: what passes by itself is asked again, a few times, after waits with jitter.
+//! Retry: repeats requests after transient errors, a few times, with random waits. For example, a
+//! lookup that fails with `busy` is tried three times by default.
 //!
-//! Only what is safe to repeat: looks, the beginning of a fetch, small objects that are here whole, and an upload of
-//! whose body nothing was read yet. A fetch that breaks half-way, and an upload likewise, are their caller's to
-//! repeat: the bytes are out. A swap is never repeated: whether the first one happened cannot be known.
+//! Only requests that are safe to repeat are repeated:
+//!
+//! - checks whether objects exist, fetches up to their first bytes, and fetches of small objects;
+//! - uploads whose body was not read yet, and replacing small objects.
+//!
+//! A transfer that breaks half-way is repeated by the caller, because bytes have been passed on
+//! already. A swap is never repeated, because it is unknown whether the first one was done.
+//!
+//! Unaware of: which service it is.
 
 use crate::wait::Wait;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored};
@@ -16,14 +23,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How often, and how long between.
+/// How often a request is tried, and the waits between.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// Tries altogether.
+    /// The most tries, including the first.
     pub tries: u32,
-    /// The first wait is at most so long; each further one at most twice the one before.
+    /// The upper bound of the first wait. It doubles with each further wait.
     pub first_wait: Duration,
-    /// No wait is longer.
+    /// The longest wait.
     pub wait_max: Duration,
 }
 
@@ -33,14 +40,14 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Asks again.
+/// A decorator that repeats requests after transient errors.
 pub struct Retry {
     inner: Arc<dyn Remote>,
     policy: RetryPolicy,
     wait: Wait,
 }
 
-/// A body that several tries share; none but the last may have read of it.
+/// A body that is shared by several tries. Once a try has read from it, there is no further try.
 #[derive(Clone)]
 struct Untouched {
     body: Arc<Mutex<Body>>,
@@ -57,11 +64,12 @@ impl Stream for Untouched {
 }
 
 impl Retry {
-    /// Around this.
+    /// Returns a decorator. `seed` varies its waits.
     pub fn new(inner: Arc<dyn Remote>, policy: RetryPolicy, seed: u64) -> Self {
         Retry { inner, policy, wait: Wait::new(seed) }
     }
 
+    /// Repeats a request until it succeeds, fails for good, or has used all tries.
     async fn again<'a, T>(&'a self, ask: impl Fn() -> BoxFuture<'a, Result<T, RemoteError>>) -> Result<T, RemoteError> {
         let mut attempt = 0;
         loop {
@@ -123,7 +131,8 @@ impl Remote for Retry {
         objects: &'a [(Key, Bytes)],
         how: Put,
     ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
-        // Of what must not be there yet the first try may have stored some, which the second would call another's.
+        // Not repeated with `IfAbsent`: the first try may have stored some objects, and the second
+        // one would report them as existing.
         match how {
             Put::Replace => Box::pin(self.again(move || self.inner.put_small(objects, how))),
             Put::IfAbsent => self.inner.put_small(objects, how),

@@ -1,7 +1,9 @@
-//! Stall: a request without a byte for too long is given up. It says nothing of how long a transfer may take that goes
-//! on.
+//! Stall: a request fails if no byte is transferred for too long. The length of a transfer that
+//! goes on is not limited.
 //!
-//! For an upload what counts is that the service takes bytes: each piece that it asks for is a sign of life.
+//! In an upload each piece that the service takes from the body counts as progress.
+//!
+//! Unaware of: which service it is.
 
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
 use bytes::Bytes;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Gives up what stands still.
+/// A decorator under which a request without progress fails.
 pub struct Stall {
     inner: Arc<dyn Remote>,
     name: Arc<str>,
@@ -19,7 +21,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Around this; without a byte for `patience` a request has failed.
+    /// Returns a decorator under which a request fails after `patience` without progress.
     pub fn new(inner: Arc<dyn Remote>, patience: Duration) -> Self {
         let name = inner.name().into();
         Stall { inner, name, patience }
@@ -38,7 +40,7 @@ impl Stall {
 }
 
 fn stalled(name: &Arc<str>, key: Option<Key>, patience: Duration) -> RemoteError {
-    RemoteError::failed(name, key, Trouble::Stalled, format!("nothing for {:.1} s", patience.as_secs_f64()))
+    RemoteError::failed(name, key, Trouble::Stalled, format!("no data for {:.1} s", patience.as_secs_f64()))
 }
 
 impl Remote for Stall {

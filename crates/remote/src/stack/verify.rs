@@ -1,4 +1,6 @@
-//! Verify: blobs that are not what their name says are errors before their last byte is handed out.
+//! Verify: checks the digest of blobs. A wrong blob is an error before its last byte is passed on.
+//!
+//! Unaware of: which service it is, what other objects contain.
 
 use crate::{Abilities, Body, Key, Kind, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble};
 use bytes::Bytes;
@@ -8,22 +10,22 @@ use futures::stream::{self, StreamExt};
 use larder_model::{Digest, DigestWriter};
 use std::sync::Arc;
 
-/// Checks blobs on their way in and out. Other objects carry their own seals.
+/// A decorator that checks blobs in both directions. Other objects have their own checksums.
 pub struct Verify {
     inner: Arc<dyn Remote>,
     name: Arc<str>,
 }
 
 impl Verify {
-    /// Around this.
+    /// Returns a decorator around `inner`.
     pub fn new(inner: Arc<dyn Remote>) -> Self {
         let name = inner.name().into();
         Verify { inner, name }
     }
 }
 
-/// Passes bytes on as they come, the last of them only when all together have the digest, and the size where that is
-/// known.
+/// Passes a body on and verifies it. The last piece is passed on only after all bytes were found to
+/// have the digest of `key`, and the size if it is given.
 pub(crate) fn verified(name: Arc<str>, key: Key, size: Option<u64>, body: Body) -> Body {
     struct State {
         body: Body,
@@ -40,7 +42,8 @@ pub(crate) fn verified(name: Arc<str>, key: Key, size: Option<u64>, body: Body) 
                 if size.is_some_and(|size| size > state.length) {
                     return failed(Trouble::Cut, format!("{} bytes of {}", state.length, size.unwrap_or_default()));
                 }
-                // Once handed out nothing is held, and the end is reached a second time.
+                // After the last piece was passed on nothing is held, and this is reached a second
+                // time.
                 return match state.held.take() {
                     _ if state.hash.finish() != key.digest => {
                         failed(Trouble::Damaged, format!("its {} bytes have another digest", state.length))
@@ -102,7 +105,7 @@ impl Remote for Verify {
 
     fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
         Box::pin(async move {
-            // In a batch what is damaged is as good as absent: the rest of it is sound.
+            // In a batch a damaged blob counts as missing, because the others are sound.
             let mut found = self.inner.get_small(keys).await?;
             for (bytes, key) in found.iter_mut().zip(keys) {
                 bytes.take_if(|bytes| self.check(*key, bytes).is_err());

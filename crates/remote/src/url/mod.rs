@@ -1,4 +1,4 @@
-//! A remote as people name it, from URL to meaning; and what they got wrong, by the part of it.
+//! Parsing the URL of a remote. Errors name the part that is wrong.
 //!
 //! ```text
 //! s3://BUCKET[/PREFIX][?endpoint=URL][&region=NAME][&virtual_host=SWITCH][&anonymous=SWITCH]
@@ -7,14 +7,20 @@
 //! redis[s]://[[USER]:PASSWORD@]HOST[:6379][/DB][?prefix=PREFIX][&ttl=DAYS]
 //! memcached://HOST[:11211][/PREFIX][?ttl=DAYS]
 //! http[s]://[USER:PASSWORD@]HOST[:PORT][/PREFIX]      GET, HEAD and PUT
-//! webdav[s]://[USER:PASSWORD@]HOST[:PORT][/PREFIX]    the same, and MKCOL where a directory is missing
+//! webdav[s]://[USER:PASSWORD@]HOST[:PORT][/PREFIX]    also MKCOL, to create directories
 //! ghac://[PREFIX]                                     the cache service of GitHub Actions
 //! file:///DIRECTORY
 //! grpc[s]://HOST[:PORT][/INSTANCE]                    Remote Execution API: ActionCache and CAS
 //! ```
-//! Every form takes `read_only=SWITCH` and `requests=NUMBER`. `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`,
-//! where lines `Name: value` are; encrypted they take `ca=PATH`, `client_certificate=PATH` and `client_key=PATH`, PEM
-//! files.
+//! Every URL takes `read_only=SWITCH` and `requests=NUMBER`.
+//!
+//! `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`: a file or a
+//! variable with lines `Name: value`. Encrypted ones also take `ca=PATH`, `client_certificate=PATH`
+//! and `client_key=PATH`, all of them PEM files.
+//!
+//! For example, `s3://team-cache/larder?region=eu-north-1&read_only=true`.
+//!
+//! Unaware of: how a service is used.
 
 mod parts;
 mod service;
@@ -27,42 +33,42 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest URL that is read, bytes.
+/// The longest accepted URL, in bytes.
 const URL_BYTES_MAX: usize = 4096;
-/// So many requests at once can be asked for: each is a connection at most services.
+/// The largest accepted `requests=`. On most services each request takes a connection.
 const REQUESTS_MAX: usize = 256;
 
-/// A remote that was named and understood. Its `Display` and `Debug` show no credential.
+/// A parsed URL of a remote. Its `Display` and `Debug` show no credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteUrl {
-    /// What it is and where.
+    /// The service and its address.
     pub service: Service,
-    /// Nothing is ever put there.
+    /// Nothing is uploaded to it.
     pub read_only: bool,
-    /// So many requests at once at most, bodies included.
+    /// The most requests at once, including their bodies, if the URL says it.
     pub requests_max: Option<usize>,
     name: String,
 }
 
-/// Where objects are kept. Prefixes have no slash at either end.
+/// A service and where it is. Prefixes have no slash at either end.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Service {
-    /// A directory that several machines see.
+    /// A directory that several machines share.
     File {
-        /// Which; absolute.
+        /// The absolute path of the directory.
         directory: PathBuf,
     },
-    /// Amazon's S3, or a server of its protocol.
+    /// Amazon S3, or a server with its protocol.
     S3 {
         /// The bucket.
         bucket: String,
-        /// Before all names.
+        /// A prefix of all object names.
         prefix: String,
-        /// The server, where it is not Amazon's.
+        /// The URL of the server, if it is not Amazon's.
         endpoint: Option<String>,
-        /// The region; where it is not given, what the environment says.
+        /// The region; `None` means that the environment says it.
         region: Option<String>,
-        /// The bucket is part of the host name.
+        /// The bucket is a part of the host name.
         virtual_host: bool,
         /// Requests are not signed.
         anonymous: bool,
@@ -71,9 +77,9 @@ pub enum Service {
     Gcs {
         /// The bucket.
         bucket: String,
-        /// Before all names.
+        /// A prefix of all object names.
         prefix: String,
-        /// The server, where it is not Google's.
+        /// The URL of the server, if it is not Google's.
         endpoint: Option<String>,
         /// Requests are not signed.
         anonymous: bool,
@@ -82,71 +88,71 @@ pub enum Service {
     Azblob {
         /// The container.
         container: String,
-        /// Before all names.
+        /// A prefix of all object names.
         prefix: String,
-        /// The server; where it is not given, made of the account's name.
+        /// The URL of the server; `None` means that it is derived from the account's name.
         endpoint: Option<String>,
-        /// The account; where it is not given, what the environment says.
+        /// The account; `None` means that the environment says it.
         account: Option<String>,
         /// Requests are not signed.
         anonymous: bool,
     },
-    /// Redis, or a server of its protocol.
+    /// Redis, or a server with its protocol.
     Redis {
-        /// Host and port.
+        /// Host and port, for example `cache.example:6379`.
         address: String,
-        /// Number of the database.
+        /// The number of the database.
         database: i64,
-        /// Before all names.
+        /// A prefix of all object names.
         prefix: String,
-        /// After how many days it may forget an object.
+        /// After how many days the server may drop an object.
         ttl_days: Option<u32>,
-        /// Who we are, where the URL says it.
+        /// User and password, if the URL has them.
         login: Login,
-        /// Encrypted.
+        /// TLS settings, if the connection is encrypted.
         tls: Option<Tls>,
     },
-    /// memcached.
+    /// A memcached server.
     Memcached {
         /// Host and port.
         address: String,
-        /// Before all names.
+        /// A prefix of all object names.
         prefix: String,
-        /// After how many days it may forget an object.
+        /// After how many days the server may drop an object.
         ttl_days: Option<u32>,
     },
-    /// A server that takes PUT and gives GET.
+    /// A web server that supports PUT and GET.
     Http {
-        /// Scheme, host, port and path, without a slash at the end.
+        /// Scheme, host, port and path, without a trailing slash.
         base: String,
-        /// Missing directories are made with MKCOL.
+        /// WebDAV: missing directories are created with MKCOL.
         webdav: bool,
-        /// Who we are, where the URL says it.
+        /// User and password, if the URL has them.
         login: Login,
-        /// Encrypted.
+        /// TLS settings, if the connection is encrypted.
         tls: Option<Tls>,
-        /// More headers.
+        /// Where additional headers come from.
         headers: Headers,
     },
-    /// The cache service of GitHub Actions, for the job that we are in.
+    /// The cache service of GitHub Actions, for the job that runs this process.
     Ghac {
-        /// Before all names.
+        /// A prefix of all object names.
         prefix: String,
     },
-    /// The Remote Execution API.
+    /// A server of the Remote Execution API.
     Grpc {
         /// Host and port.
         address: String,
-        /// Which cache of that server.
+        /// The instance name: which cache of the server is used.
         instance: String,
-        /// Encrypted.
+        /// TLS settings, if the connection is encrypted.
         tls: Option<Tls>,
-        /// More headers.
+        /// Where additional headers come from.
         headers: Headers,
     },
 }
 
-/// Who we are, as the URL says it; empty where it does not.
+/// The user and password of a URL; both are `None` if it has none.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
     /// The name.
@@ -155,33 +161,34 @@ pub struct Login {
     pub password: Option<String>,
 }
 
-/// Files of an encrypted connection, all PEM.
+/// The PEM files of an encrypted connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Whom to believe, where it is not whom the system believes.
+    /// The trusted certificates, instead of those of the system.
     pub ca: Option<PathBuf>,
-    /// Who we are.
+    /// The certificate that identifies us to the server.
     pub client_certificate: Option<PathBuf>,
     /// The key of that certificate.
     pub client_key: Option<PathBuf>,
 }
 
-/// Where more headers are: lines `Name: value`.
+/// Where additional headers come from: lines `Name: value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// In this file.
+    /// A file with such lines.
     pub file: Option<PathBuf>,
-    /// In the variable of this name.
+    /// The name of an environment variable with such lines.
     pub variable: Option<String>,
 }
 
 impl RemoteUrl {
-    /// The URL without credentials, by which the remote is known to people and in logs.
+    /// Returns the URL without credentials. It names the remote in messages and logs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A text that may or may not be a URL, without what may be a credential in it.
+    /// Replaces everything in a text that may be a credential by `***`. The text need not be a
+    /// valid URL. For example, `redis://me:secret@host` becomes `redis://***@host`.
     pub fn masked(text: &str) -> String {
         larder_config::masked(text)
     }

@@ -1,4 +1,6 @@
-//! The parts of a URL, each taken once; what nobody took is an error.
+//! The parts of a URL. Each option is taken once; an option that was not taken is an error.
+//!
+//! Unaware of: which parts a service has.
 
 use crate::RemoteError;
 use std::fmt::Display;
@@ -17,7 +19,7 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(super) fn of(text: &'a str) -> Result<Self, RemoteError> {
         let Some((scheme, _)) = text.split_once("://") else {
-            return Err(RemoteError::url(text, "scheme", format!("there is none; {}", super::service::SCHEMES)));
+            return Err(RemoteError::url(text, "scheme", format!("it is missing; {}", super::service::SCHEMES)));
         };
         let scheme = scheme.to_ascii_lowercase();
         if !super::service::is_known(&scheme) {
@@ -34,7 +36,8 @@ impl<'a> Parts<'a> {
                 | url::ParseError::InvalidDomainCharacter => "host",
                 _ => "URL",
             };
-            // What stands before one of these in a password is taken for the host and its port.
+            // An unescaped `/`, `?` or `#` in a password ends the host, so that the user is taken
+            // for the host.
             let login = if text.contains('@') { "; in a password / is %2F, ? is %3F and # is %23" } else { "" };
             RemoteError::url(text, part, format!("{error}{login}"))
         })?;
@@ -49,7 +52,7 @@ impl<'a> Parts<'a> {
         RemoteError::url(self.text, part, why)
     }
 
-    /// The value of an option of the query.
+    /// Takes an option of the query and returns its value.
     pub(super) fn option(&mut self, name: &str) -> Result<Option<String>, RemoteError> {
         let Some(at) = self.query.iter().position(|(known, _)| known == name) else { return Ok(None) };
         let (_, value) = self.query.remove(at);
@@ -94,7 +97,7 @@ impl<'a> Parts<'a> {
         self.number("ttl", "days", 1..=most)
     }
 
-    /// A number of so many `what`.
+    /// Takes an option that is a number in `range`. `what` is its unit in the error message.
     pub(super) fn number<N: FromStr + PartialOrd + Display>(
         &mut self,
         name: &str,
@@ -107,28 +110,28 @@ impl<'a> Parts<'a> {
         number.map(Some).ok_or_else(|| self.wrong("query", why()))
     }
 
-    /// The host, or the bucket that stands in its place.
+    /// Returns the host. `part` is its name in the error message, for example `bucket`.
     pub(super) fn host(&self, part: &'static str) -> Result<String, RemoteError> {
         match self.url.host_str() {
             Some(host) if !host.is_empty() => Ok(host.to_owned()),
-            _ => Err(self.wrong(part, "there is none")),
+            _ => Err(self.wrong(part, "it is missing")),
         }
     }
 
-    /// Host and port.
+    /// Returns host and port; `port` is the default.
     pub(super) fn address(&self, port: u16) -> Result<String, RemoteError> {
         match self.url.port() {
-            Some(0) => Err(self.wrong("port", "0 is none")),
+            Some(0) => Err(self.wrong("port", "0 is not a port")),
             given => Ok(format!("{}:{}", self.host("host")?, given.unwrap_or(port))),
         }
     }
 
-    /// The path, without slashes at its ends.
+    /// Returns the path, without slashes at its ends.
     pub(super) fn prefix(&self) -> Result<String, RemoteError> {
         self.clean("path", &decoded(self.url.path()))
     }
 
-    /// A prefix, without slashes at its ends.
+    /// Checks a prefix and returns it without slashes at its ends.
     pub(super) fn clean(&self, part: &'static str, prefix: &str) -> Result<String, RemoteError> {
         let prefix = prefix.trim_matches('/');
         if prefix.len() > 150 {
@@ -150,21 +153,21 @@ impl<'a> Parts<'a> {
         super::Login { user, password: self.url.password().map(decoded) }
     }
 
-    /// Everything was taken.
+    /// Fails if the URL has an option that was not taken.
     pub(super) fn finish(&self) -> Result<(), RemoteError> {
         match self.query.first() {
             None => Ok(()),
-            // What has no value may be one that lost its name.
+            // A word without a value may be a secret whose name is missing, so the error does not
+            // quote it.
             Some((_, value)) if value.is_empty() => {
-                Err(self
-                    .wrong("query", format!("there is something without a value, and no option of {}://", self.scheme)))
+                Err(self.wrong("query", format!("{}:// has no such option; its value is missing", self.scheme)))
             }
-            Some((name, _)) => Err(self.wrong("query", format!("{name} is no option of {}://", self.scheme))),
+            Some((name, _)) => Err(self.wrong("query", format!("{name} is not an option of {}://", self.scheme))),
         }
     }
 }
 
-/// Percent signs resolved; what is not UTF-8 then is replaced.
+/// Decodes percent escapes. Bytes that are not UTF-8 are replaced by U+FFFD.
 fn decoded(text: &str) -> String {
     let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
     let text = text.as_bytes();

@@ -1,4 +1,6 @@
-//! What each scheme means.
+//! The meaning of a URL for each scheme.
+//!
+//! Unaware of: how a service is used.
 
 use super::parts::Parts;
 use super::{Headers, Login, Service, Tls};
@@ -8,7 +10,7 @@ use std::path::Path;
 pub(super) const SCHEMES: &str = "known are s3, gs, azblob, redis, rediss, memcached, http, https, webdav, webdavs, ghac, \
                                   file, grpc and grpcs, each with \"://\" after it";
 
-/// Settings know the same ones.
+/// Returns true if the scheme is supported. The settings accept the same schemes.
 pub(super) fn is_known(scheme: &str) -> bool {
     larder_config::REMOTE_SCHEMES.contains(&scheme)
 }
@@ -28,18 +30,18 @@ pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn file(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "a directory has no user")?;
+    nobody(parts, "not allowed here: a directory has no user")?;
     if parts.url.host_str().is_some_and(|host| !host.is_empty() && host != "localhost") {
-        return Err(parts.wrong("host", "a directory is on this machine: file:///DIRECTORY, with three slashes"));
+        return Err(parts.wrong("host", "it must be empty: file:///DIRECTORY, with three slashes"));
     }
     match parts.url.to_file_path() {
         Ok(directory) if directory != Path::new("/") => Ok(Service::File { directory }),
-        _ => Err(parts.wrong("path", "a directory other than / is expected")),
+        _ => Err(parts.wrong("path", "it must be a directory other than /")),
     }
 }
 
 fn s3(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or from AWS' files")?;
+    nobody(parts, "not allowed here: use AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS' files")?;
     no_port(parts)?;
     Ok(Service::S3 {
         bucket: parts.host("bucket")?,
@@ -52,7 +54,7 @@ fn s3(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn gcs(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "credentials come from GOOGLE_APPLICATION_CREDENTIALS or from the machine")?;
+    nobody(parts, "not allowed here: credentials come from GOOGLE_APPLICATION_CREDENTIALS or from the machine")?;
     no_port(parts)?;
     Ok(Service::Gcs {
         bucket: parts.host("bucket")?,
@@ -63,7 +65,7 @@ fn gcs(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn azblob(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "credentials come from AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY")?;
+    nobody(parts, "not allowed here: credentials come from AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY")?;
     no_port(parts)?;
     Ok(Service::Azblob {
         container: parts.host("container")?,
@@ -79,7 +81,7 @@ fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
     let database = match parts.url.path().trim_matches('/') {
         "" => 0,
         number => {
-            number.parse::<u16>().map_err(|_| parts.wrong("path", "the number of a database is expected"))?.into()
+            number.parse::<u16>().map_err(|_| parts.wrong("path", "it must be the number of a Redis database"))?.into()
         }
     };
     let prefix = parts.option("prefix")?.unwrap_or_else(|| "larder".to_owned());
@@ -94,15 +96,15 @@ fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn memcached(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "larder logs in nowhere at memcached; let it listen where only you are")?;
+    nobody(parts, "not allowed here: memcached has no login; let it listen on a private address")?;
     let prefix = match parts.prefix()? {
         prefix if prefix.is_empty() => "larder".to_owned(),
         prefix => prefix,
     };
     if matches!(parts.url.host_str(), Some(host) if host.starts_with('[')) {
-        return Err(parts.wrong("host", "memcached is reached by IPv4 only"));
+        return Err(parts.wrong("host", "memcached is supported over IPv4 only"));
     }
-    // More than 30 days it takes for a date.
+    // memcached takes a lifetime of more than 30 days for an absolute date.
     Ok(Service::Memcached { address: parts.address(11211)?, prefix, ttl_days: parts.days(30)? })
 }
 
@@ -119,7 +121,7 @@ fn http(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn ghac(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "credentials come from ACTIONS_RUNTIME_TOKEN, which the job must be given")?;
+    nobody(parts, "not allowed here: credentials come from ACTIONS_RUNTIME_TOKEN, which the job must be given")?;
     no_port(parts)?;
     let host = parts.url.host_str().unwrap_or_default().to_owned();
     let prefix = format!("{host}/{}", parts.prefix()?);
@@ -127,7 +129,7 @@ fn ghac(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn grpc(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "credentials are a header (header_file=, header_env=) or a client certificate")?;
+    nobody(parts, "not allowed here: credentials are a header (header_file=, header_env=) or a client certificate")?;
     let encrypted = parts.scheme == "grpcs";
     let address = parts.address(if encrypted { 443 } else { 80 })?;
     let tls = tls(parts, encrypted)?;
@@ -154,6 +156,7 @@ fn headers(parts: &mut Parts<'_>) -> Result<Headers, RemoteError> {
     Ok(Headers { file: parts.file("header_file")?, variable: parts.option("header_env")? })
 }
 
+/// Fails if the URL has a user or a password. `instead` says where credentials come from.
 fn nobody(parts: &Parts<'_>, instead: &str) -> Result<(), RemoteError> {
     match parts.login() == Login::default() && !parts.has_login() {
         true => Ok(()),
@@ -161,9 +164,10 @@ fn nobody(parts: &Parts<'_>, instead: &str) -> Result<(), RemoteError> {
     }
 }
 
+/// Fails if the URL has a port, for services that are named without a host.
 fn no_port(parts: &Parts<'_>) -> Result<(), RemoteError> {
     match parts.url.port() {
         None => Ok(()),
-        Some(_) => Err(parts.wrong("port", "there is no port here; a server of your own is endpoint=URL")),
+        Some(_) => Err(parts.wrong("port", "not allowed here; to use your own server, add endpoint=URL")),
     }
 }

@@ -7,7 +7,7 @@ fn read(text: &str) -> Service {
     }
 }
 
-/// The part that is wrong, and that no message shows what must not be seen.
+/// Checks which part the error names, and that no message shows a secret (`hush`).
 fn check(text: &str, part: &str) {
     let error = text.parse::<RemoteUrl>().expect_err(text);
     let RemoteError::Url { part: found, .. } = &error else { panic!("{error}") };
@@ -107,7 +107,8 @@ fn no_credential_is_shown() {
     }
 }
 
-/// What settings take for a remote is one here, too: else it would be said nowhere but in a log that it is none.
+/// Every scheme that the settings accept can be parsed here. Otherwise only a log would say that it
+/// cannot.
 #[test]
 fn all_that_settings_know_is_known() {
     for scheme in larder_config::REMOTE_SCHEMES {
@@ -118,8 +119,8 @@ fn all_that_settings_know_is_known() {
 
 #[test]
 fn some_options_are_of_each() {
-    assert!("s3://b?read_only=true".parse::<RemoteUrl>().expect("it is").read_only);
-    assert!(!"file:///d?read_only=no".parse::<RemoteUrl>().expect("it is").read_only);
-    assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("it is").requests_max, Some(8));
-    assert_eq!("http://h".parse::<RemoteUrl>().expect("it is").requests_max, None);
+    assert!("s3://b?read_only=true".parse::<RemoteUrl>().expect("valid").read_only);
+    assert!(!"file:///d?read_only=no".parse::<RemoteUrl>().expect("valid").read_only);
+    assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("valid").requests_max, Some(8));
+    assert_eq!("http://h".parse::<RemoteUrl>().expect("valid").requests_max, None);
 }

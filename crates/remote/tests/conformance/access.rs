@@ -1,4 +1,5 @@
-//! Who may not: wrong keys and passwords, dead servers. Each says what it is, and shows no credential.
+//! Refused access: wrong keys and passwords, dead servers. Errors have the right kind and show no
+//! secret.
 
 use crate::leaves::runtime;
 use crate::{need, sample, suite};
@@ -25,11 +26,11 @@ fn refused_with(url: &str, variables: &'static [(&str, &str)]) -> RemoteError {
 #[test]
 fn a_wrong_password_is_denied() {
     need!("redis-server");
-    let server = Server::redis(Some("hush")).expect("it is there");
+    let server = Server::redis(Some("hush")).expect("installed");
     let error = refused(&format!("redis://:guess@127.0.0.1:{}", server.port));
     assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
     need!("nginx");
-    let server = Server::nginx(NGINX_PUT).expect("it is there");
+    let server = Server::nginx(NGINX_PUT).expect("installed");
     for who in ["", "me:guess@"] {
         let error = refused(&format!("http://{who}127.0.0.1:{}/x", server.port));
         assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
@@ -39,7 +40,7 @@ fn a_wrong_password_is_denied() {
 #[test]
 fn a_wrong_secret_is_denied() {
     need!("versitygw");
-    let server = Server::s3().expect("it is there");
+    let server = Server::s3().expect("installed");
     let url = format!("s3://team/p?endpoint=http://127.0.0.1:{}", server.port);
     for keys in [
         &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "guess")],
@@ -50,7 +51,8 @@ fn a_wrong_secret_is_denied() {
     }
 }
 
-/// Reading says it as writing does: a build with the wrong name would else never hit, and nobody would know why.
+/// A missing bucket is an error for reads, too. Otherwise a build with a wrong bucket name would
+/// only get misses, for no visible reason.
 #[test]
 fn a_missing_bucket_is_said() {
     let missing = |url: String, keys: &'static [(&str, &str)]| {
@@ -76,7 +78,7 @@ fn a_missing_bucket_is_said() {
         read(url(), AZURE_KEYS);
     }
     if let Some(server) = Server::gcs() {
-        // To whoever reads, this server does not say what is missing.
+        // For reads this server reports a missing object instead.
         missing(format!("gs://none/p?anonymous=yes&endpoint=http://127.0.0.1:{}", server.port), &[]);
     }
 }
@@ -84,7 +86,7 @@ fn a_missing_bucket_is_said() {
 #[test]
 fn a_wrong_key_of_azure_is_denied() {
     need!("azurite-blob");
-    let server = Server::azurite().expect("it is there");
+    let server = Server::azurite().expect("installed");
     let url = format!("azblob://team/p?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port);
     const GUESS: &[(&str, &str)] =
         &[("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1"), ("AZURE_STORAGE_ACCOUNT_KEY", "Z3Vlc3M=")];

@@ -1,6 +1,8 @@
-//! The cache of GitHub Actions runs at GitHub only. Here is a stand-in of what version 2 of its protocol says: entries
-//! are reserved, uploaded as blobs, finalised, and then never change. It is not the service: limits, scopes and delays
-//! are not here.
+//! The cache of GitHub Actions, against a stand-in server, because the service runs only at GitHub.
+//!
+//! The stand-in implements version 2 of the protocol: entries are reserved, uploaded as blobs,
+//! finalised, and then never change. Limits, scopes and delays of the real service are not
+//! simulated.
 
 use crate::leaves;
 use bytes::Bytes;
@@ -37,7 +39,7 @@ fn said(status: StatusCode, bytes: impl Into<Bytes>) -> Answer {
     answer
 }
 
-/// A key as a part of a path.
+/// Returns a name for a key that can be part of a path.
 fn name_of(key: &str) -> String {
     larder_model::Digest::of(key.as_bytes()).hex()
 }
@@ -75,7 +77,7 @@ impl Cache {
     fn call(&self, call: &str, body: &[u8]) -> Answer {
         match call {
             "CreateCacheEntry" => {
-                let asked = api::CreateCacheEntryRequest::decode(body).expect("its message");
+                let asked = api::CreateCacheEntryRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key + &asked.version));
                 let mut entries = self.entries();
                 let ok = !entries.contains_key(&name);
@@ -84,17 +86,17 @@ impl Cache {
                 said(StatusCode::OK, answer.encode_to_vec())
             }
             "FinalizeCacheEntryUpload" => {
-                let asked = api::FinalizeCacheEntryUploadRequest::decode(body).expect("its message");
+                let asked = api::FinalizeCacheEntryUploadRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key + &asked.version));
                 let mut entries = self.entries();
-                let entry = entries.get_mut(&name).expect("it was reserved");
+                let entry = entries.get_mut(&name).expect("the entry was reserved");
                 assert!(!entry.is_final, "finalised twice");
                 entry.is_final = entry.bytes.len() as i64 == asked.size_bytes;
                 let answer = api::FinalizeCacheEntryUploadResponse { ok: entry.is_final, entry_id: 1 };
                 said(StatusCode::OK, answer.encode_to_vec())
             }
             "GetCacheEntryDownloadURL" => {
-                let asked = api::GetCacheEntryDownloadUrlRequest::decode(body).expect("its message");
+                let asked = api::GetCacheEntryDownloadUrlRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key.clone() + &asked.version));
                 let ok = self.entries().get(&name).is_some_and(|entry| entry.is_final);
                 let answer = api::GetCacheEntryDownloadUrlResponse {
@@ -108,7 +110,7 @@ impl Cache {
         }
     }
 
-    /// A blob at once, a block of it, or the list of its blocks.
+    /// Stores a whole blob, a block of one, or the list of its blocks.
     fn upload(&self, name: &str, query: &str, body: Bytes) -> Answer {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(name).filter(|entry| !entry.is_final) else {
@@ -149,7 +151,7 @@ impl Cache {
     }
 }
 
-/// Serves until the process ends; the port.
+/// Starts a server that runs until the process ends, and returns its port.
 fn serve() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it has one").port();
@@ -163,7 +165,7 @@ fn serve() -> u16 {
                 let cache = cache.clone();
                 tokio::spawn(async move {
                     let service = hyper::service::service_fn(move |request| cache.clone().answer(request));
-                    // A client that goes away is none of our business.
+                    // It does not matter here if a client closes the connection.
                     let _ = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
                         .await;
@@ -174,7 +176,8 @@ fn serve() -> u16 {
     port
 }
 
-/// The version of the protocol is asked of the environment by the library: the test is run again where it says so.
+/// The library reads the version of the protocol from the environment, so the test starts itself
+/// with that variable set.
 #[test]
 fn actions_cache() {
     const VERSION: &str = "ACTIONS_CACHE_SERVICE_V2";

@@ -1,4 +1,4 @@
-//! Encrypted, behind nginx: certificates that are believed or not, who we are by certificate and by header.
+//! TLS, behind nginx: trusted and untrusted server certificates, client certificates, headers.
 
 use crate::leaves::runtime;
 use crate::{need, sample, suite};
@@ -7,7 +7,7 @@ use larder_testkit::Server;
 use std::path::Path;
 use std::process::Command;
 
-/// A CA, a server's certificate and a client's, in this directory.
+/// Creates a CA, a server's certificate and a client's certificate in a directory.
 fn make_certificates(openssl: &Path, place: &Path) {
     let run = |words: &str| {
         let output = Command::new(openssl).args(words.split(' ')).current_dir(place).output().expect("openssl starts");
@@ -40,7 +40,7 @@ fn proxied(certificates: &Path, server: &str) -> Server {
         "listen 127.0.0.1:TLS ssl http2; ssl_certificate {here}/server.pem; ssl_certificate_key {here}/server.key;\n\
          ssl_client_certificate {here}/ca.pem; ssl_verify_client optional; {server}"
     );
-    Server::nginx(&locations).expect("it is there")
+    Server::nginx(&locations).expect("installed")
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn https_with_header_or_certificate() {
     let from_file = format!("{base}?ca={here}/ca.pem&header_file={here}/headers");
     ask(&from_file, &[]).unwrap_or_else(|error| panic!("{error}"));
     for url in [format!("{base}?ca={here}/ca.pem"), format!("{base}?ca={here}/ca.pem&header_env=WRONG_HEADERS")] {
-        let error = ask(&url, keys).expect_err("nobody in particular");
+        let error = ask(&url, keys).expect_err("no credentials");
         assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
     }
     let unset = ask(&format!("{base}?ca={here}/ca.pem&header_env=UNSET"), &[]).expect_err("a variable that is not set");
     assert_eq!(unset.trouble(), Some(Trouble::Denied), "{unset}");
-    let error = ask(&format!("{base}?ca={here}/client.pem"), &[]).expect_err("the CA is another");
+    let error = ask(&format!("{base}?ca={here}/client.pem"), &[]).expect_err("another CA");
     assert!(error.to_string().contains("certificate"), "{error}");
 }
 
@@ -79,7 +79,7 @@ fn grpcs_with_header_or_certificate() {
     let openssl = need!("openssl");
     let place = tempfile::tempdir().expect("a directory");
     make_certificates(&openssl, place.path());
-    let cas = Server::casd().expect("it is there");
+    let cas = Server::casd().expect("installed");
     let location = format!(
         "location / {{ set $who \"\"; if ($http_x_key = hush) {{ set $who header; }}\n\
          if ($ssl_client_verify = SUCCESS) {{ set $who certificate; }}\n\
@@ -93,8 +93,8 @@ fn grpcs_with_header_or_certificate() {
     ask(&format!("{base}&header_env=CACHE_HEADERS"), keys).unwrap_or_else(|error| panic!("{error}"));
     let certificate = format!("client_certificate={here}/client.pem&client_key={here}/client.key");
     ask(&format!("{base}&{certificate}"), &[]).unwrap_or_else(|error| panic!("{error}"));
-    let error = ask(&base, &[]).expect_err("nobody in particular");
+    let error = ask(&base, &[]).expect_err("no credentials");
     assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
     let other = format!("grpcs://127.0.0.1:{}?ca={here}/client.pem&header_env=CACHE_HEADERS", server.tls_port());
-    assert!(ask(&other, keys).is_err(), "the CA is another");
+    assert!(ask(&other, keys).is_err(), "another CA");
 }

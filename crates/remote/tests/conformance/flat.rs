@@ -1,4 +1,4 @@
-//! What 64 transfers at once hold in memory: blobs are streamed, so it does not grow with what they move.
+//! Memory of 64 concurrent transfers. Blobs are streamed, so it must not grow with their size.
 
 use crate::leaves::runtime;
 use crate::need;
@@ -12,12 +12,12 @@ use std::io;
 use std::path::Path;
 
 const TRANSFERS: usize = 64;
-/// Whole in memory all of them would be three times the limit.
+/// Large enough that holding all of them in memory would take three times the limit.
 const BLOB_BYTES: usize = 7 << 20;
-/// Of the whole process, and that has the tests in it.
+/// The limit for the whole process, including the tests.
 const RESIDENT_KB_MAX: u64 = 150_000;
 
-/// Bytes that go nowhere.
+/// A sink that only counts bytes.
 struct Nowhere(u64);
 
 impl Sink for Nowhere {
@@ -36,7 +36,7 @@ impl Sink for Nowhere {
     }
 }
 
-/// The most that this process had resident since the last call, kB.
+/// Returns the highest resident memory since the last call, in kB.
 fn peak_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says it");
@@ -83,7 +83,7 @@ async fn transfers(url: &str, variables: &'static [(&str, &str)], place: &Path) 
     assert!(up.max(down) < RESIDENT_KB_MAX, "{url}: {up} kB up, {down} kB down");
 }
 
-/// Each in a process of its own, since what others held is not all given back.
+/// Runs each service in its own process, because not all memory of an earlier one is given back.
 #[test]
 fn memory_stays_flat() {
     const ALONE: &str = "LARDER_TEST_ALONE";
@@ -104,32 +104,32 @@ fn memory_stays_flat() {
         "file" => run(&format!("file://{}", place.path().join("cache").display()), &[]),
         "redis" => {
             need!("redis-server");
-            let server = Server::redis(None).expect("it is there");
+            let server = Server::redis(None).expect("installed");
             run(&format!("redis://127.0.0.1:{}", server.port), &[]);
         }
         "memcached" => {
             need!("memcached");
-            let server = Server::memcached().expect("it is there");
+            let server = Server::memcached().expect("installed");
             run(&format!("memcached://127.0.0.1:{}", server.port), &[]);
         }
         "azblob" => {
             need!("azurite-blob");
-            let server = Server::azurite().expect("it is there");
+            let server = Server::azurite().expect("installed");
             run(&format!("azblob://team?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port), AZURE_KEYS);
         }
         "http" => {
             need!("nginx");
-            let server = Server::nginx(NGINX_PUT).expect("it is there");
+            let server = Server::nginx(NGINX_PUT).expect("installed");
             run(&format!("http://me:hush@127.0.0.1:{}/x", server.port), &[]);
         }
         "s3" => {
             need!("versitygw");
-            let server = Server::s3().expect("it is there");
+            let server = Server::s3().expect("installed");
             run(&format!("s3://team?endpoint=http://127.0.0.1:{}", server.port), S3_KEYS);
         }
         _ => {
             need!("buildbox-casd");
-            let server = Server::casd().expect("it is there");
+            let server = Server::casd().expect("installed");
             run(&format!("grpc://127.0.0.1:{}", server.port), &[]);
         }
     }

@@ -1,4 +1,4 @@
-//! The services, a test each.
+//! One test for each service.
 
 use crate::{many, need, sample, suite};
 use bytes::Bytes;
@@ -8,12 +8,13 @@ use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A runtime with two workers, so that what is not `Send` or races shows.
+/// Returns a runtime with two workers, so that races and missing `Send` bounds show.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// The leaf by itself, then with all that is put around it, then many writers.
+/// Runs the suite on the leaf, then on the leaf with its decorators, then the test with many
+/// writers.
 fn conforms(url: &str) {
     conforms_with(url, &[]);
 }
@@ -49,7 +50,8 @@ fn memory() {
             ("never changes", Abilities { swap: false, replace: false, ..all }),
         ] {
             let memory: Arc<dyn Remote> = Arc::new(Memory::with(name, abilities));
-            // Without the check of what it cannot do: memory can always compare.
+            // Skips the check that unsupported operations fail, because `Memory` always supports
+            // compare-and-swap.
             if abilities.swap || !abilities.replace {
                 many::none_is_lost(memory.clone(), name).await;
             }
@@ -71,15 +73,15 @@ fn directory() {
 #[test]
 fn redis_conforms() {
     need!("redis-server");
-    let server = Server::redis(Some("hush")).expect("it is there");
+    let server = Server::redis(Some("hush")).expect("installed");
     conforms(&format!("redis://:hush@127.0.0.1:{}/2?prefix=team", server.port));
 }
 
-/// An answer that takes longer than half a second, which other clients of Redis give up.
+/// A server that answers after 600 ms. Other Redis clients give up after half a second.
 #[test]
 fn redis_that_answers_late() {
     need!("redis-server");
-    let server = Server::redis(None).expect("it is there");
+    let server = Server::redis(None).expect("installed");
     let proxy = larder_testkit::Proxy::before(([127, 0, 0, 1], server.port).into());
     proxy.set(larder_testkit::Way::Late(Duration::from_millis(600)));
     let url: RemoteUrl = format!("redis://{}", proxy.address()).parse().unwrap_or_else(|error| panic!("{error}"));
@@ -93,7 +95,7 @@ fn redis_that_answers_late() {
         remote.put_small(&objects, Put::Replace).await.unwrap_or_else(|error| panic!("{error}"));
         let found = remote.get_small(&keys).await.unwrap_or_else(|error| panic!("{error}"));
         assert!(found.into_iter().eq(objects.into_iter().map(|(_, bytes)| Some(bytes))));
-        // Two hundred round trips, one after the other, would take two minutes.
+        // Two hundred sequential round trips would take two minutes.
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     });
 }
@@ -101,42 +103,42 @@ fn redis_that_answers_late() {
 #[test]
 fn memcached() {
     need!("memcached");
-    let server = Server::memcached().expect("it is there");
+    let server = Server::memcached().expect("installed");
     conforms(&format!("memcached://127.0.0.1:{}/team/cache", server.port));
 }
 
 #[test]
 fn http() {
     need!("nginx");
-    let server = Server::nginx(NGINX_PUT).expect("it is there");
+    let server = Server::nginx(NGINX_PUT).expect("installed");
     conforms(&format!("http://me:hush@127.0.0.1:{}/team/cache", server.port));
 }
 
 #[test]
 fn webdav() {
     need!("nginx");
-    let server = Server::nginx("location / { dav_methods PUT MKCOL DELETE; }").expect("it is there");
+    let server = Server::nginx("location / { dav_methods PUT MKCOL DELETE; }").expect("installed");
     conforms(&format!("webdav://127.0.0.1:{}/team", server.port));
 }
 
 #[test]
 fn s3_conforms() {
     need!("versitygw");
-    let server = Server::s3().expect("it is there");
+    let server = Server::s3().expect("installed");
     conforms_with(&format!("s3://team/some/prefix?endpoint=http://127.0.0.1:{}", server.port), S3_KEYS);
 }
 
 #[test]
 fn google_cloud_storage() {
     need!("fake-gcs-server");
-    let server = Server::gcs().expect("it is there");
+    let server = Server::gcs().expect("installed");
     conforms(&format!("gs://team/some/prefix?anonymous=yes&endpoint=http://127.0.0.1:{}", server.port));
 }
 
 #[test]
 fn azure_blob_storage() {
     need!("azurite-blob");
-    let server = Server::azurite().expect("it is there");
+    let server = Server::azurite().expect("installed");
     let url = format!("azblob://team/some/prefix?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port);
     conforms_with(&url, AZURE_KEYS);
 }
@@ -144,6 +146,6 @@ fn azure_blob_storage() {
 #[test]
 fn remote_execution() {
     need!("buildbox-casd");
-    let server = Server::casd().expect("it is there");
+    let server = Server::casd().expect("installed");
     conforms(&format!("grpc://127.0.0.1:{}", server.port));
 }

@@ -1,16 +1,16 @@
-//! One suite for every leaf and every stack, each against a real server that the test starts.
+//! One test suite for every leaf and every stack, against real servers that the tests start.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `suite.rs` | what a service must do: `remote.rs` of the crate says it in words |
-//! | `many.rs` | lists that many write, none losing another's |
+//! | `suite.rs` | the contract of `remote.rs`, as tests |
+//! | `many.rs` | a list with many concurrent writers |
 //! | `sample.rs`, `bodies.rs` | bytes, manifests, bodies |
-//! | `server.rs` | a process of a server, on a port of its own, ended with the test |
-//! | `leaves.rs` | the services: a test each |
+//! | `server.rs` | skips a test whose server is not installed |
+//! | `leaves.rs` | one test for each service |
 //! | `encrypted.rs` | certificates and headers, over HTTPS and gRPC |
-//! | `actions.rs` | the cache of GitHub Actions, on a stand-in of its protocol |
-//! | `flat.rs` | what 64 transfers at once hold in memory |
-//! | `access.rs` | who may not: wrong keys and passwords, dead servers |
+//! | `actions.rs` | the cache of GitHub Actions, against a stand-in |
+//! | `flat.rs` | memory of 64 concurrent transfers |
+//! | `access.rs` | wrong keys and passwords, dead servers |
 
 mod access;
 mod actions;

@@ -1,4 +1,4 @@
-//! Many writers of one list, and readers of it: no set is lost, whatever the service can do.
+//! Concurrent writers of one list: no record is lost, on any kind of service.
 
 use crate::sample::{Run, manifest, names, options};
 use futures::future::join_all;
@@ -8,26 +8,26 @@ use std::sync::Arc;
 
 const WRITERS: u64 = 12;
 
-/// Writers at once, each with remotes of its own as if on a machine of its own, each adding one entry to the same
-/// manifest.
+/// Lets several writers add one record each to the same list at once. Each has its own `Remotes`,
+/// as if on its own machine.
 pub(crate) async fn none_is_lost(remote: Arc<dyn Remote>, seed: &str) {
     let weak = Digest::of(format!("{seed}/many").as_bytes());
     let all: Vec<Remotes> = (0..WRITERS).map(|number| alone(&remote, number + 1)).collect();
     let publish = |(number, remotes)| async move {
         let name = format!("W{number:02}");
         let bytes = manifest(&weak, &[Run { name: &name, exit_code: 0, output: None }]);
-        let parsed = Manifest::decode(&bytes).expect("ours");
+        let parsed = Manifest::decode(&bytes).expect("valid");
         let published = Remotes::publish(remotes, &parsed, |_: &Digest| None).await;
         assert!(published.failed.is_empty(), "{:?}", published.failed);
         assert_eq!(published.entries, 1);
     };
     join_all(all.iter().enumerate().map(publish)).await;
-    let found = all[0].manifest(&weak).await.expect("read").expect("is there");
+    let found = all[0].manifest(&weak).await.expect("read").expect("exists");
     let expected: Vec<String> = (0..WRITERS).map(|number| format!("W{number:02}")).collect();
     assert_eq!(names(&found), expected);
     let counted = |share| all.iter().map(|remotes| remotes.tally().of(share)).sum::<u64>();
     println!(
-        "{}: {WRITERS} writers, {} looked at again, {} put back",
+        "{}: {WRITERS} writers, {} conflicts, {} put back",
         remote.name(),
         counted(Share::Contended),
         counted(Share::PutBack)

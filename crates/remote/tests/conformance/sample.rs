@@ -1,4 +1,4 @@
-//! Bytes and manifests to test with.
+//! Bytes and manifests for tests.
 
 use bytes::Bytes;
 use larder_model::{
@@ -8,7 +8,7 @@ use larder_model::{
 use larder_remote::Options;
 use std::sync::Arc;
 
-/// Bytes of this length that no compression shrinks, other for each seed.
+/// Returns bytes that cannot be compressed, different for each seed.
 pub(crate) fn bytes(seed: &str, length: usize) -> Bytes {
     let mut made = Vec::with_capacity(length + 32);
     let mut block = Digest::of(seed.as_bytes());
@@ -20,20 +20,20 @@ pub(crate) fn bytes(seed: &str, length: usize) -> Bytes {
     made.into()
 }
 
-/// Options with these variables as the environment.
+/// Returns options with these environment variables.
 pub(crate) fn options(seed: u64, variables: &'static [(&str, &str)]) -> Options {
     let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
     Options { variable: Arc::new(variable), seed, ..Options::default() }
 }
 
-/// What `write` says of a run: its name, its exit code, what it wrote.
+/// A run for [`manifest`]: its name, exit code and output.
 pub(crate) struct Run<'a> {
     pub(crate) name: &'a str,
     pub(crate) exit_code: u8,
     pub(crate) output: Option<Blob>,
 }
 
-/// A manifest with one entry for each run, as bytes. Each looked at a variable of its own.
+/// Returns a manifest with one entry for each run. Each run read a different environment variable.
 pub(crate) fn manifest(weak: &Digest, runs: &[Run<'_>]) -> Vec<u8> {
     let mut walk = ExplainWalk::default();
     walk.field("argument", b"-c");
@@ -55,12 +55,12 @@ pub(crate) fn manifest(weak: &Digest, runs: &[Run<'_>]) -> Vec<u8> {
     manifest.encode()
 }
 
-/// What the runs of a manifest said, sorted.
+/// Returns the names of the runs in a manifest, sorted.
 pub(crate) fn names(manifest: &[u8]) -> Vec<String> {
     let manifest = Manifest::decode(manifest).expect("a manifest");
     let name = |entry: &Entry<'_>| match entry.open().expect("an entry").1.streams {
         Streams::Apart { stdout: Content::Inline(name), .. } => String::from_utf8_lossy(name).into_owned(),
-        _ => panic!("not one of ours"),
+        _ => panic!("the entry was not made by `manifest`"),
     };
     let mut names: Vec<String> = manifest.entries.iter().map(name).collect();
     names.sort();

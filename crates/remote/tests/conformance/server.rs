@@ -1,6 +1,6 @@
-//! What a test needs of a server that may not be installed.
+//! Skipping tests whose server is not installed.
 
-/// The program of a server, or the end of the test with a printed reason.
+/// Returns the path of a program, or ends the test with a printed reason.
 #[macro_export]
 macro_rules! need {
     ($name:expr) => {

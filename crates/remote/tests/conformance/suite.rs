@@ -1,4 +1,4 @@
-//! What a service must do, whichever it is.
+//! The contract of a remote, which every service must fulfil: see `remote.rs`.
 
 use crate::bodies::{broken, pieces, stuck};
 use crate::sample::bytes;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Beyond the pieces and limits of every leaf: a value of Redis, a batch of gRPC, a piece of S3.
+/// Sizes around the limits of the leaves: a value of Redis, a batch of gRPC, a piece of S3.
 const SIZES: &[usize] = &[0, 1, 4097, (128 << 10) - 1, 128 << 10, (1 << 20) + 7, (5 << 20) + 1, 11 << 20];
 
-/// Requests that are dropped at once, and how often.
+/// How many requests are dropped at once, and how often.
 const DROPPED_AT_ONCE: usize = 20;
 const DROPPED_ROUNDS: usize = 24;
 
-/// All of it. Objects are named by `seed`, so that one server serves several runs.
+/// Runs all tests. `seed` is part of all object names, so that one server can serve several runs.
 pub(crate) async fn conforms(remote: Arc<dyn Remote>, seed: &str) {
     let suite = Suite { remote, seed: seed.to_owned() };
     suite.absent().await;
@@ -81,7 +81,7 @@ impl Suite {
             let stored = self.put(key, &bytes, Put::IfAbsent).await.unwrap_or_else(|error| panic!("{size}: {error}"));
             assert_eq!(stored, if size == 0 { stored } else { Stored::New }, "{size}");
             assert!(self.has(key).await, "{size}");
-            assert!(self.get(key).await == Some(bytes), "{size} bytes came back otherwise");
+            assert!(self.get(key).await == Some(bytes), "{size} bytes came back changed");
         }
     }
 
@@ -99,7 +99,7 @@ impl Suite {
         }
     }
 
-    /// What cannot be whole is not there, and what was there before stays.
+    /// After a failed upload the object is missing or unchanged.
     async fn never_in_part(&self) {
         let old = self.bytes("old", 2000);
         for (name, length) in [("small", 3000), ("large", 6 << 20)] {
@@ -139,7 +139,7 @@ impl Suite {
             let put = self.remote.put(key, size, stuck(bytes), Put::Replace);
             assert!(
                 tokio::time::timeout(Duration::from_millis(150), put).await.is_err(),
-                "{name}: it cannot have ended"
+                "{name}: an upload without an end must not succeed"
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert_eq!(self.get(key).await, None, "{name}");
@@ -147,8 +147,8 @@ impl Suite {
             self.put(key, &whole, Put::Replace).await.expect("put");
             assert!(self.get(key).await == Some(whole.clone()), "{name}");
             for _ in 0..4 {
-                // A body that is let go half-way, and one that nobody ever reads.
-                let (_, mut body) = self.remote.get(key).await.expect("get").expect("is there");
+                // A body that is dropped half-way, and one that is never read.
+                let (_, mut body) = self.remote.get(key).await.expect("get").expect("exists");
                 body.try_next().await.expect("a piece");
                 drop(body);
                 drop(self.remote.get(key).await.expect("get"));
@@ -157,7 +157,8 @@ impl Suite {
         }
     }
 
-    /// A request that is dropped, at whatever moment, leaves nothing to those after it: no answer is another's.
+    /// A request that is dropped at any moment does not disturb later ones: none gets the answer of
+    /// another.
     async fn dropped_anywhere(&self) {
         let object = |number: usize| {
             let bytes = self.bytes(&format!("dropped anywhere {number}"), 10 + number * number * 997);
@@ -168,12 +169,12 @@ impl Suite {
         self.remote.put_small(&objects, Put::IfAbsent).await.expect("put");
         for moment in 0..DROPPED_ROUNDS {
             let doomed = objects.iter().enumerate().map(|(number, (key, bytes))| {
-                // Others in each round, and not all of a round at the same moment.
+                // Different requests in each round, dropped at different moments.
                 let (what, times) = (number + moment, (moment * 7 + number) % 19);
                 polled(times, self.any_request(what, *key, bytes, &keys))
             });
             join_all(doomed).await;
-            // One that was to be replaced may be gone.
+            // An object that was being replaced may be missing now.
             let found = join_all(keys.iter().map(|key| self.get(*key))).await;
             let gone = found.iter().filter(|found| found.is_none()).count();
             assert!(gone == 0 || self.remote.abilities().replace, "round {moment}: {gone} are gone");
@@ -184,7 +185,7 @@ impl Suite {
         }
     }
 
-    /// One of what may be asked. Nothing that is there becomes another by it.
+    /// Sends one of several kinds of requests. None of them changes the content of an object.
     async fn any_request(&self, what: usize, key: Key, bytes: &Bytes, keys: &[Key]) {
         match what % 5 {
             0 => drop(self.get(key).await),
@@ -209,7 +210,7 @@ impl Suite {
         let found = self.remote.get_small(&keys).await.expect("get");
         let mut expected: Vec<Option<Bytes>> = objects.into_iter().map(|(_, bytes)| Some(bytes)).collect();
         expected.insert(3, None);
-        assert!(found == expected, "a batch came back otherwise");
+        assert!(found == expected, "a batch came back changed");
         let there = self.remote.has(&keys).await.expect("has");
         assert_eq!(there, expected.iter().map(Option::is_some).collect::<Vec<_>>());
         assert_eq!(self.remote.get_small(&[]).await.expect("nothing is asked").len(), 0);
@@ -228,10 +229,10 @@ impl Suite {
         let won: Vec<&Bytes> =
             outcomes.iter().filter(|(stored, _)| *stored == Stored::New).map(|(_, bytes)| bytes).collect();
         assert!(!won.is_empty());
-        let found = self.get(same).await.expect("is there");
-        assert!(won.contains(&&found), "not what a writer was told that it stored");
+        let found = self.get(same).await.expect("exists");
+        assert!(won.contains(&&found), "the object is not from a writer whose upload succeeded");
         if self.remote.abilities().create_new {
-            assert_eq!(won.len(), 1, "of several writers one creates");
+            assert_eq!(won.len(), 1, "exactly one writer creates the object");
         }
     }
 
@@ -244,16 +245,16 @@ impl Suite {
         }
         assert!(self.remote.get_marked(key).await.expect("get").is_none());
         assert!(self.remote.swap(key, a.clone(), None).await.expect("swap"));
-        assert!(!self.remote.swap(key, b.clone(), None).await.expect("swap"), "it is there");
-        let (found, mark) = self.remote.get_marked(key).await.expect("get").expect("is there");
+        assert!(!self.remote.swap(key, b.clone(), None).await.expect("swap"), "the object exists");
+        let (found, mark) = self.remote.get_marked(key).await.expect("get").expect("exists");
         assert_eq!(found, a);
         assert!(self.remote.swap(key, b.clone(), Some(mark.clone())).await.expect("swap"));
-        assert!(!self.remote.swap(key, a, Some(mark)).await.expect("swap"), "it is another");
+        assert!(!self.remote.swap(key, a, Some(mark)).await.expect("swap"), "the object has changed");
         assert_eq!(self.get(key).await, Some(b));
         self.counted_up().await;
     }
 
-    /// Eight who each add one five times, by comparing: none of it is lost.
+    /// Eight tasks each add one five times, by compare-and-swap: no addition is lost.
     async fn counted_up(&self) {
         let key = self.key(Kind::Manifest, "counter");
         let adder = |_| async move {
@@ -276,7 +277,7 @@ impl Suite {
     }
 }
 
-/// Whether an object of these bytes can be put and got: the least that is asked of a server that just started.
+/// Stores an object and fetches it, to check that a server works.
 pub(crate) async fn answers(remote: &dyn Remote) -> Result<(), RemoteError> {
     let bytes = Bytes::from_static(b"is anybody there");
     let key = Key::blob(Digest::of(&bytes));
@@ -290,7 +291,7 @@ fn is_it(key: Key, found: &Option<Bytes>, bytes: &Bytes, is_there: bool) {
     assert!(right, "{key}: {length:?} bytes came back in place of its {}", bytes.len());
 }
 
-/// Drops a future once it has waited so often, unless it came to its end before.
+/// Polls a future up to `times` times and then drops it.
 async fn polled(times: usize, future: impl Future<Output = ()>) {
     let mut future = pin!(future);
     let mut left = times;

@@ -1,4 +1,6 @@
-//! Blobs of the CAS: which are missing, in batches, and read as a stream.
+//! Blobs of the CAS (content-addressable storage): finding missing ones, batches, streamed reads.
+//!
+//! Unaware of: what blobs contain.
 
 use super::channel::{Calls, Server};
 use super::content_digest;
@@ -11,15 +13,15 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{HashMap, HashSet};
 use tonic::Code;
 
-/// What a blob costs in a batch beside its bytes: digest, lengths, status.
+/// The bytes that a blob takes in a batch besides its content: digest, lengths, status.
 const OVERHEAD_BYTES: u64 = 256;
-/// A blob smaller than this is not worth compressing on its way.
+/// Smaller blobs are not compressed.
 pub(super) const PACKED_BYTES_MIN: u64 = 16 << 10;
-/// Digests that are asked about in one request.
+/// The most digests in one request.
 const ASKED_MAX: usize = 1000;
 
 impl Server {
-    /// The hashes of those that are not there.
+    /// Returns the hashes of the blobs that do not exist.
     pub(super) async fn missing(
         &self,
         calls: &Calls,
@@ -40,8 +42,8 @@ impl Server {
         Ok(missing)
     }
 
-    /// Upload those of these that are missing, as many in a request as the server takes; one that is larger goes as a
-    /// stream.
+    /// Uploads the missing ones of these blobs in batches. A blob that is too large for a batch is
+    /// streamed.
     pub(super) async fn write_batches(
         &self,
         calls: &Calls,
@@ -83,7 +85,8 @@ impl Server {
         Ok(())
     }
 
-    /// The bytes of those that are there, by hash; each was compared with it.
+    /// Fetches blobs in batches and verifies their SHA-256. Blobs that are too large for a batch
+    /// are streamed, and not verified here. Returns the blobs that exist, by hash.
     pub(super) async fn read_batches(
         &self,
         calls: &Calls,
@@ -114,7 +117,7 @@ impl Server {
                         found.insert(digest.hash, one.data.into());
                     }
                     Code::Ok => {
-                        let why = "bytes of the CAS have another digest";
+                        let why = "the server returned a blob with another digest";
                         return Err(RemoteError::failed(&self.name, Some(key), Trouble::Damaged, why));
                     }
                     Code::NotFound => {}
@@ -125,7 +128,7 @@ impl Server {
         Ok(found)
     }
 
-    /// A blob, in a batch of its own where it is small; `None` where it is gone.
+    /// Fetches a blob; a small one as a batch of one. Returns `None` if it does not exist.
     pub(super) async fn read(
         &self,
         calls: &Calls,
@@ -148,7 +151,7 @@ impl Server {
             Err(status) if status.code() == Code::NotFound => return Ok(None),
             Err(status) => return Err(self.failed(Some(key), &status)),
         };
-        // Some servers say only with the first message that it is not there.
+        // Some servers report a missing blob only with the first message of the stream.
         let first = match stream.message().await {
             Ok(first) => first,
             Err(status) if status.code() == Code::NotFound => return Ok(None),
@@ -178,7 +181,7 @@ impl Server {
         Ok(Some(stream::try_unfold((data, unpacker), step).boxed()))
     }
 
-    /// The name of a blob for ByteStream; `upload` stands before it where it is written.
+    /// Returns the name of a blob for ByteStream. For a write, `upload` is inserted before it.
     pub(super) fn resource(&self, upload: &str, packed: bool, digest: &api::Digest) -> String {
         let instance = if self.instance.is_empty() { String::new() } else { format!("{}/", self.instance) };
         let how = if packed { "compressed-blobs/zstd" } else { "blobs" };
@@ -186,7 +189,7 @@ impl Server {
     }
 }
 
-/// In their order, so many together that their sizes stay below `most`.
+/// Groups items in their order, so that each group has at most `most` bytes.
 fn batches<T>(all: Vec<T>, most: u64, size: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
     let mut batches: Vec<Vec<T>> = Vec::new();
     let mut room = 0;

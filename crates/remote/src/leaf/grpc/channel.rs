@@ -1,4 +1,7 @@
-//! The connection to a server of the Remote Execution API, made when it is first needed, and what the server can do.
+//! The connection to a server of the Remote Execution API, opened on first use, and its
+//! capabilities.
+//!
+//! Unaware of: what is stored.
 
 use crate::leaf::client::CONNECT_WAIT_MAX;
 use crate::wait::Wait;
@@ -19,17 +22,20 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status};
 
-/// What gRPC takes in a message where nobody says otherwise, bytes; a batch stays clear of it.
+/// The most bytes of a batch, if the server does not say less. It is below gRPC's default limit of
+/// 4 MiB for a message.
 const BATCH_BYTES_DEFAULT: u64 = (4 << 20) - (64 << 10);
-/// What we take in a message, bytes.
+/// The most bytes of a message that we accept.
 pub(super) const MESSAGE_BYTES_MAX: usize = 5 << 20;
-/// What a server may send ahead, on a stream and on all of them together, bytes.
+/// How many bytes a server may send before we have read them: per stream, and on all streams
+/// together.
 const STREAM_AHEAD_BYTES: u32 = 512 << 10;
 const ALL_AHEAD_BYTES: u32 = 8 << 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 type Authorised = InterceptedService<Channel, Headers>;
 
+/// A server: its address, credentials, and the connection once it is open.
 pub(super) struct Server {
     pub(super) name: Arc<str>,
     pub(super) instance: String,
@@ -38,20 +44,21 @@ pub(super) struct Server {
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     headers: Headers,
     calls: OnceCell<Calls>,
-    /// For the names of uploads.
+    /// A source of random names for uploads.
     pub(super) chance: Wait,
 }
 
-/// A connection and what its server can do.
+/// A connection, and the capabilities of its server.
 #[derive(Clone)]
 pub(super) struct Calls {
     channel: Authorised,
-    /// A batch in one message, bytes of content.
+    /// The most bytes of content in a batch.
     pub(super) batch_bytes_max: u64,
-    /// Blobs travel compressed where they are streamed.
+    /// Streamed blobs may be compressed.
     pub(super) zstd: bool,
 }
 
+/// Adds the configured headers to every request.
 #[derive(Clone)]
 pub(super) struct Headers(MetadataMap);
 
@@ -93,7 +100,7 @@ impl Server {
         let wrong = |why: String| RemoteError::failed(&name, None, Trouble::Unable, why);
         let origin = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
         let origin: Uri = origin.parse().map_err(|error| wrong(format!("{error}")))?;
-        // The scheme says nothing to what connects: that is ours, and encrypts where it is to.
+        // The connector below does the encryption, so the scheme of the endpoint is always `http`.
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| wrong(error.to_string()))?;
         let endpoint = endpoint
             .origin(origin)
@@ -125,7 +132,8 @@ impl Server {
         })
     }
 
-    /// The connection, and what the server can do; both are asked for once, when `key` is the first to need them.
+    /// Returns the connection and the server's capabilities. The first call connects and asks for
+    /// them.
     pub(super) async fn calls(&self, key: Key) -> Result<Calls, RemoteError> {
         let made = self.calls.get_or_try_init(|| async {
             let (address, tls) = (self.address.clone(), self.tls.clone());
@@ -144,7 +152,7 @@ impl Server {
             };
             let sha256 = api::digest_function::Value::Sha256 as i32;
             if !cache.digest_functions.is_empty() && !cache.digest_functions.contains(&sha256) {
-                let why = "it knows digests other than SHA-256 only";
+                let why = "the server does not support SHA-256 digests";
                 return Err(RemoteError::failed(&self.name, None, Trouble::Unable, why));
             }
             let said = u64::try_from(cache.max_batch_total_size_bytes).unwrap_or_default();
@@ -158,6 +166,7 @@ impl Server {
         made.await.cloned()
     }
 
+    /// Converts a gRPC status.
     pub(super) fn failed(&self, key: Option<Key>, status: &Status) -> RemoteError {
         let trouble = match status.code() {
             Code::Unavailable | Code::Cancelled => Trouble::Unreachable,
@@ -167,7 +176,7 @@ impl Server {
             Code::OutOfRange => Trouble::TooLarge,
             Code::Unimplemented => Trouble::Unable,
             Code::DataLoss => Trouble::Damaged,
-            // A proxy before the server answers in HTTP.
+            // From a proxy before the server, which answers with an HTTP status.
             _ if status.message().contains("status: 401") || status.message().contains("status: 403") => {
                 Trouble::Denied
             }
@@ -176,7 +185,7 @@ impl Server {
             }
             _ => Trouble::Other,
         };
-        // A body of ours that failed, and connections, come back as sources.
+        // Errors of our own body, and of connecting, come back as sources.
         let mut source = std::error::Error::source(status);
         let mut why = format!("{:?}: {}", status.code(), status.message());
         while let Some(inner) = source {
@@ -190,7 +199,7 @@ impl Server {
     }
 }
 
-/// A stream of bytes, encrypted or not.
+/// A TCP connection, encrypted or not.
 pub(super) trait Wire: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 
 impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Wire for T {}

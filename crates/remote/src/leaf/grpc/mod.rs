@@ -1,14 +1,18 @@
-//! The Remote Execution API: a shared cache that exists already keeps larder's objects beside its own.
+//! The Remote Execution API: a shared cache of another build system also stores larder's objects.
 //!
-//! Such a server names content by SHA-256 and results by the digest of an action. So an object of larder's is a result:
+//! Such a server names content by its SHA-256, and action results by the digest of an action. An
+//! object of larder is stored as an action result:
 //!
 //! ```text
-//! action digest = SHA-256 and length of ACTION_TAG and the key's path      nobody else's action has it
+//! action digest = SHA-256 and length of ACTION_TAG and the key's path      no other client uses it
 //! ActionResult  = stdout_raw: the object                                   up to INLINE_BYTES_MAX
 //!               | one output file, "object": its SHA-256 and size          a blob of the CAS
 //! ```
-//! The result is written after the blob. A result with an exit code other than zero is none: servers keep failures,
-//! ours has none. Replacing is writing again; the last writer wins.
+//! The result is written after the blob. A result with an exit code other than zero counts as
+//! missing, because larder never writes one. Replacing an object overwrites its result; the last
+//! writer wins.
+//!
+//! Unaware of: what objects contain.
 
 mod cas;
 mod channel;
@@ -28,9 +32,10 @@ use std::sync::Arc;
 use tonic::Code;
 
 const ACTION_TAG: &str = "larder object 1\n";
-/// An object up to this many bytes stands in its result: one request. Servers keep results in memory.
+/// The most bytes of an object that is stored in its result, so that it takes one request. Servers
+/// keep results in memory.
 const INLINE_BYTES_MAX: usize = 8 << 10;
-/// How many results are asked for at once: there is no batch of these.
+/// How many results are requested at once, because the API has no batch for them.
 const RESULTS_AT_ONCE: usize = 64;
 const OBJECT_NAME: &str = "object";
 
@@ -38,11 +43,11 @@ pub(crate) struct Grpc {
     server: Server,
 }
 
-/// What the result of a key says.
+/// The content of a result.
 enum Found {
     /// The object itself.
     Here(Bytes),
-    /// Where in the CAS it is.
+    /// The blob that is the object.
     There(api::Digest),
 }
 
@@ -58,6 +63,7 @@ impl Grpc {
         Ok(Grpc { server: Server::new(url, address, instance, tls, headers, seed)? })
     }
 
+    /// Fetches the result of a key.
     async fn result(&self, calls: &Calls, key: Key) -> Result<Option<Found>, RemoteError> {
         let request = api::GetActionResultRequest {
             instance_name: self.server.instance.clone(),
@@ -76,7 +82,7 @@ impl Grpc {
         let file = result.output_files.into_iter().find(|file| file.path == OBJECT_NAME);
         Ok(Some(match (file.and_then(|file| file.digest), result.stdout_digest) {
             (Some(digest), _) => Found::There(digest),
-            // A server may have moved what was given inline.
+            // A server may have moved inline content into a blob.
             (None, Some(digest)) if result.stdout_raw.is_empty() && digest.size_bytes > 0 => Found::There(digest),
             (None, _) => Found::Here(result.stdout_raw.into()),
         }))
@@ -110,10 +116,10 @@ impl Grpc {
         written.map(drop).map_err(|status| self.server.failed(Some(key), &status))
     }
 
-    /// Where it is in the CAS, and how large: too large is what does not fit an unsigned number.
+    /// Returns the size of a blob, or an error if the server sent a negative one.
     fn size(&self, key: Key, digest: &api::Digest) -> Result<u64, RemoteError> {
         u64::try_from(digest.size_bytes)
-            .map_err(|_| RemoteError::failed(&self.server.name, Some(key), Trouble::Damaged, "a size below zero"))
+            .map_err(|_| RemoteError::failed(&self.server.name, Some(key), Trouble::Damaged, "the size is negative"))
     }
 
     async fn fetch(&self, key: Key) -> Result<Option<(Option<u64>, Body)>, RemoteError> {
@@ -173,7 +179,7 @@ impl Grpc {
         for (found, &key) in found.iter().zip(keys) {
             if let Some(Found::There(digest)) = found {
                 if self.size(key, digest)? > SMALL_BYTES_MAX {
-                    let why = format!("{} bytes are not small", digest.size_bytes);
+                    let why = format!("{} bytes are too many for a batch", digest.size_bytes);
                     return Err(RemoteError::failed(&self.server.name, Some(key), Trouble::TooLarge, why));
                 }
                 wanted.push(digest.clone());

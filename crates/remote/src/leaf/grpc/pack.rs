@@ -1,4 +1,4 @@
-//! Zstandard of what is streamed, piece by piece. Where the library is not built nothing is offered compressed.
+//! Streaming Zstandard. On systems for which the C library is not built, compression is never used.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod with {
@@ -6,9 +6,9 @@ mod with {
     use std::io::{self, Write};
 
     pub(in super::super) const IS_HERE: bool = true;
-    /// Fast: the network is what waits.
+    /// The fastest level, because the network is slower.
     const LEVEL: i32 = 1;
-    /// What a piece may become at most, bytes: a server that sends more is lying.
+    /// The most bytes that one received piece may unpack to. A server that sends more is rejected.
     const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
     pub(in super::super) struct Packer(zstd::stream::write::Encoder<'static, Vec<u8>>);
@@ -28,14 +28,14 @@ mod with {
         }
     }
 
-    /// Where the unpacked bytes go, up to a limit.
+    /// A destination for unpacked bytes with a limit.
     #[derive(Default)]
     struct Bounded(Vec<u8>);
 
     impl Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if self.0.len() + bytes.len() > UNPACKED_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a piece unpacks to too much"));
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a piece unpacks to too many bytes"));
             }
             self.0.extend_from_slice(bytes);
             Ok(bytes.len())

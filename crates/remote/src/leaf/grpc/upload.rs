@@ -1,5 +1,9 @@
-//! Large objects into the CAS: their digest is their name there, so they are written beside first, hashed, then
-//! streamed.
+//! Uploads of large objects to the CAS.
+//!
+//! The CAS needs the digest of a blob before its first byte. So the body is copied to a temporary
+//! file and hashed, and then streamed.
+//!
+//! Unaware of: what objects contain.
 
 use super::cas::PACKED_BYTES_MIN;
 use super::channel::{Calls, Server};
@@ -14,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Server {
-    /// Upload a body of this size; its digest.
+    /// Uploads a body of `size` bytes and returns its digest.
     pub(super) async fn write_large(
         &self,
         calls: &Calls,
@@ -32,7 +36,7 @@ impl Server {
         Ok(digest)
     }
 
-    /// Upload a blob by ByteStream, compressed where the server takes that.
+    /// Uploads a blob by ByteStream, compressed if the server supports it.
     pub(super) async fn write_stream(
         &self,
         calls: &Calls,
@@ -43,23 +47,23 @@ impl Server {
         let packed = calls.zstd && digest.size_bytes as u64 >= PACKED_BYTES_MIN;
         let body = if packed { packed_body(key, body)? } else { body };
         let name = self.resource(&format!("uploads/{}/", self.upload_name()), packed, digest);
-        // Errors cannot travel in the stream of messages: it ends early, without `finish_write`, and the error is kept
-        // here.
+        // A stream of messages cannot carry an error. After one it ends without `finish_write`, and
+        // the error is kept here.
         let broken = Arc::new(Mutex::new(None));
         let answer = calls.streams().write(messages(name, body, broken.clone())).await;
         if let Some(error) = broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
         let committed = answer.map_err(|status| self.failed(Some(key), &status))?.into_inner().committed_size;
-        // Of a compressed upload servers say either size, or −1 for what was there already.
+        // For a compressed upload servers return either size, or -1 if the blob existed.
         if !packed && committed != digest.size_bytes && committed != -1 {
-            let why = format!("{committed} bytes of {} were taken", digest.size_bytes);
+            let why = format!("the server took {committed} of {} bytes", digest.size_bytes);
             return Err(RemoteError::failed(&self.name, Some(key), Trouble::Cut, why));
         }
         Ok(())
     }
 
-    /// A random UUID, version 4.
+    /// Returns a random UUID, version 4.
     fn upload_name(&self) -> String {
         let half = || self.chance.below(u64::MAX);
         let (a, b) = (half(), half());
@@ -74,7 +78,7 @@ impl Server {
     }
 }
 
-/// The messages of an upload: the last of them says that it is the last.
+/// Returns the messages of an upload. The last one is marked as the last.
 fn messages(
     name: String,
     body: Body,
