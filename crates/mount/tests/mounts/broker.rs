@@ -360,7 +360,7 @@ fn what_a_broker_refuses() {
     check(USER, true, "deps", &full, "held", "is not empty");
     check(USER, true, "deps", &own, "kept", "say for which process it is");
     check(USER, true, "nothing", &own, "held", "no image is called nothing");
-    check(USER, false, "deps", &own, "held", "everybody sees it");
+    check(USER, false, "deps", &own, "held", "all users see it");
     let mut job = served.job(USER, true, "role-ask", &["deps", &own.to_string_lossy(), "held", "true"]);
     assert_eq!(job.says(), "fine");
     let said = served.job(USER, true, "role-ask", &["deps", &own.to_string_lossy(), "held", "true"]).says();

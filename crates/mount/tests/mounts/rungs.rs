@@ -220,7 +220,7 @@ fn what_is_refused_says_why() {
     };
     check(ask(&image, &target, Rung::Squashfs), "nonsense cannot be mounted: create");
     check(ask(&image, &target, Rung::Mount), "`mount` is not possible here: it is not for a squashfs image");
-    check(ask(&image, &fixture.path("nowhere"), Rung::Squashfs), "nowhere: is no directory to mount on");
+    check(ask(&image, &fixture.path("nowhere"), Rung::Squashfs), "nowhere: is not a directory to mount on");
     let missing = Image::Erofs { metadata: fixture.path("missing"), data: None };
     check(ask(&missing, &target, Rung::Mount), "missing: cannot be found");
     check(ask(&image, &fixture.tree(), Rung::Squashfs), "tree: is not empty");
