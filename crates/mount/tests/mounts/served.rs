@@ -496,7 +496,7 @@ fn what_cannot_be_served_says_why() {
     check(&server, "nothing", "nothing: no delay");
     check(&server, &Told { metadata: &nonsense, ..near.told(0) }.name(), "it is no EROFS image");
     check(&server, &Told { metadata: Path::new("/no/where"), ..near.told(0) }.name(), "/no/where: cannot be read");
-    check(&["/bin/true".into()], "x", "it ended and said nothing");
+    check(&["/bin/true".into()], "x", "it ended without a message");
     check(&["/no/program".into()], "x", "No such file");
     // Damaged metadata are errors for who reads them, and no more than that.
     let whole = fs::read(&near.metadata).expect("reads");
