@@ -162,7 +162,7 @@ impl Erofs {
         let mut head = [0; SUPERBLOCK_BYTES];
         file.read_exact_at(&mut head, SUPERBLOCK)?;
         if u32_at(&head, 0) != MAGIC {
-            return Err(damaged("it is no EROFS image"));
+            return Err(damaged("it is not an EROFS image"));
         }
         let block_bits = head[12];
         if !BLOCK_BITS.contains(&block_bits) || u32_at(&head, 80) & !FEATURES != 0 {
