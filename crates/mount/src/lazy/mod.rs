@@ -405,13 +405,13 @@ mod tests {
     #[test]
     fn who_ends_is_waited_for() {
         let directory = tempfile::tempdir().expect("a directory");
-        let first = lock(directory.path()).expect("nobody has it");
+        let first = lock(directory.path()).expect("the lock is free");
         assert!(try_lock(directory.path()).expect("is made").is_none());
         let ends = std::thread::spawn(move || {
             std::thread::sleep(50 * PAUSE);
             drop(first);
         });
-        lock(directory.path()).expect("it ended");
+        lock(directory.path()).expect("the other holder has ended");
         ends.join().expect("ended");
     }
 }

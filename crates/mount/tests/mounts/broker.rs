@@ -87,7 +87,7 @@ impl Served {
         let fixture = Fixture::new();
         let image = fixture.erofs()?;
         if !can_be_others() {
-            println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+            println!("    skipped: other users (setpriv) or user namespaces (unshare --user) are not possible here");
             return None;
         }
         let owners = Owners::one((0, 0), (USER, USER + 1));
@@ -539,7 +539,9 @@ fn what_is_served_outlives_its_broker() {
         return println!("    skipped: {why}");
     }
     if !can_be_others() {
-        return println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+        return println!(
+            "    skipped: other users (setpriv) or user namespaces (unshare --user) are not possible here"
+        );
     }
     fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
     let (state, socket, directory) = (fixture.path("state"), fixture.path("broker.sock"), fixture.path("served"));
@@ -584,7 +586,7 @@ fn what_is_served_outlives_its_broker() {
 fn a_broker_that_is_killed_and_comes_back() {
     let Some(far) = far() else { return };
     if !can_be_others() {
-        println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+        println!("    skipped: other users (setpriv) or user namespaces (unshare --user) are not possible here");
         return;
     }
     fs::set_permissions(far.fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
