@@ -1,6 +1,8 @@
-//! A fuzz target for each decoder of bytes that may be damaged. For all inputs, a target must not
-//! panic, must not use more memory than a multiple of the input, and must encode to the same bytes
-//! what it has decoded.
+//! A fuzz target for each decoder of bytes that may be damaged. For all inputs:
+//!
+//! - it does not panic;
+//! - it does not use more memory than a multiple of the input;
+//! - what it has decoded is encoded to the same bytes.
 //!
 //! | command | runs |
 //! |---|---|

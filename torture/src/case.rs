@@ -29,17 +29,17 @@ pub struct Case {
     pub files: Vec<Change>,
     /// The steps, in order. Each begins with the inputs of the step before.
     pub steps: Vec<Step>,
-    /// Patterns that are not compared in messages and files, with the reasons.
+    /// Regular expressions for text in messages and files that is not compared, with the reasons.
     pub masks: Vec<(&'static str, &'static str)>,
-    /// Whether the current time in messages and files is not compared.
+    /// True if the current time in messages and files is not compared.
     pub any_time: bool,
     /// Files of which only existence and mode are compared: patterns with `*`, and the reasons.
     pub loose: Vec<(&'static str, &'static str)>,
     /// What the case needs of the machine.
     pub needs: Vec<Need>,
-    /// Whether the case is only run with `--full`.
+    /// True if the case is only run with `--full`.
     pub slow: bool,
-    /// Whether larder's depfile observer can give the hits of this case.
+    /// True if larder's depfile observer can give the hits of this case.
     pub provable: bool,
     /// The initial state of the cache's directory.
     pub prepare: Option<Prepare>,
@@ -107,7 +107,7 @@ impl Case {
         self
     }
 
-    /// Text that matches the pattern is not compared.
+    /// Text that matches the regular expression is not compared.
     pub fn mask(mut self, pattern: &'static str, why: &'static str) -> Self {
         self.masks.push((pattern, why));
         self
@@ -119,7 +119,7 @@ impl Case {
         self
     }
 
-    /// Only existence and mode of these files are compared.
+    /// Only existence and mode of the files that match are compared. For example, `*.gcno`.
     pub fn loose(mut self, pattern: &'static str, why: &'static str) -> Self {
         self.loose.push((pattern, why));
         self

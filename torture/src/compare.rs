@@ -141,7 +141,8 @@ fn how_bytes_differ(a: &[u8], b: &[u8]) -> String {
     format!("differs from byte {at:#x} ({} bytes became {})", a.len(), b.len())
 }
 
-/// Matches a path with a pattern, in which `*` stands for any text, including slashes.
+/// Matches a path with a pattern, in which `*` stands for any text, including slashes. For example,
+/// `mc/*` matches `mc/a/b`.
 fn fits(pattern: &str, name: &Path) -> bool {
     fn bytes_fit(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {

@@ -35,11 +35,11 @@ const SETTLE: Duration = Duration::from_millis(16);
 pub struct StepResult {
     /// The name of the step in reports.
     pub label: String,
-    /// Whether it should hit.
+    /// The expectation for the run through the cache.
     pub expect: Expect,
     /// The differences, as text.
     pub wrong: Vec<String>,
-    /// Whether the command asks for a depfile.
+    /// True if the command asks for a depfile.
     pub depfile: bool,
     /// What the cache counted, or `None` if it does not count.
     pub counted: Option<Counts>,

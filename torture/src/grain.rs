@@ -1,5 +1,6 @@
-//! Derives cases of whole commands from other cases: the files, changes and tool are the same, but
-//! the cache is asked to run a shell, which runs the tool and writes its exit code to a file.
+//! Derives cases of whole commands from other cases. Files, changes and tool are the same. The
+//! cache is asked to run a shell, which runs the tool and writes its exit code to a file. For
+//! example, `larder cc -c x.c` becomes `larder run -- sh -c '"$@"; …' sh gcc -c x.c`.
 //!
 //! Unaware of: what the cases test.
 

@@ -14,8 +14,9 @@ pub enum Line {
     Tool(Vec<String>),
     /// Any command: `larder run -- WORDS`. It is not run with caches that do not support this.
     Any(Vec<String>),
-    /// A shell script that uses `$CC`, `$CXX`, `$WRAP` (the cache as a prefix of a tool), `$RUN`
-    /// (the cache as a prefix of any command) and `$MASQ` (a directory of masquerading links).
+    /// A shell script that uses these variables: `$CC` and `$CXX`, the compilers with the cache in
+    /// front; `$WRAP`, the cache as a prefix of a tool; `$RUN`, the cache as a prefix of any
+    /// command; `$MASQ`, a directory of masquerading links.
     Script(String),
 }
 
@@ -53,7 +54,7 @@ pub struct How {
     pub prelude: Option<String>,
 }
 
-/// Whether a step should hit.
+/// The expectation for a step's run through the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
     /// Hit and miss are both right.
@@ -104,19 +105,19 @@ pub struct Step {
     pub change: Change,
     /// The command.
     pub how: How,
-    /// Whether it should hit.
+    /// The expectation for the run through the cache.
     pub expect: Expect,
-    /// Whether the next step begins with what this one left.
+    /// True if the next step begins with what this one left.
     pub keep: bool,
-    /// Whether there is no plain run, because only the effect on the cache matters.
+    /// True if there is no plain run, because only the effect on the cache matters.
     pub unchecked: bool,
     /// Damage to the cache before the run through it.
     pub spoil: Option<Spoil>,
     /// A signal that is sent when the command has made the file `busy`.
     pub kill: Option<(Signal, Whom)>,
-    /// Whether standard output is not compared.
+    /// True if standard output is not compared.
     pub any_stdout: bool,
-    /// Whether standard error is not compared.
+    /// True if standard error is not compared.
     pub any_stderr: bool,
 }
 
@@ -152,7 +153,8 @@ impl Default for How {
     }
 }
 
-/// Splits a command line into words at spaces. Single quotes keep a word together.
+/// Splits a command line into words at spaces. Single quotes keep a word together. For example,
+/// `a 'b c'` has two words.
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = None::<String>;

@@ -15,7 +15,7 @@ use std::time::Instant;
 pub struct CaseResult {
     /// The name of the case.
     pub name: String,
-    /// Whether larder's depfile observer can give the hits of this case.
+    /// True if larder's depfile observer can give the hits of this case.
     pub provable: bool,
     /// Why the case was skipped, if it was.
     pub skipped: Option<String>,

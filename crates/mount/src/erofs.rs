@@ -70,8 +70,8 @@ pub(crate) struct Erofs {
 #[derive(Clone, Copy, Debug)]
 struct Device {
     blocks: u64,
-    /// The number of its first block in the flat numbering that continues the blocks of the
-    /// metadata, or 0 if its blocks are only found by chunks.
+    /// The number of its first block, if its blocks are numbered after those of the metadata. It is
+    /// 0 if only chunks refer to its blocks.
     counted_from: u64,
 }
 

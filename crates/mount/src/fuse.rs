@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::{Image, Mount, MountError, Rung};
 
 const SEARCHED: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// A program that has not mounted within this time is killed, because it probably never will.
+/// A program in the foreground that has not mounted within this time is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 /// At most this many bytes of the program's output are quoted in an error.

@@ -39,7 +39,8 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Maps one stored user and group to one shown user and group.
+    /// Maps one stored user and group to one shown user and group. For example, `(0, 0)` and
+    /// `(1000, 1000)` show root's files as those of user 1000.
     pub fn one(stored: (u32, u32), seen: (u32, u32)) -> Owners {
         Owners { users: vec![(stored.0, seen.0, 1)], groups: vec![(stored.1, seen.1, 1)] }
     }

@@ -15,7 +15,8 @@ pub struct Policy {
     pub users: Vec<u32>,
     /// The directories on or below which images may be mounted in the machine's mount namespace,
     /// which all processes see. In a mount namespace of the job's own, such as that of a container,
-    /// the directory only has to belong to the job's user.
+    /// the directory only has to belong to the job's user. For example, with `/srv/builds` a job
+    /// may mount on `/srv/builds/7/deps`.
     pub targets: Vec<PathBuf>,
     /// The limit for mounts of one user; 0 means no limit.
     pub mounts_max: usize,

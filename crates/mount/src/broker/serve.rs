@@ -36,7 +36,7 @@ const WAIT: Duration = Duration::from_secs(30);
 /// The stack of each thread, in bytes.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The state of a broker.
+/// A broker, which mounts images for jobs while `serve` runs.
 pub struct Broker {
     places: Places,
     host: Host,
@@ -74,8 +74,8 @@ enum Outcome {
 
 impl Broker {
     /// Starts a broker with its state in the directory `state`. Images that an earlier broker
-    /// mounted for living jobs are mounted and filled again. What jobs left that have ended is
-    /// removed by `serve`. `says` is called with each error, for a log.
+    /// mounted for living jobs are mounted and filled again. `serve`
+    /// removes what ended jobs have left. `says` is called with each error, for a log.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl Broker {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Outcome::Left),
             received => received.map_err(odd)?,
         };
-        // The reply is short, so a client that does not read it is not waited for.
+        // The reply fits into the socket's buffer, so sending it does not wait for the client.
         channel.set_patience(PATIENCE).map_err(odd)?;
         let caller = caller(channel, peer)?;
         match message.kind {
@@ -335,7 +335,7 @@ impl Broker {
         self.used().remove(id);
     }
 
-    /// Removes what jobs left that have ended, each mount by a thread of its own. A thread may hang
+    /// Removes what ended jobs have left, each mount by a thread of its own. A thread may hang
     /// if a file system in the job's mount namespace does not answer; that delays no other mount.
     /// An error with one mount does not stop the others.
     fn sweep(self: &Arc<Broker>) {
@@ -438,8 +438,8 @@ fn is_everybodys(caller: &Caller) -> Result<bool, MountError> {
     }
     match name_of("1") {
         Ok(first) => Ok(first.to_string_lossy() == caller.name),
-        // If process 1 may not be inspected, the namespace counts as the job's own only if it
-        // belongs to another user namespace, because then it was made without privileges.
+        // If process 1 may not be inspected, only a namespace of another user namespace counts as
+        // the job's own, because it was made without privileges.
         Err(_) => larder_sys::is_of_other_users(caller.namespace.as_fd()).map(|other| !other).map_err(unknown),
     }
 }

@@ -16,8 +16,9 @@ pub type Traced = Arc<dyn Fn(&Trace) + Send + Sync>;
 /// Finds images by name, for a user.
 ///
 /// Implementations may only return files that this process made itself from verified bytes. The
-/// kernel parses them with all its privileges, so a client must not be able to write them. The
-/// images must hold no device files and only `user.*` attributes, because a job that is root in its
+/// kernel parses them with all its privileges, so a client must not be able to write them.
+///
+/// The images must hold no device files, and no attributes but `user.*`. A job that is root in its
 /// own user namespace may remove `nodev` and `nosuid` from the mount.
 pub trait Supply: Send + Sync {
     /// Returns the image of that name, if `user` may have it. The error is a text for users.

@@ -1,5 +1,5 @@
 //! The threads that fetch the bytes of a data file, in the order that its ledger decides. Some
-//! fetch what readers wait for. Others run besides with a lower priority, and fetch the rest.
+//! fetch what readers wait for. Others have a lower priority, and fetch the rest.
 //!
 //! Unaware of: how readers are made to wait, and how they are told that bytes have arrived.
 

@@ -41,7 +41,7 @@ pub(super) struct Filler {
     line: Mutex<Arc<Line>>,
     /// The descriptors by which a gate notices that a mount is gone. A new gate gets them, too.
     readers: Mutex<Vec<OwnedFd>>,
-    /// Whether requests may still be read from the device. It is locked while they are: a request
+    /// True if requests may still be read from the device. It is locked while they are: a request
     /// that was read after this became false would never be answered.
     answers: Mutex<bool>,
     /// The gate was told that the file is complete.
@@ -170,7 +170,8 @@ impl Filler {
         let answer = move |came: io::Result<()>| {
             let answered = came.and_then(|()| its.fill(read, (end.saturating_sub(read.offset)) as usize));
             if answered.is_err() {
-                // The answer could not be written as it should, so the read is failed.
+                // The bytes could not be fetched, or the answer could not be written. If the error
+                // cannot be written either, another process answers the read.
                 let _ = its.device.fail(read);
             }
         };
@@ -188,8 +189,7 @@ impl Filler {
         })
     }
 
-    /// Starts a gate in place of one that died. Reads are only answered a little later because of
-    /// it.
+    /// Starts a gate in place of one that died. Reads wait a little longer meanwhile.
     fn replace_gate(&self) -> io::Result<Line> {
         let started = start_gate(&self.directory, &self.gate, self.size_bytes, &self.device, self.root.as_fd());
         let (heard, said) = started?.split()?;

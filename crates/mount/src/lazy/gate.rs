@@ -62,7 +62,7 @@ struct Gate {
     is_over: bool,
 }
 
-/// Whether the gate goes on.
+/// The result of a step: the gate goes on or ends.
 #[derive(PartialEq, Eq)]
 enum Going {
     On,

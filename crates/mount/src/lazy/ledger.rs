@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// Returns how many units to fetch ahead of the reader of these units. It is 0 unless the read
-    /// continues an earlier one.
+    /// continues an earlier one. For example, a reader that has read 0..12 continues with 12..14.
     fn stream_at(&mut self, units: &Range<u64>) -> u64 {
         let goes_on = |stream: &Stream| units.start <= stream.next && stream.next < units.end;
         let found = self.streams.iter().position(goes_on).and_then(|at| self.streams.remove(at));

@@ -71,8 +71,8 @@ use crate::{Fill, Mount, MountError, layer};
 const UNIT_BYTES: u64 = 4096;
 const GATE: &str = "gate2.sock";
 const FILLED: &str = "filled";
-/// The first part of the name of mounted metadata. The boot ID follows, because after a crash of
-/// the system the metadata may be on the disk while the bytes that it refers to are not.
+/// The first part of the name of mounted metadata. The boot ID follows. After a crash of the
+/// system, the metadata may be on the disk while the bytes that it refers to are not.
 const SWITCHED: &str = "switched-";
 const COMPLETE: &str = "complete";
 const LOCK: &str = "lock";
@@ -88,13 +88,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct Options {
     /// How many fetches run at once for bytes that a reader waits for.
     pub workers: usize,
-    /// How many fetches run besides, with a lower priority, for bytes that no reader waits for.
-    /// With 0, only bytes that are read are fetched.
+    /// How many further fetches run at once, with a lower priority, for bytes that no reader waits
+    /// for. With 0, only bytes that are read are fetched.
     pub background: usize,
     /// The ranges that earlier jobs read, in the order of their first reads. They are fetched
     /// first.
     pub order: Vec<Range<u64>>,
-    /// Whether reads are traced until `finish` is called, even when all bytes are local.
+    /// True if reads are traced until `finish` is called, even when all bytes are local.
     pub trace: bool,
     /// The program and its arguments that call `gate` with their standard input.
     pub gate: Vec<OsString>,

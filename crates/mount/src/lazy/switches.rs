@@ -13,9 +13,9 @@
 //! wait or fail.
 //!
 //! Consecutive chunks alternate between the devices 2 and 3, which are the same file. So the kernel
-//! cannot merge reads of several chunks, and a read of a chunk is a single FUSE request that
-//! succeeds or fails as a whole. This matters because EROFS shows zeros for bytes that a read of a
-//! device lacks at its end.
+//! cannot merge reads of several chunks. A read of a chunk is a single FUSE request, which succeeds
+//! or fails as a whole. This matters because EROFS shows zeros for bytes that a read of a device
+//! lacks at its end.
 //!
 //! Unaware of: which process fills, and which process mounts.
 
@@ -36,8 +36,8 @@ const FEATURES_AT: usize = 8;
 /// The position of the number of devices, which is followed by the position of the device table.
 const DEVICES_AT: usize = 86;
 const SLOT_BYTES: usize = 128;
-/// The field of a device slot with the device's first number in the flat block numbering. It is set
-/// to 0, so that only chunks refer to blocks on devices.
+/// The field of a device slot with the number of the device's first block. It is set to 0, so that
+/// only chunks refer to blocks on devices.
 const COUNTED_FROM: Range<usize> = 68..72;
 const DEVICES: usize = 3;
 /// The text in a slot that is reserved for a further device.

@@ -68,13 +68,15 @@ impl Units {
         })
     }
 
-    /// The units that these bytes touch. Bytes beyond the file are ignored.
+    /// The units that these bytes touch. Bytes beyond the file are ignored. For example, with units
+    /// of 300 bytes, the bytes 299..301 touch the units 0 and 1.
     pub(super) fn touched(&self, bytes: &Range<u64>) -> Range<u64> {
         let end = bytes.end.min(self.size_bytes);
         if bytes.start >= end { 0..0 } else { bytes.start / self.unit_bytes..end.div_ceil(self.unit_bytes) }
     }
 
-    /// The units that lie completely in these bytes.
+    /// The units that lie completely in these bytes. For example, with units of 300 bytes, the
+    /// bytes 1..900 hold the units 1 and 2.
     pub(super) fn within(&self, bytes: &Range<u64>) -> Range<u64> {
         let end = if bytes.end >= self.size_bytes { self.count() } else { bytes.end / self.unit_bytes };
         let start = bytes.start.div_ceil(self.unit_bytes);

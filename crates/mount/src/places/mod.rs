@@ -56,13 +56,13 @@ pub struct Ask<'a> {
     pub layer: Option<&'a Mount>,
     /// The rung to mount by. It is never `Unpack`, and `Lazy` and `LazyFuse` need a `layer`.
     pub via: Rung,
-    /// Whether the mount is writable. What is written is deleted with the mount.
+    /// True if the mount is writable. What is written is deleted with the mount.
     pub writable: bool,
     /// The owners to show, if they are not those of the image.
     pub owners: Option<&'a Owners>,
     /// How long the mount stays.
     pub lease: Lease,
-    /// Whether to mount on a directory that is not empty, too.
+    /// True to mount even if the directory is not empty.
     pub over: bool,
     /// The mount namespace to mount in, if it is not ours.
     pub inside: Option<Inside<'a>>,
@@ -98,7 +98,7 @@ pub struct Listed {
     pub via: Rung,
     /// How long it stays.
     pub lease: Lease,
-    /// Whether the mount exists. It is also true if that cannot be determined.
+    /// True if the mount exists. It is also true if that cannot be determined.
     pub mounted: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct Places {
 /// A mount that is removed when this is dropped. After `leave`, it stays as its lease says.
 #[derive(Debug)]
 pub struct Stay {
-    // The fields are dropped in this order, after `drop` has unmounted.
+    // `drop` unmounts, then it removes the directory. The lock is released last.
     placed: Option<Placed>,
     directory: PathBuf,
     lock: File,
@@ -281,7 +281,7 @@ impl Places {
         end(&directory, &record)
     }
 
-    /// Ends a mount if its lease is over. Returns the recorded target if it did.
+    /// Ends a mount if it is no longer needed: see `is_stale`. Returns the recorded target if so.
     ///
     /// # Errors
     ///
@@ -306,7 +306,8 @@ impl Places {
         self.list_those(|record| record.user == user)
     }
 
-    /// Lists the mounts of this boot whose lease outlives the process that mounted them.
+    /// Lists the mounts of this boot that are kept, or whose process lives. Held mounts are left
+    /// out.
     pub(crate) fn list_lasting(&self) -> Result<Vec<Listed>, MountError> {
         self.list_those(|record| record.is_of_this_boot() && !record.lease.is_over())
     }

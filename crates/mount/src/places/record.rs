@@ -53,7 +53,7 @@ pub(super) struct Record {
     pub(super) known: Option<Known>,
 }
 
-/// What identifies a mount.
+/// The identity of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The unique ID of the mount, which the kernel never reuses.

@@ -47,7 +47,7 @@ pub(super) struct Files {
     tree: Arc<Erofs>,
     data: Data,
     owners: Option<Owners>,
-    /// Whether the kernel stops asking before it opens a file or directory when it is told that
+    /// True if the kernel stops asking before it opens a file or directory when it is told that
     /// this is not needed. Older kernels do not support that, so each open is answered.
     opens_unasked: bool,
     lists_unasked: bool,

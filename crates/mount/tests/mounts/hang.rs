@@ -14,7 +14,7 @@ use fuser::{
 };
 use larder_sys::{MountAttributes, MountValue, new_mount, open_place, place_mount};
 
-/// Whether lookups are answered, and the lookups that wait for that.
+/// True if lookups are answered, and the condition variable that the other lookups wait on.
 type Gate = Arc<(Mutex<bool>, Condvar)>;
 
 /// A file system with a directory `d` that belongs to a user. It can be told to hang. It is

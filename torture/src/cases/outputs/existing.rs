@@ -7,7 +7,7 @@ use crate::change::{Change, all, chmod, dir, link, nothing, put, rm, sh, symlink
 /// A change that makes something at this path.
 type Maker = fn(&str) -> Change;
 
-/// What exists before each run, at the output's path.
+/// The states of the output's path before each run.
 fn states() -> Vec<(&'static str, Maker)> {
     vec![
         ("newer", |name| all([rm(name), put(name, "old"), touch(name, 9999)])),

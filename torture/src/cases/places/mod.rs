@@ -23,7 +23,7 @@ const HEADER: (&str, &str) = ("inc/h.h", "#define H 42\nstatic inline int g(void
 const RELATIVE: &str = "-Iinc -c src/x.c -o out/x.o";
 const ABSOLUTE: &str = "-I{cwd}/inc -c {cwd}/src/x.c -o {cwd}/out/x.o";
 
-/// Whether a result of one checkout can be reused in another one.
+/// The expectation when a result of one checkout is requested in another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Far {
     /// The result does not depend on the checkout's path in a way that larder cannot handle, so a
