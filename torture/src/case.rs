@@ -1,4 +1,4 @@
-//! The definition of a case, and the methods that build one.
+//! The definition of a case, and the methods that build one. For example:
 //!
 //! ```
 //! use larder_torture::{case::case, change::{put, rm}};
@@ -9,6 +9,8 @@
 //!     .back("and goes", rm("h.h"));
 //! assert_eq!(shadow.steps.len(), 5);
 //! ```
+//!
+//! Unaware of: how a case is run.
 
 use crate::change::{Change, all, dir, nothing, put};
 pub use crate::compilers::{CLANG, Compilers, GCC};

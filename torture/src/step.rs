@@ -79,8 +79,8 @@ pub enum Whom {
 pub enum Spoil {
     /// Changes the bytes of every file in the store.
     Bytes(fn(&mut Vec<u8>)),
-    /// A shell script in the store's directory. `$STORE` is that directory, and `$CACHE` the
-    /// cache's program.
+    /// Runs a shell script in the directory that holds the store. `$STORE` is the store, and
+    /// `$CACHE` the cache's program.
     Shell(&'static str),
     /// Kills the cache's server, if there is one.
     KillServer,

@@ -1,4 +1,6 @@
 //! Runs all chosen cases, several at once.
+//!
+//! Unaware of: what is printed.
 
 use crate::caches::{Chosen, Observer};
 use crate::case::Case;

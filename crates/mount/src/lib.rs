@@ -11,8 +11,8 @@
 //! | `erofs.rs` | a reader of EROFS metadata |
 //! | `dev_fuse.rs` | opens `/dev/fuse` and mounts a FUSE file system on it |
 //! | `fuse.rs` | read-only mounts by an installed FUSE program, such as `squashfuse` |
-//! | `overlay.rs` | makes a mount writable by an overlay, whose upper directory is in scratch space |
-//! | `places/` | larder's own mounts: made, listed, unmounted, and cleaned up after jobs that died |
+//! | `overlay.rs` | makes a mount writable by an overlay, and manages its scratch space |
+//! | `places/` | larder's own mounts: made, listed, removed, and swept after jobs that died |
 //! | `probe/` | which rungs work on this machine, tried with a tiny image |
 //! | `serve/` | larder's own FUSE server, which fetches bytes when they are read |
 //! | `lazy/` | files that can be read before all of their bytes are local |

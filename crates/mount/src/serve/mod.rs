@@ -386,8 +386,8 @@ fn session(files: Files, device: OwnedFd) -> Result<fuser::Session<Files>, Mount
     session.map_err(MountError::lazy("the kernel cannot be answered through /dev/fuse"))
 }
 
-/// Mounts the image with this metadata by a thread of this process, to try whether that works. The
-/// image may have no data file. The thread ends with the mount.
+/// Mounts the image with this metadata, served by a thread of this process, to try whether that
+/// works. All bytes of files must be in the metadata. The thread ends with the mount.
 ///
 /// # Errors
 ///

@@ -291,7 +291,7 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
         let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Rung::Lazy) };
         Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts").leave();
     }
-    // The gate redirects the output of a filler that it starts, so an error is ignored.
+    // If a gate has started this filler, nothing reads this line. `println!` panics on errors.
     let _ = writeln!(io::stdout(), "fills");
     std::thread::sleep(Duration::from_secs(120));
     drop(nowhere);

@@ -200,7 +200,7 @@ fn a_server_fetches_what_is_read() {
     let touched = Trace::decode(&touched).expect("is one");
     assert!(touched.ranges.iter().map(|range| range.end - range.start).sum::<u64>() > LARGE_BYTES as u64);
     until("the server ends", || servers(&near.directory).is_empty());
-    // The next time nothing is fetched, because each fetch would fail.
+    // The second server must not fetch anything: each fetch would fail.
     until("the file is noted as complete", || near.directory.join("complete").exists());
     fs::write(&near.fails, b"").expect("writes");
     let (layer, _server) = near.mount(0, Life::AsThread);
