@@ -19,7 +19,7 @@ pub struct CaseResult {
     pub name: String,
     /// True if larder's depfile observer can give the hits of this case.
     pub provable: bool,
-    /// Why the case was skipped, if it was.
+    /// The reason why the case was skipped, if it was.
     pub skipped: Option<String>,
     /// The results of the steps, in order.
     pub steps: Vec<StepResult>,

@@ -163,7 +163,7 @@ fn what_was_said(mut said: File, ended: bool) -> String {
     let _ = said.rewind().and_then(|()| said.take(SAID_BYTES_MAX).read_to_end(&mut bytes));
     match (String::from_utf8_lossy(&bytes).trim(), ended) {
         ("", true) => "it ended without a message".to_owned(),
-        ("", false) => "it did not mount within 20 s".to_owned(),
+        ("", false) => "it did not mount in time".to_owned(),
         (text, _) => text.to_owned(),
     }
 }
