@@ -1,4 +1,5 @@
-//! A target with mutations of its seeds, for as many seconds as are said; or its seeds as files, for cargo-fuzz.
+//! Runs a target with mutations of its seeds for the given number of seconds, or writes its seeds
+//! as files for cargo-fuzz.
 //!
 //! ```text
 //! on_and_on TARGET run SECONDS

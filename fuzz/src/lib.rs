@@ -1,13 +1,16 @@
-//! One target for each decoder of bytes that larder did not write this instant. Each holds for all bytes: no panic, no
-//! more memory than a multiple of what came in, and what decodes encodes to itself.
+//! A fuzz target for each decoder of bytes that may be damaged. For all inputs:
 //!
-//! | where | what |
+//! - it does not panic;
+//! - it does not use more memory than a multiple of the input;
+//! - what it has decoded is encoded to the same bytes.
+//!
+//! | command | runs |
 //! |---|---|
-//! | `cargo xtask test` | the seeds, and some thousand mutations of them, the same ones each time (`tests/short.rs`) |
-//! | `cargo xtask fuzz [TARGET] [--seconds N]` | with cargo-fuzz, guided by coverage; without it the same mutations, on and on |
+//! | `cargo xtask test` | the seeds and fixed mutations (`tests/short.rs`) |
+//! | `cargo xtask fuzz [TARGET] [--seconds N]` | cargo-fuzz, or endless mutations without it |
 //!
-//! Seeds are in `corpus/TARGET`; for binary formats they are the golden bytes of the crates. What fails becomes a test
-//! beside the decoder that it is about.
+//! Seeds are in `corpus/TARGET`. For binary formats, they are the golden bytes of the crates. An
+//! input that fails becomes a test beside its decoder.
 
 mod mutate;
 mod places;
@@ -23,10 +26,11 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// Takes any bytes.
+/// A function that must accept any bytes.
 pub type Target = fn(&[u8]);
 
-/// All targets by name, and how many bytes of memory each may need: at once, and for each byte that comes in.
+/// All targets by name. Each has a limit for its memory: fixed bytes, and bytes for each byte of
+/// input.
 pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     // The decompressors have tables and windows of their own.
     ("archive", store::archive, (8 << 20, 400)),
@@ -60,9 +64,11 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("used", targets::used, (1 << 20, 400)),
 ];
 
-/// Give `data` to the target of that name, and see to its memory. Only while no other thread is at work.
+/// Runs the target of that name with `data`, and checks its use of memory. No other thread may
+/// allocate memory meanwhile.
 pub fn run(name: &str, data: &[u8]) {
-    let (_, target, (fixed, each)) = TARGETS.iter().find(|(known, ..)| *known == name).expect("is a target");
+    let (_, target, (fixed, each)) =
+        TARGETS.iter().find(|(known, ..)| *known == name).expect("no target has this name");
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();
     target(data);

@@ -1,15 +1,15 @@
-//! Changes to bytes, all of them from one number.
+//! Pseudo-random mutations of bytes, which are determined by one number.
 
-/// An endless row of mutated seeds, the same ones for the same number.
+/// An endless sequence of mutated seeds. It is the same for the same number.
 pub struct Mutations {
     seeds: Vec<Vec<u8>>,
     state: u64,
 }
 
 const BYTES_MAX: usize = 16 << 10;
-/// Where decoders have their limits.
+/// Numbers at which decoders have their limits.
 const NUMBERS: [u64; 12] = [0, 1, 31, 32, 127, 128, 255, 4096, 65_536, 1 << 31, u32::MAX as u64, u64::MAX];
-/// What means something to one text or another.
+/// Pieces of text that have a meaning in one of the formats.
 const PIECES: [&[u8]; 24] = [
     b"\\\n",
     b"\"",
@@ -38,12 +38,12 @@ const PIECES: [&[u8]; 24] = [
 ];
 
 impl Mutations {
-    /// Mutations of `seeds`.
+    /// Mutations of `seeds`, determined by `number`.
     pub fn new(seeds: Vec<Vec<u8>>, number: u64) -> Mutations {
         Mutations { seeds, state: number | 1 }
     }
 
-    /// SplitMix64.
+    /// The next number of SplitMix64.
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.state;

@@ -1,9 +1,9 @@
-//! What mutations begin with: the files of `corpus/TARGET`, and the golden bytes of the formats.
+//! The seeds of mutations: the files of `corpus/TARGET`, and the golden bytes of the formats.
 
 use std::fs;
 use std::path::Path;
 
-/// The golden files that a target begins with.
+/// The golden files of each target.
 const GOLDEN: &[(&str, &[&str])] = &[
     ("counters", &["store/tests/golden/counters.hex"]),
     ("frame", &["ipc/tests/golden/frames.hex"]),
@@ -19,7 +19,7 @@ const GOLDEN: &[(&str, &[&str])] = &[
     ("tree", &["image/tests/golden/tree.hex"]),
 ];
 
-/// The seeds of a target, never none.
+/// The seeds of a target. There is at least one, which is empty.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = vec![Vec::new()];

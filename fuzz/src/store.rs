@@ -1,4 +1,4 @@
-//! Decoders that take files: each run has a store in memory, where there is such a place.
+//! Decoders that read files. Each run has a store of its own, in memory if there is a `/dev/shm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ impl Place {
 
     fn put(&self, name: impl AsRef<Path>, bytes: &[u8]) -> PathBuf {
         let path = self.base.join(name);
-        // Names that exclude each other are left out.
+        // Paths that conflict with each other are left out.
         let _ = fs::create_dir_all(path.parent().expect("has one"));
         let _ = fs::write(&path, bytes);
         path
     }
 }
 
-/// All counters.
+/// The size of the counters' file, in bytes.
 const COUNTERS_BYTES: usize = 2048;
 
 pub(crate) fn counters(data: &[u8]) {
@@ -45,7 +45,8 @@ pub(crate) fn counters(data: &[u8]) {
     let counters = Counters::open(&place.store).expect("opens");
     counters.count(Outcome::Hit);
     let after = Counters::read(&place.store);
-    // One that is cut is not read; it gets its length, and then counts as it stands.
+    // A file that is too short is not read. `Counters::open` extends it, and then counts with what
+    // is in it.
     let whole = data.len() >= COUNTERS_BYTES;
     assert!(!whole || after.hit == before.hit.wrapping_add(1) || after.hit == 1);
     counters.grew(u64::MAX);
@@ -69,7 +70,8 @@ fn look(inode: u64) -> Look {
     }
 }
 
-/// A table of at most 256 slots, which are `data` again and again; one byte says whether its head is as it ought to be.
+/// A stat cache of at most 256 slots, which are filled with `data` again and again. The first byte
+/// says whether its header is made valid.
 pub(crate) fn stamps(data: &[u8]) {
     const HEAD: usize = 80;
     const VERSION: [u8; 8] = 0x4c52_4453_0000_0001u64.to_ne_bytes();
@@ -89,19 +91,19 @@ pub(crate) fn stamps(data: &[u8]) {
     let names = Digest([9; 32]);
     let known = Stamps::open(&place.store, false);
     known.names_absent(&look(1234), &names);
-    assert_eq!(known.content(&look(1)), None, "of a file that nobody looked at");
+    assert_eq!(known.content(&look(1)), None, "nothing is known of this file");
     let stamps = Stamps::open(&place.store, true);
     let trust = Trust { files: true, directories: true };
     for inode in 0..40 {
         stamps.keep_absent(&look(inode), 1 << 62, &names, || trust);
-        assert!(stamps.names_absent(&look(inode), &names), "what was kept last");
+        assert!(stamps.names_absent(&look(inode), &names), "the entry that was written last is found");
     }
     stamps.settle(&place.store).expect("is written");
 }
 
 pub(crate) fn near(data: &[u8]) {
     let place = Place::new();
-    // The first slot.
+    // The digest of zeros belongs to the first slot.
     let subject = Digest([0; 32]);
     place.store.note_near(&subject, &subject).expect("writes");
     assert_eq!(place.store.near(&subject), Some(subject));
@@ -111,7 +113,7 @@ pub(crate) fn near(data: &[u8]) {
     }
 }
 
-/// Pieces of `data` under names that belong there and names that do not.
+/// Writes pieces of `data` to paths that are right for them and to paths that are not.
 pub(crate) fn fsck(data: &[u8]) {
     let place = Place::new();
     let pieces: Vec<&[u8]> = data.split(|&byte| byte == b'\xfe').take(8).collect();
@@ -137,7 +139,8 @@ pub(crate) fn fsck(data: &[u8]) {
     let repaired = store.fsck(true, &mut |done, all| assert!(done <= all)).expect("reads");
     let again = store.fsck(true, &mut |_, _| {}).expect("reads");
     let last = store.fsck(false, &mut |_, _| {}).expect("reads");
-    // What needs a blob that was just removed goes in the second round.
+    // The first repair may remove a blob that an entry needs. Then the second one removes the
+    // entry.
     assert!(last.problems.is_empty(), "{repaired:?} {again:?} {last:?}");
     store.evict(100).expect("evicts");
     let blob = Blob { digest: Digest::of(data), size_bytes: data.len() as u64 };

@@ -15,7 +15,7 @@ use larder_model::{
 
 const FAMILIES: [Family; 5] = [Family::Gcc, Family::Clang, Family::Binutils, Family::Generic, Family::Command];
 
-/// As it is, and with the version and the seal that it ought to have.
+/// The bytes as they are, and with a valid version and seal.
 pub(crate) fn manifest(data: &[u8]) {
     check_manifest(data);
     let mut w = Writer::default();
@@ -32,7 +32,7 @@ pub(crate) fn manifest(data: &[u8]) {
 
 fn check_manifest(bytes: &[u8]) {
     let Ok(manifest) = Manifest::decode(bytes) else { return };
-    assert!(manifest.encode() == bytes, "has another form");
+    assert!(manifest.encode() == bytes, "is encoded to other bytes");
     for entry in &manifest.entries {
         if let Ok((set, result)) = entry.open() {
             set.size();
@@ -41,7 +41,7 @@ fn check_manifest(bytes: &[u8]) {
     }
 }
 
-/// As it is, and with the version and the seal that it ought to have.
+/// The bytes as they are, and with a valid version and seal.
 pub(crate) fn judgement(data: &[u8]) {
     let mut w = Writer::default();
     w.bytes.push(FORMAT_VERSION);
@@ -53,20 +53,20 @@ pub(crate) fn judgement(data: &[u8]) {
     }
 }
 
-/// As it is, and with the version and the seal that it ought to have.
+/// The bytes as they are, and with a valid version and seal.
 pub(crate) fn image(data: &[u8]) {
     let mut w = Writer::default();
     w.bytes.push(IMAGE_VERSION);
     w.bytes.extend_from_slice(data.get(1..data.len().saturating_sub(32)).unwrap_or_default());
     for bytes in [data, &w.seal()] {
         if let Ok(record) = ImageRecord::decode(bytes) {
-            assert!(record.encode() == bytes, "has another form");
+            assert!(record.encode() == bytes, "is encoded to other bytes");
             assert!(record.needed().all(|needed| record.blobs().any(|blob| blob == needed)));
         }
     }
 }
 
-/// As a list of packs, of pieces, and as a trace, each with its version.
+/// The bytes as a list of packs, as a list of pieces, and as a trace, with a valid version.
 pub(crate) fn packs(data: &[u8]) {
     let mut bytes = data.to_vec();
     if let Some(version) = bytes.first_mut() {
@@ -74,39 +74,39 @@ pub(crate) fn packs(data: &[u8]) {
     }
     let packs = PackList::decode(&bytes);
     if let Ok(packs) = &packs {
-        assert!(packs.encode() == bytes, "has another form");
+        assert!(packs.encode() == bytes, "is encoded to other bytes");
         let blocks = packs.blocks();
         assert!(packs.of_block(blocks).is_none() && (blocks == 0 || packs.of_block(blocks - 1).is_some()));
     }
     if let Ok(pieces) = PieceList::decode(&bytes) {
-        assert!(pieces.encode() == bytes, "has another form");
+        assert!(pieces.encode() == bytes, "is encoded to other bytes");
     }
     if let Ok(trace) = AccessTrace::decode(&bytes) {
-        assert!(trace.encode() == bytes, "has another form");
+        assert!(trace.encode() == bytes, "is encoded to other bytes");
     }
 }
 
-/// Frame after frame, until one is none.
+/// Frames one after the other, up to the first invalid one.
 pub(crate) fn frame(data: &[u8]) {
     let mut rest = data;
     while let Some((header, body)) = rest.split_first_chunk() {
         let Ok(length) = Frame::length(*header) else { return };
         let Some((body, after)) = body.split_at_checked(length) else { return };
         if let Ok(frame) = Frame::decode(body) {
-            assert!(frame.encode()[HEADER_BYTES..] == *body, "has another form");
+            assert!(frame.encode()[HEADER_BYTES..] == *body, "is encoded to other bytes");
         }
         rest = after;
     }
 }
 
-/// As it is, and with the version and the seal that it ought to have.
+/// The bytes as they are, and with a valid version and seal.
 pub(crate) fn parcel(data: &[u8]) {
     let mut w = Writer::default();
     w.bytes.push(FORMAT_VERSION);
     w.bytes.extend_from_slice(data.get(1..data.len().saturating_sub(32)).unwrap_or_default());
     for bytes in [data, &w.seal()] {
         if let Ok(parcel) = Parcel::decode(bytes) {
-            assert!(parcel.encode() == bytes, "has another form");
+            assert!(parcel.encode() == bytes, "is encoded to other bytes");
         }
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn observations(data: &[u8]) {
     if let Ok(set) = ObservationSet::decode(&mut r) {
         let mut w = Writer::default();
         set.encode(&mut w);
-        assert!(w.bytes == data[..r.position()], "has another form");
+        assert!(w.bytes == data[..r.position()], "is encoded to other bytes");
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn result(data: &[u8]) {
     if let Ok(result) = ActionResult::decode(&mut r) {
         let mut w = Writer::default();
         result.encode(&mut w);
-        assert!(w.bytes == data[..r.position()], "has another form");
+        assert!(w.bytes == data[..r.position()], "is encoded to other bytes");
     }
 }
 
@@ -135,14 +135,14 @@ pub(crate) fn digest(data: &[u8]) {
     }
 }
 
-/// Lines: roots up to an empty one, then paths.
+/// Lines: roots up to an empty line, then paths.
 pub(crate) fn roots(data: &[u8]) {
     let mut lines = data.split(|&byte| byte == b'\n').map(<[u8]>::to_vec);
     let roots = Roots::new(lines.by_ref().take_while(|line| !line.is_empty()));
     for line in lines {
         let mut there = Vec::new();
         if !roots.decode_path(&line, &mut there) {
-            // A zero stands for a root or a name that is not known here.
+            // A zero byte stands for a root or a name that is not known here.
             assert!(line.contains(&0));
         }
         let text = roots.encode_text(&line);
@@ -151,8 +151,8 @@ pub(crate) fn roots(data: &[u8]) {
         }
         let (mut encoded, mut back) = (Vec::new(), Vec::new());
         roots.encode_path(&line, &mut encoded);
-        assert!(roots.decode_path(&encoded, &mut back) && back == line, "a path does not come back");
-        // Each root stands as its number: what is not one is as it was.
+        assert!(roots.decode_path(&encoded, &mut back) && back == line, "decoding does not restore the path");
+        // A zero byte and a number stand for a root. All other bytes are unchanged.
         let mut undone = Vec::new();
         let mut bytes = text.into_iter();
         while let Some(byte) = bytes.next() {
@@ -161,7 +161,7 @@ pub(crate) fn roots(data: &[u8]) {
                 byte => undone.push(byte),
             }
         }
-        assert!(undone == line, "a text cannot be undone");
+        assert!(undone == line, "decoding does not restore the text");
     }
 }
 
@@ -180,7 +180,7 @@ fn command(arguments: &[Vec<u8>], files: &dyn ResponseFiles) {
     }
 }
 
-/// Arguments between NUL bytes.
+/// Arguments that are separated by NUL bytes.
 pub(crate) fn argv(data: &[u8]) {
     let arguments: Vec<Vec<u8>> = data.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
     command(&arguments, &File(b"-c 'a b.c'"));
@@ -190,7 +190,7 @@ pub(crate) fn argv(data: &[u8]) {
     }
 }
 
-/// A file that may name itself.
+/// A response file that may name itself.
 pub(crate) fn response(data: &[u8]) {
     command(&[b"@f".to_vec()], &File(data));
 }
@@ -202,7 +202,7 @@ pub(crate) fn size(data: &[u8]) {
     }
 }
 
-/// One file in all places; its lines are variables as well.
+/// The bytes as every configuration file. Its lines are used as environment variables as well.
 pub(crate) fn config(data: &[u8]) {
     let line = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'=')?;

@@ -1,9 +1,9 @@
-//! Every target with its seeds and the same few thousand mutations of them each time. One test, so that nobody else
-//! asks for memory meanwhile.
+//! Runs every target with its seeds and with some thousand mutations, which are the same each time.
+//! There is only one test, so that no other test allocates memory meanwhile.
 
 use larder_fuzz::{Mutations, TARGETS, run, seeds};
 
-/// Mutations of a target that takes bytes, and of one that makes files.
+/// The number of mutations for a target that takes bytes, and for one that makes files.
 const RUNS: usize = 20_000;
 const RUNS_WITH_FILES: usize = 500;
 

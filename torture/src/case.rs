@@ -1,4 +1,4 @@
-//! What a case says, and the few words in which it is said.
+//! The definition of a case, and the methods that build one. For example:
 //!
 //! ```
 //! use larder_torture::{case::case, change::{put, rm}};
@@ -9,6 +9,8 @@
 //!     .back("and goes", rm("h.h"));
 //! assert_eq!(shadow.steps.len(), 5);
 //! ```
+//!
+//! Unaware of: how a case is run.
 
 use crate::change::{Change, all, dir, nothing, put};
 pub use crate::compilers::{CLANG, Compilers, GCC};
@@ -18,30 +20,30 @@ use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A small tree of files and what is done with it.
+/// A small tree of files, and the steps that are run with it.
 #[derive(Clone)]
 pub struct Case {
-    /// Class, slash, what it is about.
+    /// The class, a slash, and the subject. For example, `A/shadow-quote`.
     pub name: String,
-    /// One run of the case for each.
+    /// The case is run once with each of these.
     pub compilers: Vec<Compilers>,
-    /// What makes the files.
+    /// The changes that make the files.
     pub files: Vec<Change>,
-    /// In order; each begins with the inputs of the one before.
+    /// The steps, in order. Each begins with the inputs of the step before.
     pub steps: Vec<Step>,
-    /// Patterns in messages and files that are not compared, and why.
+    /// Regular expressions for text in messages and files that is not compared, with the reasons.
     pub masks: Vec<(&'static str, &'static str)>,
-    /// The current time in messages and files is not compared.
+    /// True if the current time in messages and files is not compared.
     pub any_time: bool,
-    /// Files of which only presence and mode are compared, as patterns with `*`, and why.
+    /// Files of which only existence and mode are compared: patterns with `*`, and the reasons.
     pub loose: Vec<(&'static str, &'static str)>,
-    /// What it needs of the machine.
+    /// What the case needs of the machine.
     pub needs: Vec<Need>,
-    /// Only when everything is asked for.
+    /// True if the case is only run with `--full`.
     pub slow: bool,
-    /// A depfile says enough for a hit as well.
+    /// True if larder's depfile observer can give the hits of this case.
     pub provable: bool,
-    /// What the cache's directory is at first.
+    /// The initial state of the cache's directory.
     pub prepare: Option<Prepare>,
     how: How,
 }
@@ -64,50 +66,50 @@ pub fn case(name: impl Into<String>) -> Case {
     }
 }
 
-/// What the case is run with, and what it needs.
+/// Compilers and needs of a case.
 impl Case {
-    /// Once with gcc, once with clang.
+    /// Runs the case once with gcc and once with clang.
     pub fn both(mut self) -> Self {
         self.compilers = vec![GCC, CLANG];
         self
     }
 
-    /// With clang only.
+    /// Runs the case with clang only.
     pub fn clang(mut self) -> Self {
         self.compilers = vec![CLANG];
         self
     }
 
-    /// Skipped where this is missing.
+    /// Skips the case if this is missing.
     pub fn needs(mut self, need: Need) -> Self {
         self.needs.push(need);
         self
     }
 
-    /// Skipped where there is no such program.
+    /// Skips the case if there is no such program.
     pub fn program(self, name: &'static str) -> Self {
         self.needs(Need::Program(name))
     }
 
-    /// Only when everything is asked for.
+    /// Runs the case only with `--full`.
     pub fn slow(mut self) -> Self {
         self.slow = true;
         self
     }
 
-    /// A depfile says enough for the hits of this case.
+    /// larder's depfile observer can give the hits of this case.
     pub fn provable(mut self) -> Self {
         self.provable = true;
         self
     }
 
-    /// What the cache's directory is at first.
+    /// Sets the initial state of the cache's directory.
     pub fn prepare(mut self, prepare: Prepare) -> Self {
         self.prepare = Some(prepare);
         self
     }
 
-    /// Text of this pattern is not compared.
+    /// Text that matches the regular expression is not compared.
     pub fn mask(mut self, pattern: &'static str, why: &'static str) -> Self {
         self.masks.push((pattern, why));
         self
@@ -119,120 +121,121 @@ impl Case {
         self
     }
 
-    /// Of these files only presence and mode are compared.
+    /// Only existence and mode of the files that match are compared. For example, `*.gcno`.
     pub fn loose(mut self, pattern: &'static str, why: &'static str) -> Self {
         self.loose.push((pattern, why));
         self
     }
 }
 
-/// Files.
+/// The initial files of a case.
 impl Case {
-    /// A file.
+    /// Adds a file.
     pub fn file(self, path: impl Into<PathBuf>, text: impl AsRef<[u8]>) -> Self {
         self.setup(put(path, text))
     }
 
-    /// Several files.
+    /// Adds several files.
     pub fn files(mut self, files: &[(&str, &str)]) -> Self {
         self.files.extend(files.iter().map(|(path, text)| put(*path, text)));
         self
     }
 
-    /// An empty directory.
+    /// Adds an empty directory.
     pub fn dir(self, path: impl Into<PathBuf>) -> Self {
         self.setup(dir(path))
     }
 
-    /// Whatever else makes the files.
+    /// Adds another change that makes files.
     pub fn setup(mut self, change: Change) -> Self {
         self.files.push(change);
         self
     }
 }
 
-/// The command of the steps that follow, and its surroundings.
+/// The command of the steps that follow, and its environment.
 impl Case {
-    /// A tool; `cc` and `c++` in front are the compilers of the case, `{root}` and `{cwd}` directories.
+    /// Runs a tool. `cc` and `c++` as first word stand for the compilers of the case, `{root}` and
+    /// `{cwd}` for directories.
     pub fn cmd(mut self, line: &str) -> Self {
         self.how.line = Line::Tool(words(line));
         self
     }
 
-    /// The same, word by word.
+    /// Runs a tool, whose arguments are given one by one.
     pub fn argv<S: AsRef<str>>(mut self, words: impl IntoIterator<Item = S>) -> Self {
         self.how.line = Line::Tool(words.into_iter().map(|word| word.as_ref().to_owned()).collect());
         self
     }
 
-    /// Any command: `larder run -- …`.
+    /// Runs any command, as `larder run -- …`.
     pub fn any(mut self, line: &str) -> Self {
         self.how.line = Line::Any(words(line));
         self
     }
 
-    /// Any command that is a shell script.
+    /// Runs a shell script as any command.
     pub fn any_sh(mut self, text: &str) -> Self {
         self.how.line = Line::Any(vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]);
         self
     }
 
-    /// Any command that is a Python program.
+    /// Runs a Python program as any command.
     pub fn any_py(mut self, text: &str) -> Self {
         let words = ["/usr/bin/python3", "-c", text];
         self.how.line = Line::Any(words.map(str::to_owned).to_vec());
         self.program("/usr/bin/python3")
     }
 
-    /// A shell script in which tools are called through the cache.
+    /// Runs a shell script that calls tools through the cache.
     pub fn sh(mut self, text: impl Into<String>) -> Self {
         self.how.line = Line::Script(text.into());
         self
     }
 
-    /// A variable.
+    /// Sets a variable.
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.how.env.push((name.to_owned(), Some(value.into())));
         self
     }
 
-    /// A variable taken away.
+    /// Removes a variable.
     pub fn without(mut self, name: &str) -> Self {
         self.how.env.push((name.to_owned(), None));
         self
     }
 
-    /// Back to the usual variables.
+    /// Returns to the usual variables.
     pub fn usual_env(mut self) -> Self {
         self.how.env.clear();
         self
     }
 
-    /// The working directory, below the root.
+    /// Sets the working directory, below the root.
     pub fn cwd(mut self, path: impl Into<PathBuf>) -> Self {
         self.how.cwd = path.into();
         self
     }
 
-    /// Standard input.
+    /// Sets the text of standard input.
     pub fn stdin(mut self, text: &str) -> Self {
         self.how.stdin = Some(text.as_bytes().to_vec());
         self
     }
 
-    /// A terminal.
+    /// Runs on a terminal of this size.
     pub fn tty(mut self, rows: u16, columns: u16) -> Self {
         self.how.tty = Some((rows, columns));
         self
     }
 
-    /// No terminal.
+    /// Runs without a terminal.
     pub fn piped(mut self) -> Self {
         self.how.tty = None;
         self
     }
 
-    /// Shell text before the command; empty for none.
+    /// Sets shell text that is run before the command; an empty text removes it.
     pub fn prelude(mut self, text: &str) -> Self {
         self.how.prelude = (!text.is_empty()).then(|| text.to_owned());
         self
@@ -241,7 +244,7 @@ impl Case {
 
 /// Steps.
 impl Case {
-    /// A run after a change, of which nothing is expected but what is right.
+    /// A change and a run, which must be right but need not hit.
     pub fn then(mut self, label: &str, change: Change) -> Self {
         let mut step = Step::new(label, &self.how);
         step.change = change;
@@ -254,33 +257,33 @@ impl Case {
         self.then("cold", nothing())
     }
 
-    /// The same again: a hit.
+    /// A run without a change, which should hit.
     pub fn warm(self) -> Self {
         self.then("warm", nothing()).hits()
     }
 
-    /// A first run, and the same again.
+    /// A first run, and a second one that should hit.
     pub fn twice(self) -> Self {
         self.cold().warm()
     }
 
-    /// What was run last, again: a hit.
+    /// Repeats the last run, which should hit.
     pub fn again(self) -> Self {
         let label = self.steps.last().map_or("again".to_owned(), |step| format!("{}, again", step.label));
         self.then(&label, nothing()).hits()
     }
 
-    /// A change, a run, and the same again.
+    /// A change and a run, then a repetition that should hit.
     pub fn changes(self, label: &str, change: Change) -> Self {
         self.then(label, change).again()
     }
 
-    /// A change to a state that was seen before: a hit.
+    /// A change to an earlier state, so that the run should hit.
     pub fn back(self, label: &str, change: Change) -> Self {
         self.then(label, change).hits()
     }
 
-    /// Once more over what the last run left: a hit.
+    /// A run over what the last run left, which should hit.
     pub fn over(mut self) -> Self {
         if let Some(step) = self.steps.last_mut() {
             step.keep = true;
@@ -295,7 +298,7 @@ impl Case {
         self
     }
 
-    /// The last step is to hit.
+    /// The last step should hit.
     pub fn hits(self) -> Self {
         self.last(|step| step.expect = Expect::Hit)
     }
@@ -316,7 +319,8 @@ impl Case {
         self
     }
 
-    /// No step may hit, and its standard output is not compared: it is another each time.
+    /// None of the steps so far may hit, and their standard output is not compared, because it
+    /// differs each time.
     pub fn varies(mut self) -> Self {
         for step in &mut self.steps {
             step.expect = Expect::Fresh;
@@ -330,7 +334,7 @@ impl Case {
         self.last(|step| step.keep = true)
     }
 
-    /// The last step is run through the cache only.
+    /// The last step is only run through the cache.
     pub fn unchecked(self) -> Self {
         self.last(|step| step.unchecked = true)
     }
@@ -346,17 +350,17 @@ impl Case {
         self
     }
 
-    /// The last step finds its cache harmed.
+    /// The cache is damaged before the last step's run through it.
     pub fn spoil(self, spoil: Spoil) -> Self {
         self.last(|step| step.spoil = Some(spoil))
     }
 
-    /// The last step is sent a signal when it made the file `busy`.
+    /// A signal is sent during the last step, when the command has made the file `busy`.
     pub fn kill(self, signal: Signal, whom: Whom) -> Self {
         self.last(|step| step.kill = Some((signal, whom)))
     }
 
-    /// Every step so far finds this done to its files first, after its own change.
+    /// Each step so far makes this change as well, after its own change.
     pub fn always(mut self, change: &Change) -> Self {
         for step in &mut self.steps {
             step.change = all([step.change.clone(), change.clone()]);
@@ -366,7 +370,8 @@ impl Case {
 }
 
 impl Case {
-    /// The case once for each of its compilers, which become part of the name where there are several.
+    /// Returns the case once for each of its compilers. If there are several, the compiler is added
+    /// to the name.
     pub fn expanded(&self) -> Vec<Case> {
         let one = |&compilers: &Compilers| {
             let mut case = self.clone();
@@ -382,7 +387,7 @@ impl Case {
         self.compilers.iter().map(one).collect()
     }
 
-    /// Whether a step uses commands that only some caches take.
+    /// Returns true if a step runs any command, which not all caches support.
     pub fn uses_any(&self) -> bool {
         self.steps.iter().any(|step| match &step.how.line {
             Line::Any(_) => true,

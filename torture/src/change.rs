@@ -1,7 +1,9 @@
-//! Changes of a case's files, as values: a case is a table, and a table can be run twice.
+//! Changes of a case's files, as values, so that a step can be described first and run later.
 //!
-//! Paths are relative to the root of the case. In texts, `@ROOT@`, `@CC@` and `@CXX@` stand for the root and for the
-//! compilers of the case.
+//! Paths are relative to the root of the case. In texts, `@ROOT@` stands for the root, and `@CC@`
+//! and `@CXX@` for the compilers of the case.
+//!
+//! Unaware of: commands and caches.
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps};
@@ -11,53 +13,53 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How old the files of a fresh case are.
+/// The age of the files of a new case, in seconds.
 pub const AGE_S: i64 = 3600;
-/// The plain search path that everything runs with.
+/// The search path that everything runs with.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The files of one case, and its compilers.
+/// The directory of a case, and its compilers.
 pub struct Place {
-    /// Where everything lies.
+    /// The root of the case's files.
     pub root: PathBuf,
-    /// The C compiler, a name on `PATH`.
+    /// The name of the C compiler on `PATH`.
     pub cc: &'static str,
-    /// The C++ compiler.
+    /// The name of the C++ compiler on `PATH`.
     pub cxx: &'static str,
 }
 
-/// One thing done to the files.
+/// A change of the files.
 #[derive(Clone)]
 pub enum Change {
-    /// Write a file: in place if it is there.
+    /// Writes a file, in place if it exists.
     Put(PathBuf, Vec<u8>),
-    /// Write other bytes into a file and put its times back.
+    /// Writes other bytes into a file and restores its times.
     Swap(PathBuf, Vec<u8>),
-    /// Remove files, links and whole directories that may not be there.
+    /// Removes files, links and whole directories, if they exist.
     Remove(Vec<PathBuf>),
-    /// Rename.
+    /// Renames a file.
     Move(PathBuf, PathBuf),
-    /// Make a directory and those above it; the mode is of the last.
+    /// Makes a directory and its parents. The mode is for the last one.
     Directory(PathBuf, u32),
-    /// Make a link in place of what is there: target, name.
+    /// Makes a symbolic link, after removing what is there: target, path.
     Symlink(PathBuf, PathBuf),
-    /// Give a file a second name in place of what is there: file, name.
+    /// Makes a hard link, after removing what is there: file, path.
     HardLink(PathBuf, PathBuf),
-    /// Copy a file with its times.
+    /// Copies a file with its times, after removing what is there.
     Copy(PathBuf, PathBuf),
-    /// Make a FIFO.
+    /// Makes a FIFO, after removing what is there.
     Fifo(PathBuf),
-    /// Set a mode.
+    /// Sets a mode.
     Mode(PathBuf, u32),
-    /// Set a modification time, in seconds from now.
+    /// Sets an mtime, in seconds from now.
     Touch(PathBuf, i64),
-    /// Set a modification time, in seconds since 1970.
+    /// Sets an mtime, in seconds since 1970.
     Time(PathBuf, i64),
-    /// A shell script in the root: preparation, no part of what is compared.
+    /// Runs a shell script in the root, for preparation only.
     Shell(String),
-    /// Wait.
+    /// Waits.
     Sleep(Duration),
-    /// Several, in order.
+    /// Several changes, in order.
     All(Vec<Change>),
 }
 
@@ -66,7 +68,7 @@ pub fn put(path: impl Into<PathBuf>, text: impl AsRef<[u8]>) -> Change {
     Change::Put(path.into(), text.as_ref().to_vec())
 }
 
-/// Writes a file with the age of a fresh case's files.
+/// Writes a file whose mtime is as old as that of a new case's files.
 pub fn put_old(path: impl Into<PathBuf>, text: impl AsRef<[u8]>) -> Change {
     let path = path.into();
     all([put(path.clone(), text), touch(path, -AGE_S)])
@@ -78,17 +80,17 @@ pub fn script(path: impl Into<PathBuf>, text: impl AsRef<str>) -> Change {
     all([put(path.clone(), format!("#!/bin/sh\n{}", text.as_ref())), Change::Mode(path, 0o755)])
 }
 
-/// Writes other bytes and puts the times back.
+/// Writes other bytes into a file and restores its times.
 pub fn swap(path: impl Into<PathBuf>, text: impl AsRef<[u8]>) -> Change {
     Change::Swap(path.into(), text.as_ref().to_vec())
 }
 
-/// Removes what is there.
+/// Removes a file, link or directory, if it exists.
 pub fn rm(path: impl Into<PathBuf>) -> Change {
     Change::Remove(vec![path.into()])
 }
 
-/// Renames.
+/// Renames a file.
 pub fn mv(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Change {
     Change::Move(from.into(), to.into())
 }
@@ -118,7 +120,7 @@ pub fn chmod(path: impl Into<PathBuf>, mode: u32) -> Change {
     Change::Mode(path.into(), mode)
 }
 
-/// Sets a modification time, in seconds from now.
+/// Sets an mtime, in seconds from now.
 pub fn touch(path: impl Into<PathBuf>, seconds: i64) -> Change {
     Change::Touch(path.into(), seconds)
 }
@@ -133,18 +135,18 @@ pub fn all(changes: impl IntoIterator<Item = Change>) -> Change {
     Change::All(changes.into_iter().collect())
 }
 
-/// No change at all.
+/// No change.
 pub fn nothing() -> Change {
     Change::All(Vec::new())
 }
 
 impl Place {
-    /// An absolute path.
+    /// The absolute path of a path below the root.
     pub fn at(&self, path: &Path) -> PathBuf {
         self.root.join(path)
     }
 
-    /// The words that stand for this place, replaced.
+    /// Replaces `@ROOT@`, `@CC@` and `@CXX@`.
     pub fn filled(&self, text: &[u8]) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt;
         let root = self.root.as_os_str().as_bytes();
@@ -153,7 +155,7 @@ impl Place {
     }
 }
 
-/// Every occurrence of `word` in `text` replaced.
+/// Replaces every occurrence of `word` in `text`.
 pub fn replaced(text: &[u8], word: &[u8], value: &[u8]) -> Vec<u8> {
     let mut left = text;
     let mut result = Vec::with_capacity(text.len());
@@ -167,7 +169,7 @@ pub fn replaced(text: &[u8], word: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 impl Change {
-    /// Does it.
+    /// Carries out the change.
     pub fn apply(&self, place: &Place) -> Result<()> {
         self.act(place).with_context(|| format!("cannot change the files of the case: {}", self.name()))
     }
@@ -221,7 +223,7 @@ impl Change {
         Ok(())
     }
 
-    /// The changes that put another name in place of what is there.
+    /// Carries out the changes that remove what is there first.
     fn name_anew(&self, place: &Place) -> Result<()> {
         let free = |name: &Path| -> Result<PathBuf> {
             let name = with_parent(place, name)?;
@@ -248,13 +250,13 @@ impl Change {
     }
 }
 
-/// Makes a FIFO that everybody may use.
+/// Makes a FIFO that all users may use.
 pub fn make_fifo(path: &Path) -> Result<()> {
     rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0)?;
     Ok(())
 }
 
-/// Sets the modification time of a file, directory or link, links not followed.
+/// Sets the mtime and atime of a file, directory or symbolic link. Links are not followed.
 pub fn set_time(path: &Path, seconds: i64, nanoseconds: i64) -> Result<()> {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: time, last_modification: time };
@@ -262,7 +264,7 @@ pub fn set_time(path: &Path, seconds: i64, nanoseconds: i64) -> Result<()> {
         .with_context(|| format!("cannot set the time of {}", path.display()))
 }
 
-/// Removes whatever has this name; nothing having it is fine.
+/// Removes a file, link or directory, if it exists.
 pub fn remove(path: &Path) -> Result<()> {
     let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
     if meta.is_dir() {

@@ -1,4 +1,6 @@
-//! What a caller could tell apart between the plain run and the run through a cache.
+//! Compares the plain run with the run through a cache, as far as a caller could see a difference.
+//!
+//! Unaware of: which cache it was.
 
 use crate::case::Case;
 use crate::mask::{Masks, temporary_masked};
@@ -12,16 +14,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// So much of a line is shown.
+/// At most this many bytes of a line are printed.
 const SHOWN_BYTES: usize = 110;
 
-/// What a command said, and what was there afterwards.
+/// The result of a command, and what it left.
 pub struct Outcome {
-    /// What it said.
+    /// How it ended, and its output.
     pub ran: Ran,
     /// The files below the root.
     pub tree: Tree,
-    /// Processes and temporary files.
+    /// Processes and temporary files that it left.
     pub left: Vec<String>,
 }
 
@@ -30,7 +32,7 @@ impl Outcome {
         (self.ran.started, self.ran.ended)
     }
 
-    /// A number that is equal for runs that said the same, ended the same, and made the same of these inputs.
+    /// A hash that is equal for runs with the same end, output and written files.
     pub fn mark(&self, inputs: &Tree) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.ran.end, temporary_masked(&self.ran.out), temporary_masked(&self.ran.err)).hash(&mut hasher);
@@ -49,7 +51,7 @@ impl Outcome {
     }
 }
 
-/// Differences, in words; none when nobody could tell.
+/// Returns the differences as text. The list is empty if a caller could not see any.
 pub fn differences(case: &Case, step: &Step, plain: &Outcome, cached: &Outcome) -> Result<Vec<String>> {
     let masks = Masks::of(case)?;
     let mut found = Vec::new();
@@ -73,7 +75,7 @@ pub fn differences(case: &Case, step: &Step, plain: &Outcome, cached: &Outcome) 
         let shown = name.as_os_str().as_bytes().escape_ascii();
         match pair {
             (Some(_), None) => found.push(format!("{shown}: missing")),
-            (None, Some(_)) => found.push(format!("{shown}: not there plainly")),
+            (None, Some(_)) => found.push(format!("{shown}: only with the cache")),
             (Some(a), Some(b)) => {
                 let loose = case.loose.iter().any(|(pattern, _)| fits(pattern, name));
                 let differences = entry_differences(&masks, (plain, a), (cached, b), loose);
@@ -126,7 +128,7 @@ fn entry_differences(masks: &Masks, a: (&Outcome, &Entry), b: (&Outcome, &Entry)
     found
 }
 
-/// Text by its first line that differs, other bytes by their place.
+/// Shows the first line of text that differs, or the position of the first byte.
 fn how_bytes_differ(a: &[u8], b: &[u8]) -> String {
     if !a.contains(&0) && !b.contains(&0) {
         let lines = a.split(|&byte| byte == b'\n').zip(b.split(|&byte| byte == b'\n'));
@@ -139,7 +141,8 @@ fn how_bytes_differ(a: &[u8], b: &[u8]) -> String {
     format!("differs from byte {at:#x} ({} bytes became {})", a.len(), b.len())
 }
 
-/// Whether a name fits a pattern, in which `*` stands for anything, slashes included.
+/// Matches a path with a pattern, in which `*` stands for any text, including slashes. For example,
+/// `mc/*` matches `mc/a/b`.
 fn fits(pattern: &str, name: &Path) -> bool {
     fn bytes_fit(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {

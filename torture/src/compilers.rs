@@ -1,15 +1,15 @@
 //! The compilers that cases are run with.
 
-/// A pair of compilers that a case is run with.
+/// A C and a C++ compiler of one vendor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Compilers {
-    /// For C.
+    /// The name of the C compiler.
     pub cc: &'static str,
-    /// For C++.
+    /// The name of the C++ compiler.
     pub cxx: &'static str,
 }
 
-/// GNU's.
+/// The GNU compilers.
 pub const GCC: Compilers = Compilers { cc: "gcc", cxx: "g++" };
-/// LLVM's.
+/// The LLVM compilers.
 pub const CLANG: Compilers = Compilers { cc: "clang", cxx: "clang++" };

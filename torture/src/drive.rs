@@ -1,7 +1,12 @@
-//! One case from its first step to its last.
+//! Runs one case from its first step to its last.
 //!
-//! A step changes the files, runs the command plainly, puts the files back, and runs it through the cache, at the same
-//! path. The next step begins with what this one began with, unless it keeps what this one left.
+//! 1. A step changes the files and runs the command plainly.
+//! 2. It restores the files, and runs the command through the cache, at the same path.
+//! 3. It compares the two runs.
+//!
+//! The next step begins with the same files as this one, unless this one says `keep`.
+//!
+//! Unaware of: other cases.
 
 use crate::caches::{Cache, Chosen, Counts};
 use crate::case::Case;
@@ -22,42 +27,43 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Between a change and the run that must see it: more than a tick of the clock that file times are taken from.
+/// The pause between a change and a run that must notice it: more than a tick of the clock of file
+/// times.
 const SETTLE: Duration = Duration::from_millis(16);
 
-/// What became of one step.
+/// The result of one step.
 pub struct StepResult {
-    /// What is printed of it.
+    /// The name of the step in reports.
     pub label: String,
-    /// What was expected.
+    /// The expectation for the run through the cache.
     pub expect: Expect,
-    /// Differences, in words.
+    /// The differences, as text.
     pub wrong: Vec<String>,
-    /// The command asks for a depfile.
+    /// True if the command asks for a depfile.
     pub depfile: bool,
-    /// What the cache counted; `None` where it does not count.
+    /// What the cache counted, or `None` if it does not count.
     pub counted: Option<Counts>,
-    /// What the cache says of it, as far as it keeps a log.
+    /// The new lines of the cache's log.
     pub said: String,
-    /// Equal for steps whose plain runs gave the same.
+    /// A hash of the plain run's result, which is equal for steps with equal results.
     pub plain: Option<u64>,
 }
 
 impl StepResult {
-    /// A right result from the cache, and from nothing else.
+    /// Returns true if the result is right and came only from the cache.
     pub fn is_hit(&self) -> bool {
         self.wrong.is_empty() && self.counted.is_some_and(Counts::only_hits)
     }
 }
 
-/// Runs a case (with one compiler) in `dir`, which is its own and gone afterwards.
+/// Runs a case with one compiler in the directory `dir`, which is created and removed.
 pub fn drive(case: &Case, cache: &Chosen, dir: &Path) -> Result<Vec<StepResult>> {
     let mut driver = Driver::new(case, cache, dir)?;
     let results = driver.all_steps();
     driver.cache.stop();
     if let Some(Prepare::Mounted(..)) = &case.prepare {
         let mut umount = Command::new("umount");
-        // It is a mount of our own namespace, which ends with us.
+        // The mount is in our own namespace, so it would end with this process anyway.
         let _ = umount.arg("-l").arg(driver.cache.store()).stderr(Stdio::null()).status();
     }
     make_removable(dir);
@@ -114,7 +120,7 @@ impl<'a> Driver<'a> {
         Ok(results)
     }
 
-    /// Gives with the result what the next step begins with.
+    /// Runs a step. Returns its result, and the files that the next step begins with.
     fn step(&mut self, step: &Step, inputs: &Tree) -> Result<(StepResult, Tree)> {
         tree::put_back(&self.place.root, inputs)?;
         step.change.apply(&self.place)?;
@@ -141,13 +147,13 @@ impl<'a> Driver<'a> {
         let mut result =
             StepResult { label, expect, wrong, depfile, counted, said: self.cache.said(), plain: plain_mark };
         if step.expect == Expect::Fresh && result.counted.is_some_and(|counts| counts.hit > 0) {
-            result.wrong.push("hit where none may be".to_owned());
+            result.wrong.push("hit where none is allowed".to_owned());
         }
         let next = if step.keep { plain.unwrap_or(cached).tree } else { inputs };
         Ok((result, next))
     }
 
-    /// What was counted since the last time.
+    /// What was counted since the last call.
     fn count(&mut self) -> Option<Counts> {
         let before = self.counted;
         self.counted = self.cache.counts().or(before);
@@ -239,7 +245,7 @@ impl<'a> Driver<'a> {
                 let status = Command::new("mount").args(*options).arg(store).stdin(Stdio::null()).status()?;
                 ensure!(status.success(), "mount ended with {status}");
                 if *full {
-                    // It ends where there is no more room.
+                    // Writing fails when the file system is full, which is intended.
                     let _ = fs::write(store.join("ballast"), vec![0; 1 << 20]);
                 }
                 Ok(())
@@ -267,7 +273,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// A run before the first step, compared like any other, of which no hit is asked.
+/// A copy of the first step that runs before it. It is compared like any other, but need not hit,
+/// because larder learns about a tool from its first run.
 fn meeting(first: &Step) -> Option<Step> {
     if first.unchecked || first.keep || first.kill.is_some() || first.spoil.is_some() {
         return None;
@@ -285,7 +292,7 @@ fn basic_env(control: &Path, locale: &str) -> Vec<(OsString, OsString)> {
     ]
 }
 
-/// In place, as a failing disk does.
+/// The files are changed in place, as by a failing disk.
 fn spoil_below(dir: &Path, change: fn(&mut Vec<u8>)) -> Result<()> {
     for item in fs::read_dir(dir).into_iter().flatten() {
         let path = item?.path();
@@ -303,11 +310,11 @@ fn spoil_below(dir: &Path, change: fn(&mut Vec<u8>)) -> Result<()> {
     Ok(())
 }
 
-/// A case may leave directories that nobody may enter.
+/// Makes all directories accessible, because a case may leave some without permissions.
 fn make_removable(dir: &Path) {
     for item in fs::read_dir(dir).into_iter().flatten().flatten() {
         if item.file_type().is_ok_and(|kind| kind.is_dir()) {
-            // What then cannot be removed is reported by the removal.
+            // If this fails, the removal reports it.
             let _ = fs::set_permissions(item.path(), fs::Permissions::from_mode(0o755));
             make_removable(&item.path());
         }

@@ -1,19 +1,22 @@
-//! Cases carried over to the grain of whole commands: the same files, changes and tool, but what is asked of the cache
-//! is a shell that runs the tool and writes down how it ended.
+//! Derives cases of whole commands from other cases. Files, changes and tool are the same. The
+//! cache is asked to run a shell, which runs the tool and writes its exit code to a file. For
+//! example, `larder cc -c x.c` becomes `larder run -- sh -c '"$@"; …' sh gcc -c x.c`.
+//!
+//! Unaware of: what the cases test.
 
 use crate::case::Case;
 use crate::step::{Line, Step};
 
-/// Classes whose cases say when an old result is wrong.
+/// The classes in which a stale result would be wrong.
 const CLASSES: &[&str] = &["A", "B"];
 
-/// The tool below a shell. What that writes itself comes of nothing but the tool's end.
+/// Runs the tool, and writes its exit code to the file `ended`.
 const SHELL: &str = r#""$@"; end=$?; echo "$end" >ended; exit "$end""#;
-/// The same, with the cache before the tool too.
+/// Runs the tool through the cache, inside of a command that is also run through the cache.
 const NESTED: &str = r#"$WRAP "$@"; end=$?; echo "$end" >ended; exit "$end""#;
 
-/// The case as part of a whole command: plainly, and with the cache inside as well. None where it is of another class,
-/// or asks for whole commands already.
+/// Returns the case as a whole command (class W), and as one with the cache inside as well (class
+/// N). Returns nothing for other classes, and for cases that run whole commands already.
 pub fn carried_over(case: &Case) -> Vec<Case> {
     if !CLASSES.contains(&case.class()) || case.uses_any() {
         return Vec::new();
@@ -41,7 +44,7 @@ fn carry(step: &mut Step, case: &Case, shell: &str, nested: bool) {
             Line::Any(["sh", "-c", shell, "sh"].into_iter().chain(tool).map(str::to_owned).collect())
         }
         Line::Script(text) if nested => Line::Script(format!("$RUN sh -c {}", quoted(text))),
-        // Without the cache inside, its variables name the bare tools.
+        // Without the cache inside, the variables name the bare tools.
         Line::Script(text) => {
             let bare = format!("CC={} CXX={} WRAP=", compilers.cc, compilers.cxx);
             Line::Script(format!("{bare}; export CC CXX WRAP; $RUN sh -c {}", quoted(text)))
@@ -50,7 +53,7 @@ fn carry(step: &mut Step, case: &Case, shell: &str, nested: bool) {
     };
 }
 
-/// One word of a shell.
+/// Quotes a text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,4 +1,6 @@
-//! What a command left behind when its caller had its answer: processes at work, temporary files.
+//! What a command left behind after it ended: running processes and temporary files.
+//!
+//! Unaware of: how the command was run.
 
 use regex::bytes::Regex;
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,12 +11,13 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that is on its way out has this long for it.
+/// How long a process may take to end by itself.
 const GRACE: Duration = Duration::from_millis(600);
-/// So long a killed process may take to vanish.
+/// How long a killed process may take to disappear.
 const VANISH: Duration = Duration::from_secs(5);
 
-/// Names of processes whose working directory is below `root`, a moment after the command's end. They are killed.
+/// Returns the names of processes that still run below `root`, shortly after the command's end,
+/// except those in `known`. They are killed.
 pub(crate) fn processes(root: &Path, known: &[u32]) -> Vec<String> {
     let until = Instant::now() + GRACE;
     while !at_work(root, known).is_empty() && Instant::now() < until {
@@ -23,7 +26,7 @@ pub(crate) fn processes(root: &Path, known: &[u32]) -> Vec<String> {
     let left = at_work(root, known);
     for pid in left.keys() {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile, so an error is ignored.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -39,7 +42,7 @@ fn at_work(root: &Path, known: &[u32]) -> BTreeMap<u32, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // Processes come and go while they are listed.
+        // A process may end while they are listed.
         let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { continue };
         if cwd.starts_with(root) && !known.contains(&pid) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
@@ -49,20 +52,20 @@ fn at_work(root: &Path, known: &[u32]) -> BTreeMap<u32, String> {
     found
 }
 
-/// Names in the directory for temporary files, with what is random in them masked. They are removed.
+/// Returns the names of temporary files with the random parts masked. The files are removed.
 pub(crate) fn temporary_files(dir: &Path) -> Vec<String> {
     static RANDOM: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^cc[A-Za-z0-9]{6}|-[0-9a-f]{6}\b").expect("is a pattern"));
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         use std::os::unix::ffi::OsStrExt;
-        // larder says what is wrong with its store once, and has nowhere else to note that it did.
+        // larder makes this file to print a warning about its store only once.
         if entry.file_name().as_bytes().starts_with(b"larder-warned-") {
             continue;
         }
         let name = RANDOM.replace_all(entry.file_name().as_bytes(), &b"XXXXXX"[..]).into_owned();
         names.push(format!("temporary file {}", String::from_utf8_lossy(&name)));
-        // What cannot be removed is found again, and again reported.
+        // If this fails, the file is found and reported again after the next command.
         let _ = crate::change::remove(&entry.path());
     }
     names.sort();

@@ -1,21 +1,22 @@
-//! The torture suite: a tool run plainly and run through a cache, from equal states of the same directory, must leave
-//! the same behind: exit code, messages, every file. How to run it and how to add a case: `docs/torture.md`.
+//! The torture suite runs a tool plainly and through a cache, from the same state of the same
+//! directory. Both runs must leave the same behind: exit code, messages, every file.
+//! `docs/torture.md` says how to run it and how to add a case.
 //!
 //! | module | is | unaware of |
 //! |---|---|---|
-//! | `case`, `compilers`, `step`, `change` | what a case says: files, changes, commands, what is expected | how anything is run |
-//! | `tree` | the files below a directory: read, put back | why |
+//! | `case`, `compilers`, `step`, `change` | the definition of a case | how it is run |
+//! | `tree` | reads the files below a directory, and restores them | why |
 //! | `machine` | what this machine has and allows | cases |
-//! | `run`, `terminal`, `left` | one command, what it printed, what it left at work | caches |
-//! | `caches/` | how one cache is called, started and asked for its counters | cases |
-//! | `mask`, `compare` | what a caller could tell apart between two runs | who ran them |
-//! | `drive` | one case from its first step to its last | other cases |
-//! | `suite` | all chosen cases, several at once | what is printed |
-//! | `report`, `table`, `known` | what is printed, kept as JSON, and excused | how it was found |
-//! | `grain` | cases carried over to whole commands | everything but `case` and `step` |
-//! | `cases/` | the cases | everything but `case`, `step` and `change` |
+//! | `run`, `terminal`, `left` | run a command; what it printed and left behind | caches |
+//! | `caches/` | how a cache is called and started, and its counters | cases |
+//! | `mask`, `compare` | compares what two runs left | which run used a cache |
+//! | `drive` | runs the steps of one case | other cases |
+//! | `suite` | runs all chosen cases in parallel | what is printed |
+//! | `report`, `table`, `known` | print and store results; list excused misses | how cases run |
+//! | `grain` | derives cases of whole commands from other cases | all but `case` and `step` |
+//! | `cases/` | the cases | all but `case`, `step` and `change` |
 //!
-//! A cache is used only as a program, and larder is one among others.
+//! The suite uses a cache only as a program. larder is one of several caches.
 #![forbid(unsafe_code)]
 
 pub mod caches;

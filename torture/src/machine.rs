@@ -1,4 +1,7 @@
-//! What this machine has and allows; what it lacks is printed beside the cases that are skipped for it.
+//! Checks what this machine has and allows. What it lacks is printed beside the cases that are
+//! skipped.
+//!
+//! Unaware of: cases.
 
 use crate::change::PATH;
 use std::collections::BTreeMap;
@@ -6,43 +9,43 @@ use std::fmt;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// What a case may need.
+/// Something that a case may need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// A program on the plain `PATH`, or at this path.
+    /// A program on the suite's `PATH`, or at this path.
     Program(&'static str),
-    /// The superuser, who may give files away.
+    /// Root, for example to change the owner of files.
     Root,
-    /// File systems of one's own.
+    /// A mount namespace of its own, to mount file systems.
     Mounts,
-    /// A shell script that succeeds, and what it shows in words.
+    /// A shell script that must succeed, and what its success shows, as text.
     Works(&'static str, &'static str),
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Need::Program(name) => write!(f, "{name} is not here"),
+            Need::Program(name) => write!(f, "{name} is not installed"),
             Need::Root => f.write_str("not root"),
-            Need::Mounts => f.write_str("no mounts of one's own"),
+            Need::Mounts => f.write_str("no mount namespace"),
             Need::Works(_, what) => write!(f, "no {what}"),
         }
     }
 }
 
-/// Answers of probes, each asked once.
+/// The results of the checks. Each is made once.
 pub struct Machine {
     mounts: bool,
     asked: Mutex<BTreeMap<Need, bool>>,
 }
 
 impl Machine {
-    /// `mounts`: whether this process has a mount namespace of its own.
+    /// `mounts` says whether this process has a mount namespace of its own.
     pub fn new(mounts: bool) -> Self {
         Self { mounts, asked: Mutex::default() }
     }
 
-    /// The first thing that is missing.
+    /// Returns the first need that is missing.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         needs.iter().copied().find(|&need| !self.has(need))
     }
@@ -57,17 +60,17 @@ impl Machine {
     }
 
     fn asked(&self, need: Need, text: &str) -> bool {
-        let mut asked = self.asked.lock().expect("nobody panics while asking");
+        let mut asked = self.asked.lock().expect("no thread panics during a check");
         *asked.entry(need).or_insert_with(|| works(text))
     }
 }
 
-/// Whether this is the superuser.
+/// Returns true if this process is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// In a directory of its own, since a compiler that is asked leaves files.
+/// Runs a check in a temporary directory, because a compiler may leave files.
 fn works(text: &str) -> bool {
     let Ok(dir) = tempfile::tempdir() else { return false };
     let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! The suite as a program: chooses cases, runs them, says what differs.
+//! The suite as a program: chooses cases, runs them, and prints the differences.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,49 +14,52 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Set for the copy of this program that works: whether it has a mount namespace of its own.
+/// This variable is set in the copy of this program that does the work. Its value says whether that
+/// copy has a mount namespace of its own.
 const INSIDE: &str = "LARDER_TORTURE_INSIDE";
 
 #[derive(Parser)]
 #[command(name = "cargo xtask torture", about = "Run tools plainly and through a cache, and compare all they leave")]
 struct Options {
-    /// Only cases whose name fits this regular expression, or holds this text
+    /// Only cases whose name matches this regular expression or contains this text
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Not the cases whose name fits
+    /// Not the cases whose name matches
     #[arg(long, value_name = "PATTERN")]
     skip: Vec<String>,
-    /// Which cache
+    /// The cache to test
     #[arg(long, value_enum, default_value = "larder")]
     cache: Kind,
-    /// Its program [default: larder as xtask builds it; others as found on PATH]
+    /// The cache's program [default: larder as xtask builds it; other caches as found on PATH]
     #[arg(long, value_name = "PATH")]
     bin: Option<PathBuf>,
-    /// How larder is to observe
+    /// The observer that larder uses
     #[arg(long, value_enum)]
     observer: Option<Observer>,
-    /// Run everything in this locale, which must be installed: for example de_DE.UTF-8, so that gcc's messages are translated
+    /// Run everything in this locale, which must be installed: de_DE.UTF-8 makes gcc translate its
+    /// messages
     #[arg(long, value_name = "NAME", default_value = "C.UTF-8")]
     locale: String,
-    /// How many cases run at once [default: two a processor, since each waits for half of its time]
+    /// How many cases run at once [default: two per processor, since each waits for half of its
+    /// time]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Each case with one of its compilers only
+    /// Run each case with only one of its compilers
     #[arg(long)]
     quick: bool,
-    /// Also the slow cases
+    /// Run the slow cases, too
     #[arg(long)]
     full: bool,
-    /// Print the names of the cases
+    /// Print the names of the cases, and run nothing
     #[arg(long)]
     list: bool,
-    /// Keep every result in this file
+    /// Write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print each case as it ends
     #[arg(short, long)]
     verbose: bool,
-    /// Where to work [default: the directory for temporary files]
+    /// The directory to work in [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
     /// Run nothing: print Markdown from the JSON files of several runs
@@ -75,7 +78,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// `false` where something was wrong, or a hit was missed that nobody excused.
+/// Returns false if a result was wrong, or if larder missed an expected hit that `known` does not
+/// list.
 fn act(options: &Options) -> Result<bool> {
     if !options.table.is_empty() {
         print!("{}", table::markdown(&options.table)?);
@@ -96,7 +100,7 @@ fn act(options: &Options) -> Result<bool> {
         Some(dir) => builder.tempdir_in(dir),
         None => builder.tempdir(),
     };
-    let work = work.context("there is no room to work in")?;
+    let work = work.context("cannot make a directory to work in")?;
     let start = Instant::now();
     let done = |result: &suite::CaseResult| {
         if options.verbose {
@@ -114,15 +118,15 @@ fn act(options: &Options) -> Result<bool> {
     Ok(verdict.wrong == 0 && (cache.kind != Kind::Larder || verdict.missed == 0))
 }
 
-/// Fails if the C library would take another locale instead of this one without a word.
+/// Fails if the locale is not installed, because the C library would silently use another one.
 fn ensure_installed(locale: &str) -> Result<()> {
-    let listed = Command::new("locale").arg("-a").output().context("the C library's `locale` is not here")?;
+    let listed = Command::new("locale").arg("-a").output().context("the program `locale` cannot be run")?;
     // `C.UTF-8` is listed as `C.utf8`.
     let plain = |name: &str| name.to_lowercase().replace('-', "");
     let is_listed = String::from_utf8_lossy(&listed.stdout).lines().any(|name| plain(name) == plain(locale));
     ensure!(
         is_listed,
-        "the locale {locale} is not installed: `localedef -i de_DE -f UTF-8 de_DE.UTF-8` makes such a one"
+        "the locale {locale} is not installed: `localedef -i de_DE -f UTF-8 de_DE.UTF-8` installs one, for example"
     );
     Ok(())
 }
@@ -136,23 +140,24 @@ fn chosen(options: &Options) -> Result<Vec<Case>> {
     cases.retain(|case| !skip.iter().any(|pattern| fits(pattern, &case.name)));
     cases.retain(|case| options.full || !case.slow);
     if cases.is_empty() {
-        bail!("no case has such a name");
+        bail!("no case matches --only and --skip");
     }
     Ok(cases)
 }
 
-/// Each as text and as regular expression.
+/// Each pattern as text and as a regular expression.
 fn patterns(texts: &[String]) -> Result<Vec<(String, Regex)>> {
     let compiled = |text: &String| Ok((text.clone(), Regex::new(text).with_context(|| text.clone())?));
     texts.iter().map(compiled).collect()
 }
 
-/// Closes whatever descriptors were inherited beside the standard three: a cache may ask what they are for.
+/// A bash command that closes all inherited descriptors but the standard three, because a case may
+/// look at them.
 const CLOSE_OTHERS: &str =
     r#"for d in /proc/$$/fd/*; do d=${d##*/}; [ "$d" -gt 2 ] && eval "exec $d>&-"; done; exec "$@""#;
 
-/// Starts this program once more without descriptors that are none of its business, and, where that is possible, in a
-/// mount namespace of its own. Gives whether it is in one.
+/// Restarts this program without inherited descriptors and, if possible, in a mount namespace of
+/// its own. In the restarted program, returns whether it has such a namespace.
 fn enter_namespace() -> bool {
     if let Some(inside) = std::env::var_os(INSIDE) {
         return inside == "mounts";
@@ -165,17 +170,17 @@ fn enter_namespace() -> bool {
     let before: Vec<&str> = unshare.into_iter().filter(|_| mounts).chain(bash).collect();
     let mut command = Command::new(before[0]);
     command.args(&before[1..]).arg(this).args(std::env::args_os().skip(1));
-    // It returns only where it could not be done.
+    // `exec` only returns if it failed.
     let error = command.env(INSIDE, if mounts { "mounts" } else { "no" }).exec();
-    eprintln!("no mounts of one's own: {error}");
+    eprintln!("cannot restart in a mount namespace: {error}");
     false
 }
 
-/// The superuser may read and write whatever the modes say; what it starts here may not, so that cases with unreadable
-/// files are about something.
+/// Root ignores file modes. This takes that right from all programs that the suite starts, so that
+/// cases with unreadable files test something.
 fn leave_file_modes_in_force() {
     for right in [CapabilitySet::DAC_OVERRIDE, CapabilitySet::DAC_READ_SEARCH] {
-        // Others than the superuser have it not.
+        // Other users do not have the right, so an error is ignored.
         let _ = rustix::thread::remove_capability_from_bounding_set(right);
     }
 }

@@ -1,4 +1,7 @@
-//! What is not compared because the plain tool does not repeat it: names of temporary files, and what a case says.
+//! Masks what the plain tool itself does not repeat: names of temporary files, and what a case
+//! excludes.
+//!
+//! Unaware of: what the text is compared with.
 
 use crate::case::Case;
 use anyhow::{Context, Result};
@@ -9,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// gcc's `/tmp/ccXXXXXX`, clang's `/tmp/name-abcdef.o`.
 static TEMPORARY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"/cc[A-Za-z0-9]{6}\b|(/[A-Za-z0-9_+.]+)-[0-9a-f]{6}\b").expect("is a pattern"));
-/// How `__TIME__` and `date` say a time.
+/// A time as `__TIME__` and `date` write it.
 static CLOCK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b([0-2][0-9]):([0-5][0-9]):([0-5][0-9])\b").expect("is a pattern"));
 const DAY_S: i64 = 24 * 3600;
@@ -21,18 +24,18 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// What the case says.
+    /// The masks that the case defines.
     pub fn of(case: &Case) -> Result<Self> {
         let compile = |(text, _): &(&str, &str)| Regex::new(text).with_context(|| format!("{}: {text}", case.name));
         Ok(Self { patterns: case.masks.iter().map(compile).collect::<Result<_>>()?, any_time: case.any_time })
     }
 
-    /// A message without what is not compared.
+    /// A message without the parts that are not compared.
     pub fn message(&self, text: &[u8], span: (SystemTime, SystemTime)) -> Vec<u8> {
         self.content(&temporary_masked(text), span)
     }
 
-    /// A file without what is not compared.
+    /// The contents of a file without the parts that are not compared.
     pub fn content(&self, bytes: &[u8], span: (SystemTime, SystemTime)) -> Vec<u8> {
         let mut text = bytes.to_vec();
         for pattern in &self.patterns {
@@ -47,10 +50,11 @@ pub fn temporary_masked(text: &[u8]) -> Vec<u8> {
     TEMPORARY.replace_all(text, &b"$1/XXXXXX"[..]).into_owned()
 }
 
-/// Times of day within the span become a word; others stay, so that a stale one is seen.
+/// Replaces times of day within the span. Other times stay, so that a time of an earlier run is
+/// noticed.
 fn without_time(text: &[u8], (from, to): (SystemTime, SystemTime)) -> Vec<u8> {
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64) % DAY_S;
-    // The clock of this process is UTC, and so is that of every command: no case sets TZ and masks the time.
+    // The span is in UTC, and so are the times: `drive` sets TZ=UTC0 for cases that mask the time.
     let (from, to) = (seconds(from) - 1, seconds(to) + 1);
     let within = |captures: &regex::bytes::Captures<'_>| {
         let number = |at: usize| captures.get(at).map_or(0, |m| two_digits(m.as_bytes()));

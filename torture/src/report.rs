@@ -1,4 +1,6 @@
-//! What is printed, and kept as JSON.
+//! Prints the results, and converts them to JSON.
+//!
+//! Unaware of: how they were found.
 
 use crate::caches::{Chosen, Counts, Kind};
 use crate::drive::StepResult;
@@ -8,15 +10,16 @@ use crate::suite::CaseResult;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a whole run comes to.
+/// A summary of all results.
 pub struct Verdict {
-    /// Cases with a difference.
+    /// The number of cases with a difference.
     pub wrong: usize,
-    /// Expected hits that were none, and that nobody excused.
+    /// The number of expected hits that were missed, without those in `known`.
     pub missed: usize,
 }
 
-/// One line for a case, for whoever watches. A letter behind a step tells different plain results apart.
+/// One line for a case. A letter after a step distinguishes plain results: equal letters are equal
+/// results.
 pub fn line(result: &CaseResult) -> String {
     if let Some(reason) = &result.skipped {
         return format!("skipped   {}: {reason}", result.name);
@@ -45,7 +48,7 @@ fn letter(seen: &mut Vec<u64>, mark: u64) -> char {
     ('a'..='z').nth(at).unwrap_or('?')
 }
 
-/// Prints what was found.
+/// Prints all results.
 pub fn print(results: &[CaseResult], cache: &Chosen, seconds: f64) -> Verdict {
     print_skipped(results);
     let hits = Hits::of(results, cache);
@@ -82,7 +85,7 @@ fn print_skipped(results: &[CaseResult]) {
     }
 }
 
-/// Expected hits, and what came of them.
+/// The expected hits, and how many came.
 struct Hits {
     expected: usize,
     got: usize,
@@ -110,7 +113,7 @@ impl Hits {
         hits.lines.sort_by_key(|line| line.starts_with("MISSED"));
         for (at, row) in known::rows().enumerate() {
             if asked.get(&at) == Some(&false) {
-                hits.lines.push(format!("HIT     {row}: no longer missed, take it off the list"));
+                hits.lines.push(format!("HIT     {row}: no longer missed, so remove the row from known.rs"));
             }
         }
         hits
@@ -142,7 +145,7 @@ fn counts_in_words(counts: Option<Counts>) -> String {
     if words.is_empty() { "nothing counted".to_owned() } else { words.join(", ") }
 }
 
-/// Everything, for tables and for whoever asks later.
+/// All results as JSON, for `table`.
 pub fn as_json(results: &[CaseResult], cache: &Chosen, seconds: f64) -> Value {
     let step = |case: &CaseResult, step: &StepResult| {
         let counts = step.counted.unwrap_or_default();

@@ -1,4 +1,6 @@
-//! One command from its start to its end: what it said, how it ended, how long that took.
+//! Runs one command to its end. Returns its output, its exit code and its times.
+//!
+//! Unaware of: caches, and what is expected.
 
 use crate::step::Whom;
 use crate::terminal::Terminal;
@@ -15,44 +17,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A command that has not ended by then is killed, and counts as hanging.
+/// A command that has not ended after this time is killed and counts as hanging.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How often a step that is to be interrupted looks whether it is time.
+/// How often to check whether it is time to send the signal of a step.
 const GLANCE: Duration = Duration::from_millis(5);
-/// From the sign that a command is at work to the signal.
+/// How long to wait between the sign that a command is at work and the signal.
 const INTO_WORK: Duration = Duration::from_millis(50);
 
-/// Everything that is given to a command.
+/// A command and all of its environment.
 pub struct Order {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub argv: Vec<OsString>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// All of its environment.
+    /// All environment variables.
     pub env: Vec<(OsString, OsString)>,
-    /// What it can read; without it `/dev/null`.
+    /// The text of standard input, or `None` for `/dev/null`.
     pub stdin: Option<Vec<u8>>,
-    /// A terminal for all three streams.
+    /// The rows and columns of a terminal that is used for all three streams.
     pub tty: Option<(u16, u16)>,
-    /// A signal for when the file exists.
+    /// A signal to send when this file exists.
     pub kill: Option<(Signal, Whom, PathBuf)>,
 }
 
-/// What a command showed its caller.
+/// The result of a command, as its caller sees it.
 pub struct Ran {
-    /// How it ended, in words.
+    /// How it ended: "exit 1", "signal 9" or "hangs".
     pub end: String,
-    /// Standard output; on a terminal everything.
+    /// Standard output. On a terminal it is the output of both streams.
     pub out: Vec<u8>,
     /// Standard error.
     pub err: Vec<u8>,
-    /// When it was started, by the clock that file times are taken from, which lags behind the others.
+    /// When it was started, by the clock of file times (`CLOCK_REALTIME_COARSE`), which lags behind
+    /// the others.
     pub started: SystemTime,
     /// When it had ended.
     pub ended: SystemTime,
 }
 
-/// Runs it to its end.
+/// Runs a command to its end.
 pub fn run(order: &Order) -> Result<Ran> {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let started = SystemTime::UNIX_EPOCH + Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
@@ -74,14 +77,15 @@ fn on_pipes(order: &Order, mut command: Command) -> Result<(String, [Vec<u8>; 2]
     };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
-    // It holds the other end of the pipe.
+    // `Command` holds the child's end of the pipe, so it is dropped.
     drop(command);
     let out = child.stdout.take().context("standard output is piped")?;
     let err = child.stderr.take().context("standard error is piped")?;
     listen(order, child, [Some(out.into()), Some(err.into())])
 }
 
-/// All of the text, and its end, are in the pipe before anybody looks. It is less than a pipe holds.
+/// Writes all of the text into a pipe before the command is started. The text is smaller than a
+/// pipe's capacity.
 fn filled_pipe(text: &[u8]) -> Result<Stdio> {
     let (ours, mut theirs) = std::io::pipe()?;
     theirs.write_all(text)?;
@@ -93,12 +97,12 @@ fn on_terminal(order: &Order, mut command: Command, size: (u16, u16)) -> Result<
     let theirs = || -> Result<Stdio> { Ok(terminal.theirs.try_clone()?.into()) };
     command.stdin(theirs()?).stdout(theirs()?).stderr(theirs()?);
     let child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
-    // The command holds copies; only without ours does reading end.
+    // The command has copies of the terminal. Reading only ends after ours is closed.
     drop((command, terminal.theirs));
     listen(order, child, [Some(terminal.ours), None])
 }
 
-/// Reads both streams until everybody has closed them and the command has ended.
+/// Reads both streams until all processes have closed them and the command has ended.
 fn listen(order: &Order, mut child: Child, mut streams: [Option<OwnedFd>; 2]) -> Result<(String, [Vec<u8>; 2])> {
     let pid = Pid::from_child(&child);
     let life = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a process")?;
@@ -111,7 +115,8 @@ fn listen(order: &Order, mut child: Child, mut streams: [Option<OwnedFd>; 2]) ->
     }
     while status.is_none() || streams.iter().any(Option::is_some) {
         if Instant::now() > limit {
-            // The group is gone where only somebody who left it holds a stream.
+            // An error is ignored. The process group may be empty if a stream is only held by a
+            // process that left the group.
             let _ = kill_process_group(pid, Signal::KILL);
             child.wait()?;
             return Ok(("hangs".to_owned(), heard));
@@ -128,18 +133,19 @@ fn listen(order: &Order, mut child: Child, mut streams: [Option<OwnedFd>; 2]) ->
             trigger.pull();
         }
     }
-    let status = status.context("the loop ends with it")?;
+    let status = status.context("the loop only ends after the command")?;
     Ok((words_of(status), heard))
 }
 
 fn wait<'a>(streams: impl Iterator<Item = &'a OwnedFd>, life: Option<&'a OwnedFd>, pause: Duration) {
     let mut fds: Vec<PollFd<'_>> = streams.chain(life).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
-    // An interrupted wait is a short one.
+    // An interrupted wait only means one more round of the loop.
     let _ = poll(&mut fds, Some(&pause));
 }
 
-/// Takes what is there; `true` at the end, which a terminal says by an error.
+/// Reads what is available. Returns true at the end of the stream, which a terminal reports as an
+/// error.
 fn drain(fd: &OwnedFd, heard: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 65536];
     loop {
@@ -160,7 +166,7 @@ fn words_of(status: ExitStatus) -> String {
     }
 }
 
-/// Sends the signal of a step once its time has come.
+/// Sends the signal of a step when it is time.
 struct Trigger<'a> {
     kill: Option<&'a (Signal, Whom, PathBuf)>,
     pid: Pid,
@@ -182,7 +188,7 @@ impl<'a> Trigger<'a> {
             self.seen = Some(Instant::now());
         }
         if self.seen.is_some_and(|seen| seen.elapsed() >= INTO_WORK) {
-            // It may just have ended by itself.
+            // The command may have ended by itself, so an error is ignored.
             let _ = match whom {
                 Whom::Group => kill_process_group(self.pid, *signal),
                 Whom::Leader => kill_process(self.pid, *signal),
@@ -192,7 +198,8 @@ impl<'a> Trigger<'a> {
     }
 }
 
-/// The standard output of a short command that must succeed, for what a case is not about.
+/// Returns the standard output of a short command that must succeed. It is for auxiliary commands,
+/// which are not compared.
 pub fn output(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Result<Vec<u8>> {
     let mut command = Command::new(&argv[0]);
     command.args(&argv[1..]).current_dir(cwd).env_clear().envs(env.iter().map(|(name, value)| (name, value)));

@@ -1,24 +1,27 @@
-//! One step of a case: a change, a command with its surroundings, and what is expected of it.
+//! One step of a case: a change, a command with its environment, and what is expected of it.
+//!
+//! Unaware of: how it is run.
 
 use crate::change::{Change, nothing};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is run.
+/// The command of a step.
 #[derive(Clone)]
 pub enum Line {
-    /// A tool that a cache stands in front of: `larder WORDS`.
+    /// A tool that is run through the cache: `larder WORDS`.
     Tool(Vec<String>),
-    /// Any command: `larder run -- WORDS`. Not asked of caches that have no such word.
+    /// Any command: `larder run -- WORDS`. It is not run with caches that do not support this.
     Any(Vec<String>),
-    /// A shell script that uses `$CC`, `$CXX`, `$WRAP` (the cache before a tool), `$RUN` (the cache before any command)
-    /// and `$MASQ` (a directory of masquerading links).
+    /// A shell script that uses these variables: `$CC` and `$CXX`, the compilers with the cache in
+    /// front; `$WRAP`, the cache as a prefix of a tool; `$RUN`, the cache as a prefix of any
+    /// command; `$MASQ`, a directory of masquerading links.
     Script(String),
 }
 
 impl Line {
-    /// Whether it calls the cache by a variable.
+    /// Returns true if it calls the cache through a variable.
     pub fn uses_variables(&self) -> bool {
         match self {
             Line::Script(_) => true,
@@ -27,96 +30,99 @@ impl Line {
         }
     }
 
-    /// A compile that asks for a depfile with system headers: what larder's depfile observer needs.
+    /// Returns true for a compile that writes a depfile with system headers, which larder's depfile
+    /// observer needs.
     pub fn asks_for_depfile(&self) -> bool {
         matches!(self, Line::Tool(words) if words.iter().any(|word| word == "-MD"))
     }
 }
 
-/// A command and all around it that a step can vary.
+/// A command, and the environment that a step can vary.
 #[derive(Clone)]
 pub struct How {
     /// The command.
     pub line: Line,
-    /// Where it runs, below the root.
+    /// The working directory, below the root.
     pub cwd: PathBuf,
-    /// Variables set, or taken away.
+    /// Variables to set, or to remove (`None`).
     pub env: Vec<(String, Option<OsString>)>,
-    /// What it can read; without it `/dev/null`.
+    /// The text of standard input, or `None` for `/dev/null`.
     pub stdin: Option<Vec<u8>>,
-    /// A terminal of so many rows and columns for all three streams.
+    /// The rows and columns of a terminal for all three streams.
     pub tty: Option<(u16, u16)>,
-    /// Shell text before it: `umask 077`, `ulimit -f 1`, `exec 1>&-`.
+    /// Shell text that is run before: `umask 077`, `ulimit -f 1`, `exec 1>&-`.
     pub prelude: Option<String>,
 }
 
-/// What a good cache does at a step.
+/// The expectation for a step's run through the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
-    /// Whatever is right.
+    /// Hit and miss are both right.
     Any,
-    /// It hits.
+    /// It should hit.
     Hit,
-    /// It must not: what ran before cannot tell what comes now.
+    /// It must not hit, because the earlier runs do not determine the result.
     Fresh,
 }
 
-/// Whom a signal is sent to.
+/// The processes that a signal is sent to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whom {
-    /// Every process of the command, as a terminal does.
+    /// The whole process group of the command, as a terminal does.
     Group,
-    /// The one process that the caller started.
+    /// Only the process that the caller started.
     Leader,
 }
 
-/// Harm done to a cache before the run through it.
+/// Damage to a cache before the run through it.
 #[derive(Clone)]
 pub enum Spoil {
-    /// Every file of the store gets other bytes.
+    /// Changes the bytes of every file in the store.
     Bytes(fn(&mut Vec<u8>)),
-    /// A shell script in the store's directory; `$STORE` is that directory, `$CACHE` the cache's program.
+    /// Runs a shell script in the directory that holds the store. `$STORE` is the store, and
+    /// `$CACHE` the cache's program.
     Shell(&'static str),
-    /// The cache's server, where there is one, is killed.
+    /// Kills the cache's server, if there is one.
     KillServer,
 }
 
-/// What a cache's directory is before the cache is first called.
+/// The state of a cache's directory before the cache is first called.
 #[derive(Clone)]
 pub enum Prepare {
-    /// Made by a shell script; `$STORE` is where it is to be.
+    /// A shell script makes it at the path `$STORE`.
     Shell(&'static str),
-    /// A file system of its own, with these options of `mount`, full if so wished.
+    /// A file system of its own, mounted with these options of `mount`. If the flag is true, it is
+    /// filled up.
     Mounted(&'static [&'static str], bool),
 }
 
-/// What differs between plain and cached runs of a step is found; this is what is asked for.
+/// A step of a case.
 #[derive(Clone)]
 pub struct Step {
-    /// What is printed.
+    /// The name of the step in reports.
     pub label: String,
-    /// Done to the files before both runs.
+    /// The change of the files before both runs.
     pub change: Change,
-    /// What is run.
+    /// The command.
     pub how: How,
-    /// What a good cache does.
+    /// The expectation for the run through the cache.
     pub expect: Expect,
-    /// The next step begins with what this one left.
+    /// True if the next step begins with what this one left.
     pub keep: bool,
-    /// Only for its effect on the cache: there is no plain run.
+    /// True if there is no plain run, because only the effect on the cache matters.
     pub unchecked: bool,
-    /// Harm done to the cache.
+    /// Damage to the cache before the run through it.
     pub spoil: Option<Spoil>,
-    /// A signal sent when the command made the file `busy`.
+    /// A signal that is sent when the command has made the file `busy`.
     pub kill: Option<(Signal, Whom)>,
-    /// Standard output is not compared.
+    /// True if standard output is not compared.
     pub any_stdout: bool,
-    /// Standard error is not compared.
+    /// True if standard error is not compared.
     pub any_stderr: bool,
 }
 
 impl Step {
-    /// A step that changes nothing and expects nothing.
+    /// A step without a change and without expectations.
     pub fn new(label: &str, how: &How) -> Self {
         Self {
             label: label.to_owned(),
@@ -147,7 +153,8 @@ impl Default for How {
     }
 }
 
-/// A command line as words: blanks separate, single quotes hold together.
+/// Splits a command line into words at spaces. Single quotes keep a word together. For example,
+/// `a 'b c'` has two words.
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = None::<String>;

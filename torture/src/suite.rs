@@ -1,4 +1,6 @@
-//! All chosen cases, several at once.
+//! Runs all chosen cases, several at once.
+//!
+//! Unaware of: what is printed.
 
 use crate::caches::{Chosen, Observer};
 use crate::case::Case;
@@ -11,33 +13,33 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-/// What became of a case.
+/// The result of a case.
 pub struct CaseResult {
-    /// Its name.
+    /// The name of the case.
     pub name: String,
-    /// A depfile says enough for its hits.
+    /// True if larder's depfile observer can give the hits of this case.
     pub provable: bool,
-    /// Why it was not run.
+    /// The reason why the case was skipped, if it was.
     pub skipped: Option<String>,
-    /// In order.
+    /// The results of the steps, in order.
     pub steps: Vec<StepResult>,
-    /// How long it took.
+    /// How long the case took, in seconds.
     pub seconds: f64,
 }
 
 impl CaseResult {
-    /// Whether any step differs.
+    /// Returns true if a step differs.
     pub fn is_wrong(&self) -> bool {
         self.steps.iter().any(|step| !step.wrong.is_empty())
     }
 
-    /// Whether a hit of this step is one that this observer can give.
+    /// Returns true if the step should hit with this observer.
     pub fn counts_as_hit(&self, step: &StepResult, observer: Option<Observer>) -> bool {
         step.expect == Expect::Hit && (observer != Some(Observer::Depfile) || self.provable && step.depfile)
     }
 }
 
-/// Runs `cases`, `jobs` at a time, below `work`; `done` hears of each as it ends.
+/// Runs `cases`, `jobs` at a time, below `work`. Calls `done` as each case ends.
 pub fn run(
     cases: &[Case],
     cache: &Chosen,
@@ -52,11 +54,11 @@ pub fn run(
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 loop {
-                    let next = queue.lock().expect("nobody panics while taking a case").next();
+                    let next = queue.lock().expect("no thread panics while it takes a case").next();
                     let Some((at, case)) = next else { break };
                     let result = one(case, cache, machine, &work.join(at.to_string()));
                     done(&result);
-                    results.lock().expect("nobody panics while adding a result").push((at, result));
+                    results.lock().expect("no thread panics while it adds a result").push((at, result));
                 }
             });
         }
@@ -73,7 +75,7 @@ fn one(case: &Case, cache: &Chosen, machine: &Machine, dir: &Path) -> CaseResult
     if let Some(need) = machine.lacks(&case.needs) {
         result.skipped = Some(need.to_string());
     } else if case.uses_any() && !cache.kind.takes_any() {
-        result.skipped = Some(format!("{} takes compilers only", cache.kind.name()));
+        result.skipped = Some(format!("{} supports compilers only", cache.kind.name()));
     } else {
         result.steps = drive(case, cache, dir).unwrap_or_else(|error| vec![own_trouble(&error)]);
     }
@@ -81,7 +83,7 @@ fn one(case: &Case, cache: &Chosen, machine: &Machine, dir: &Path) -> CaseResult
     result
 }
 
-/// The suite's own trouble is seen, and does not stop the rest.
+/// Reports an error of the suite itself as a wrong step, so that the other cases still run.
 fn own_trouble(error: &anyhow::Error) -> StepResult {
     let wrong = vec![format!("the suite itself: {error:#}")];
     StepResult {

@@ -1,4 +1,6 @@
-//! Markdown from the JSON of several runs: who is wrong where.
+//! Markdown from the JSON of several runs: which cache is wrong in which cases.
+//!
+//! Unaware of: how cases are run.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -6,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What each class is about.
+/// The classes and their subjects.
 pub const CLASSES: &[(&str, &str)] = &[
     ("A", "inputs that appear, vanish or change"),
     ("B", "another place, another directory"),
@@ -19,7 +21,7 @@ pub const CLASSES: &[(&str, &str)] = &[
     ("G", "time, host, randomness, processor, limits"),
 ];
 
-/// One run, as it was kept.
+/// The results of one run.
 struct Kept {
     name: String,
     cases: BTreeMap<String, Fate>,
@@ -33,7 +35,8 @@ struct Fate {
     got: usize,
 }
 
-/// A table of counts for each class and run, and the names of all cases that anybody gets wrong.
+/// Returns a table of counts for each class and run, and the names of all cases that a cache gets
+/// wrong.
 pub fn markdown(files: &[PathBuf]) -> Result<String> {
     let runs: Vec<Kept> = files.iter().map(|file| load(file)).collect::<Result<_>>()?;
     let mut text = String::new();

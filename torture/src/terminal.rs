@@ -6,19 +6,20 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::os::fd::OwnedFd;
 
-/// Both ends.
+/// Both ends of a pseudo-terminal.
 pub(crate) struct Terminal {
-    /// Where a person would look.
+    /// The end that the suite reads from.
     pub(crate) ours: OwnedFd,
-    /// What the command writes to.
+    /// The end that the command writes to.
     pub(crate) theirs: OwnedFd,
 }
 
 impl Terminal {
-    /// A new one of so many rows and columns, nobody's controlling terminal.
+    /// Opens a pseudo-terminal with this many rows and columns. It becomes no process's controlling
+    /// terminal.
     pub(crate) fn open((rows, columns): (u16, u16)) -> Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let ours = openpt(flags).context("no terminal is to be had")?;
+        let ours = openpt(flags).context("cannot open a pseudo-terminal")?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
         let name = ptsname(&ours, Vec::new())?;

@@ -1,7 +1,9 @@
-//! The files below a directory: read as they are, and put back as they were.
+//! Reads the files below a directory, and restores them.
 //!
-//! What did not change is not touched when files are put back, so that inputs keep their inode and change time: a cache
-//! may look at those.
+//! Files that did not change are not touched by a restoration, so inputs keep their inode and
+//! ctime. A cache may look at those.
+//!
+//! Unaware of: why files are restored.
 
 use crate::change::{make_fifo, remove, set_time};
 use anyhow::{Context, Result};
@@ -11,24 +13,24 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One name.
+/// A file, directory or link below the root.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What it stands for.
+    /// Its type and content.
     pub kind: Kind,
-    /// Permission bits.
+    /// Its permission bits.
     pub mode: u32,
-    /// User and group.
+    /// Its user and group.
     pub owner: (u32, u32),
-    /// When its content last changed: seconds since 1970, nanoseconds.
+    /// Its mtime: seconds since 1970, nanoseconds.
     pub time: (i64, i64),
-    /// Device and inode.
+    /// Its device and inode.
     pub id: (u64, u64),
-    /// Every name of the same file below the root, in order; only this one as a rule.
+    /// All paths of the same file below the root, in order. Without hard links it is only its own.
     pub peers: Vec<PathBuf>,
 }
 
-/// What a name stands for.
+/// The type and content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file with these bytes.
@@ -39,12 +41,12 @@ pub enum Kind {
     Link(PathBuf),
     /// A FIFO.
     Fifo,
-    /// Something else.
+    /// Another type.
     Special,
 }
 
 impl Kind {
-    /// In a word.
+    /// The type in a word, for messages.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::File(_) => "file",
@@ -56,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Every name below a root.
+/// All entries below a root, by their relative paths.
 pub type Tree = BTreeMap<PathBuf, Entry>;
 
 /// Reads everything below `root`.
@@ -78,7 +80,7 @@ fn read_below(root: &Path, below: &Path, tree: &mut Tree) -> Result<()> {
     for item in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let name = below.join(item?.file_name());
         let path = root.join(&name);
-        // A process that was left over may still be removing files.
+        // A process that still runs may remove files meanwhile.
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
         let kind = kind_of(&path, &meta);
         let is_directory = kind == Kind::Directory;
@@ -92,7 +94,7 @@ fn read_below(root: &Path, below: &Path, tree: &mut Tree) -> Result<()> {
     Ok(())
 }
 
-/// A file that cannot be read (by another than the superuser) counts as empty.
+/// Reads an entry. A file that cannot be read (unless we are root) counts as empty.
 fn kind_of(path: &Path, meta: &fs::Metadata) -> Kind {
     let kind = meta.file_type();
     if kind.is_file() {
@@ -108,7 +110,7 @@ fn kind_of(path: &Path, meta: &fs::Metadata) -> Kind {
     }
 }
 
-/// Brings what is below `root` back to `wanted`. Says whether anything had to be done.
+/// Restores everything below `root` to `wanted`. Returns true if anything had to be changed.
 pub fn put_back(root: &Path, wanted: &Tree) -> Result<bool> {
     let mut found = read(root)?;
     let mut changed = remove_strangers(root, wanted, &mut found)?;
@@ -118,14 +120,15 @@ pub fn put_back(root: &Path, wanted: &Tree) -> Result<bool> {
             changed = true;
         }
     }
-    // From the deepest up: what is done to a name changes the time of its directory.
+    // Children come before their directories, because a change of a child changes the mtime of its
+    // directory.
     for (name, entry) in wanted.iter().rev() {
         changed |= repair(&root.join(name), entry)?;
     }
     Ok(changed)
 }
 
-/// Removes what `wanted` has not, or has as something else, from the disk and from `found`.
+/// Removes what is not in `wanted` or has another type there, from the disk and from `found`.
 fn remove_strangers(root: &Path, wanted: &Tree, found: &mut Tree) -> Result<bool> {
     let stays = |name: &PathBuf, entry: &Entry| wanted.get(name).is_some_and(|wanted| is_kin(wanted, entry));
     let strangers: Vec<PathBuf> =
@@ -137,7 +140,7 @@ fn remove_strangers(root: &Path, wanted: &Tree, found: &mut Tree) -> Result<bool
     Ok(!strangers.is_empty())
 }
 
-/// Whether the file that is there can become the wanted one without another inode.
+/// Returns true if the existing entry can be changed into the wanted one without a new inode.
 fn is_kin(wanted: &Entry, found: &Entry) -> bool {
     match (&wanted.kind, &found.kind) {
         (Kind::Directory, Kind::Directory) => true,
@@ -149,7 +152,7 @@ fn is_kin(wanted: &Entry, found: &Entry) -> bool {
     }
 }
 
-/// Another file with the same content and time does as well.
+/// Another file with the same content, mtime and mode will do as well.
 fn is_like(wanted: &Entry, found: &Entry) -> bool {
     (&wanted.kind, wanted.time, wanted.mode) == (&found.kind, found.time, found.mode)
 }
@@ -198,11 +201,12 @@ fn repair(path: &Path, wanted: &Entry) -> Result<bool> {
     Ok(changed)
 }
 
-/// Gives everything below `root` the time of so many seconds ago.
+/// Sets the mtime of everything below `root` to this many seconds ago.
 pub fn age(root: &Path, seconds: i64) -> Result<()> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let time_s = i64::try_from(now.as_secs())? - seconds;
-    // The deepest first: their parents' times do not change by it, but whoever reads a list expects an order.
+    // The order does not matter here, because setting the mtime of a child does not change its
+    // directory.
     for name in read(root)?.keys().rev() {
         set_time(&root.join(name), time_s, 0)?;
     }

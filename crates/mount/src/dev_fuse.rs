@@ -1,6 +1,6 @@
-//! The device by which a process answers for a FUSE file system.
+//! Opens `/dev/fuse` and mounts a FUSE file system that is answered through it.
 //!
-//! Unaware of: what the file system holds, and who answers.
+//! Unaware of: what the file system holds, and which process answers.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,8 +17,9 @@ pub(crate) fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
-/// A mount of whatever answers through this device. The kernel checks rights by what the image says; whoever sees the
-/// mount may look.
+/// Mounts a file system that is answered through the open `/dev/fuse` descriptor `device`,
+/// read-only and detached. The kernel checks permissions by the modes and owners that the file
+/// system reports (`default_permissions`). All users may access it (`allow_other`).
 pub(crate) fn mount_device(device: BorrowedFd) -> Result<Mount, MountError> {
     let number = device.as_raw_fd().to_string();
     let (user, group) = (larder_sys::effective_user().to_string(), larder_sys::effective_group().to_string());

@@ -1,12 +1,14 @@
-//! An EROFS image, read as the kernel reads it: names, attributes, and where the bytes of files are.
+//! Reads an EROFS image: names, attributes, and the positions of the bytes of files.
 //!
-//! Only uncompressed images with at most one further device, which is all that larder writes. Whatever the bytes are,
-//! reading them ends with what they say or with an error: nothing is allocated by a number that was read without a limit.
+//! It only reads uncompressed images with at most one device besides the metadata, which is all
+//! that larder writes. Damaged images lead to an error or to wrong contents, never to a crash: each
+//! number that was read has a limit before memory is allocated for it.
 //!
-//! The file is read for each question, by `pread`: what is asked often is in the kernel's memory, once for all servers of
-//! an image, and a server of a million names needs no memory for them.
+//! The file is read by `pread` for each question. What is asked often is in the kernel's page
+//! cache, once for all servers of an image. So a server of a million names needs no memory for
+//! them.
 //!
-//! Unaware of: FUSE, and whether the bytes of files have arrived.
+//! Unaware of: FUSE, and whether the bytes of files are local yet.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,27 +20,27 @@ use std::path::Path;
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 128;
 const MAGIC: u32 = 0xe0f5_e1e2;
-/// Blocks of 512 bytes to 64 KiB.
+/// The base-2 logarithm of the block size: 512 bytes to 64 KiB.
 const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
-/// Inodes are numbered by slots of so many bytes.
+/// Inodes are numbered by slots of this many bytes.
 const SLOT: u64 = 32;
 const DEVICE_BYTES: u64 = 128;
 const ENTRY: usize = 12;
-/// Before the attributes of an inode.
+/// The size of the header before the extended attributes of an inode, in bytes.
 const ATTRIBUTES_HEAD: usize = 12;
-/// Incompatible features that are read: none of them has to do with compression, but for the first, which says that
-/// lengths of compressed data may be followed by zeros.
+/// The incompatible features that are supported: `LZ4_0PADDING` (0x1), `CHUNKED_FILE` (0x4) and
+/// `DEVICE_TABLE` (0x8). The first one only concerns compressed data, of which there is none.
 const FEATURES: u32 = 0x1 | 0x4 | 0x8;
-/// A symbolic link's target, bytes: Linux' own limit.
+/// The limit for the target of a symbolic link, in bytes. It is Linux' own limit.
 const TARGET_BYTES_MAX: u64 = 4095;
-/// A name, bytes: the same.
+/// The limit for a file name, in bytes. It is Linux' own limit.
 const NAME_BYTES_MAX: usize = 255;
-/// The block of a chunk of which nothing is written.
+/// The block number of a chunk that is a hole.
 const HOLE: u32 = u32::MAX;
-/// Chunks of which each says its device have at most so many bits: 1 MiB, which is what the kernel asks a FUSE server for
-/// at once.
+/// The limit for the chunk size of files that name a device for each chunk, as a base-2 logarithm:
+/// 1 MiB, which is the most that the kernel requests of a FUSE server at once.
 const CHUNK_BITS_MAX: u32 = 20;
-/// One request reads at most so many chunks: 16 MiB of chunks of 4 KiB.
+/// The limit for chunks in one request: 16 MiB of chunks of 4 KiB.
 const CHUNKS_MAX: u64 = 4096;
 
 pub(crate) const KIND_MASK: u16 = 0o170_000;
@@ -46,20 +48,20 @@ pub(crate) const FILE: u16 = 0o100_000;
 pub(crate) const DIRECTORY: u16 = 0o40_000;
 pub(crate) const LINK: u16 = 0o120_000;
 
-/// An image's metadata, opened.
+/// The open metadata of an image.
 #[derive(Debug)]
 pub(crate) struct Erofs {
     file: File,
     block_bits: u8,
     root: u64,
-    /// Where inodes are counted from, bytes.
+    /// The position of inode 0, in bytes.
     inodes_at: u64,
-    /// Where attributes are that several inodes have, bytes.
+    /// The position of the extended attributes that several inodes share, in bytes.
     shared_at: u64,
     device: Option<Device>,
-    /// The time of inodes that have none of their own.
+    /// The modification time of short inodes, which have no time of their own.
     built: (i64, u32),
-    /// How many inodes there are, and blocks, for `statfs`.
+    /// The number of inodes and blocks, for `statfs`.
     pub(crate) inodes: u64,
     pub(crate) blocks: u64,
 }
@@ -68,26 +70,29 @@ pub(crate) struct Erofs {
 #[derive(Clone, Copy, Debug)]
 struct Device {
     blocks: u64,
-    /// Its first block as it is counted on from those of the metadata; 0 if it is not.
+    /// The number of its first block, if its blocks are numbered after those of the metadata. It is
+    /// 0 if only chunks refer to its blocks.
     counted_from: u64,
 }
 
-/// How the bytes of an inode lie.
+/// Where the bytes of an inode are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// Blocks one after the other, from this one on.
+    /// Consecutive blocks, from this block on.
     Plain(u32),
-    /// The same, and the rest behind the inode.
+    /// Consecutive blocks from this block on, except the last partial block, which follows the
+    /// inode.
     Inline(u32),
-    /// Chunks of so many bits, listed behind the inode: with their device, or only their block.
+    /// Chunks of 2^`bits` bytes. Their list follows the inode. Each entry has a device and a block
+    /// if `with_device` is true, otherwise only a block.
     Chunks { bits: u32, with_device: bool },
 }
 
-/// What is known of a file, directory or link.
+/// The attributes of a file, directory or symbolic link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode {
     pub(crate) number: u64,
-    /// Kind and permission bits.
+    /// File type and permission bits, as in `st_mode`.
     pub(crate) mode: u16,
     pub(crate) links: u32,
     pub(crate) size: u64,
@@ -96,7 +101,7 @@ pub(crate) struct Inode {
     /// Seconds since 1970, and nanoseconds.
     pub(crate) modified: (i64, u32),
     layout: Layout,
-    /// Where its attributes begin, bytes of the image, and how many they take.
+    /// The position and the length of the extended attributes in the image, in bytes.
     attributes_at: u64,
     attributes_bytes: usize,
 }
@@ -106,36 +111,36 @@ pub(crate) struct Inode {
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) number: u64,
-    /// As EROFS numbers kinds.
+    /// The file type as EROFS numbers it: 1 is a regular file, 2 a directory, 7 a symbolic link.
     pub(crate) kind: u8,
 }
 
-/// Where some bytes of a file are.
+/// The position of some bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// Nowhere: they are zeros.
+    /// A hole: the bytes are zeros.
     Hole,
-    /// In the image of the metadata, from this byte on.
+    /// In the metadata, from this byte on.
     Metadata(u64),
-    /// On the device.
+    /// On the device, from this byte on.
     Data(u64),
 }
 
-/// Some bytes of a file that are at one place.
+/// Some bytes of a file that are consecutive in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) from: From,
     pub(crate) length: u64,
 }
 
-/// A chunk of a file that is on the device.
+/// A chunk of a file whose bytes are on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// Of the file's chunks.
+    /// The index of the chunk in the file.
     pub(crate) number: u64,
-    /// Its bytes on the device, in whole blocks.
+    /// Its bytes on the device, rounded up to whole blocks.
     pub(crate) bytes: Range<u64>,
-    /// Where in the metadata the number of the device is, two bytes.
+    /// The position in the metadata of the two bytes with the chunk's device number.
     pub(crate) device_at: u64,
 }
 
@@ -144,20 +149,20 @@ impl Inode {
         self.mode & KIND_MASK == kind
     }
 
-    /// Where what follows the inode and its attributes begins.
+    /// The position of the first byte after the inode and its attributes.
     fn behind(&self) -> u64 {
         self.attributes_at + self.attributes_bytes as u64
     }
 }
 
 impl Erofs {
-    /// Opens an image's metadata.
+    /// Opens an image's metadata and checks its superblock.
     pub(crate) fn open(path: &Path) -> io::Result<Erofs> {
         let file = File::open(path)?;
         let mut head = [0; SUPERBLOCK_BYTES];
         file.read_exact_at(&mut head, SUPERBLOCK)?;
         if u32_at(&head, 0) != MAGIC {
-            return Err(damaged("it is no EROFS image"));
+            return Err(damaged("it is not an EROFS image"));
         }
         let block_bits = head[12];
         if !BLOCK_BITS.contains(&block_bits) || u32_at(&head, 80) & !FEATURES != 0 {
@@ -186,7 +191,7 @@ impl Erofs {
         })
     }
 
-    /// The number of the top directory's inode.
+    /// The inode number of the root directory.
     pub(crate) fn root(&self) -> u64 {
         self.root
     }
@@ -195,12 +200,13 @@ impl Erofs {
         1 << self.block_bits
     }
 
-    /// The inode of this number.
+    /// Reads the inode of this number.
     pub(crate) fn inode(&self, number: u64) -> io::Result<Inode> {
         let at = number.checked_mul(SLOT).and_then(|at| at.checked_add(self.inodes_at));
         let at = at.ok_or_else(|| damaged("an inode is beyond its end"))?;
         let mut bytes = [0; 64];
-        // A short one may be the last of the file.
+        // A short inode (32 bytes) may be the last one of the file, so fewer than 64 bytes may be
+        // left.
         let count = read_some(&self.file, &mut bytes, at)?;
         let form = u16_at(&bytes, 0);
         let is_long = form & 1 == 1;
@@ -257,12 +263,14 @@ impl Erofs {
         Ok(inode)
     }
 
-    /// The number of the inode that `name` stands for in a directory, if there is one.
+    /// Returns the inode number of the entry `name` of a directory, or `None` if there is no such
+    /// entry.
     pub(crate) fn lookup(&self, directory: &Inode, name: &[u8]) -> io::Result<Option<u64>> {
         if name.len() > NAME_BYTES_MAX {
             return Ok(None);
         }
-        // All names are in the order of their bytes: the block whose first name is the last that is not behind it.
+        // All names are sorted bytewise. A binary search finds the last block whose first name is
+        // not greater than `name`.
         let mut buffer = vec![0; self.block_bytes() as usize];
         let (mut low, mut high) = (0, self.directory_blocks(directory));
         while low < high {
@@ -281,12 +289,12 @@ impl Erofs {
         Ok(None)
     }
 
-    /// How many blocks the entries of a directory are in.
+    /// The number of blocks that hold the entries of a directory.
     pub(crate) fn directory_blocks(&self, directory: &Inode) -> u64 {
         directory.size.div_ceil(self.block_bytes())
     }
 
-    /// One of these, in `buffer`, which is as long as a block.
+    /// Reads one block of a directory into `buffer`, whose length is the block size.
     pub(crate) fn directory_block<'a>(
         &self,
         directory: &Inode,
@@ -302,7 +310,7 @@ impl Erofs {
         Ok(&buffer[..length])
     }
 
-    /// Where a link leads.
+    /// Returns the target of a symbolic link.
     pub(crate) fn target(&self, link: &Inode) -> io::Result<Vec<u8>> {
         if !link.is(LINK) || link.size > TARGET_BYTES_MAX {
             return Err(damaged("a link leads nowhere"));
@@ -312,7 +320,7 @@ impl Erofs {
         Ok(target)
     }
 
-    /// Calls `each` for every extended attribute, until it says that it has what it wants.
+    /// Calls `each` with every extended attribute (prefix, name, value) until it returns true.
     pub(crate) fn attributes(
         &self,
         inode: &Inode,
@@ -321,7 +329,7 @@ impl Erofs {
         if inode.attributes_bytes == 0 {
             return Ok(());
         }
-        // At most 256 KiB, by the 16 bits of their number.
+        // At most 256 KiB, because the count has 16 bits.
         let mut bytes = vec![0; inode.attributes_bytes];
         self.file.read_exact_at(&mut bytes, inode.attributes_at)?;
         let shared = usize::from(bytes[4]);
@@ -339,7 +347,7 @@ impl Erofs {
             }
         }
         let mut left = own;
-        // What is behind the last one is zeros, or too short for another.
+        // Zeros may follow the last attribute, or fewer bytes than another one needs.
         while left.len() >= 4 && left[..4] != [0; 4] {
             let Attribute { taken, prefix, name, value } = attribute(left)?;
             if each(prefix, name, value) {
@@ -350,7 +358,8 @@ impl Erofs {
         Ok(())
     }
 
-    /// Where the bytes of this range of a file are, in their order. The range ends with the file at most.
+    /// Returns where the bytes of this range of a file are, in order. The range is cut at the end
+    /// of the file.
     pub(crate) fn parts(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {
         let range = range.start..range.end.min(file.size);
         if range.is_empty() {
@@ -389,7 +398,7 @@ impl Erofs {
         Ok(parts)
     }
 
-    /// Calls `each` for every file, of which there may be several names, once.
+    /// Calls `each` once for every regular file, even if it has several names.
     pub(crate) fn each_file(&self, mut each: impl FnMut(&Inode) -> io::Result<()>) -> io::Result<()> {
         let (mut directories, mut seen) = (vec![self.root], HashSet::from([self.root]));
         let mut buffer = vec![0; self.block_bytes() as usize];
@@ -418,16 +427,17 @@ impl Erofs {
     ///
     /// # Errors
     ///
-    /// If bytes of the file are on the device, but the file does not say that for each chunk.
+    /// If bytes of the file are on the device but not in chunks of at most 1 MiB with a device
+    /// number.
     pub(crate) fn chunks(&self, file: &Inode, mut each: impl FnMut(Chunk)) -> io::Result<()> {
         let (bits, width) = match file.layout {
             _ if file.size == 0 => return Ok(()),
             Layout::Chunks { bits, with_device: true } if bits <= CHUNK_BITS_MAX => (bits, 8),
-            Layout::Chunks { .. } => return Err(damaged("a file does not say for each MiB which device it is on")),
+            Layout::Chunks { .. } => return Err(damaged("a file has data that is not in chunks of at most 1 MiB")),
             _ => {
                 let parts = self.parts_of_blocks(file, 0..file.size)?;
                 return match parts.iter().any(|part| matches!(part.from, From::Data(_))) {
-                    true => Err(damaged("a file does not say for each MiB which device it is on")),
+                    true => Err(damaged("a file has data that is not in chunks of at most 1 MiB")),
                     false => Ok(()),
                 };
             }
@@ -467,7 +477,7 @@ impl Erofs {
         Ok(parts)
     }
 
-    /// How many bytes of an inode are not behind it.
+    /// How many bytes of an inode are in blocks. The rest follows the inode itself.
     fn blocks_end(&self, inode: &Inode) -> u64 {
         match inode.layout {
             Layout::Inline(_) => (inode.size.div_ceil(self.block_bytes()).saturating_sub(1)) << self.block_bits,
@@ -475,7 +485,8 @@ impl Erofs {
         }
     }
 
-    /// What is so many bytes behind the beginning of a block, on whichever device that is.
+    /// Returns the position that is `within` bytes after the start of a block, in the metadata or
+    /// on the device.
     fn at_block(&self, block: u32, within: u64, length: u64) -> io::Result<From> {
         let block = u64::from(block);
         match self.device {
@@ -494,7 +505,7 @@ impl Erofs {
     fn on_device(&self, block: u64, within: u64, length: u64) -> io::Result<From> {
         let at = (block << self.block_bits).checked_add(within);
         let size = match self.device {
-            // `mkfs.erofs` does not say how many it has.
+            // `mkfs.erofs` does not write the number of blocks.
             Some(Device { blocks: 0, .. }) => u64::MAX,
             device => device.map_or(0, |device| device.blocks << self.block_bits),
         };
@@ -505,7 +516,7 @@ impl Erofs {
         }
     }
 
-    /// Reads bytes of a directory or a link, which are in the metadata.
+    /// Reads bytes of a directory or a symbolic link, which must be in the metadata.
     fn read_own(&self, inode: &Inode, offset: u64, mut to: &mut [u8]) -> io::Result<()> {
         let end = offset.saturating_add(to.len() as u64);
         for part in self.parts(inode, offset..end)? {
@@ -517,13 +528,13 @@ impl Erofs {
         if to.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    /// Reads bytes of the metadata as they are.
+    /// Reads bytes of the metadata file at this position.
     pub(crate) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(to, at)
     }
 }
 
-/// The entry of this number in a block of a directory; none if there are fewer.
+/// Returns the entry of this index in a block of a directory, or `None` if the block has fewer.
 pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
     let cut = || damaged("an entry of a directory is cut");
     let count = entries(block)?;
@@ -535,10 +546,10 @@ pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>
     let start = usize::from(u16_at(this, 8));
     let end = if number + 1 < count { usize::from(u16_at(head(number + 1)?, 8)) } else { block.len() };
     let name = block.get(start..end).ok_or_else(cut)?;
-    // Behind the last one there may be zeros.
+    // Zeros may follow the last name.
     let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&b'/') {
-        return Err(damaged("a name is none"));
+        return Err(damaged("a file name is invalid"));
     }
     Ok(Some(Entry { name, number: u64_at(this, 0), kind: this[10] }))
 }
@@ -554,7 +565,7 @@ fn entries(block: &[u8]) -> io::Result<usize> {
     Ok(first / ENTRY)
 }
 
-/// The inode of a name in a block whose names are in order.
+/// Finds a name in a sorted block of a directory, and returns its inode number.
 fn find(block: &[u8], name: &[u8]) -> io::Result<Option<u64>> {
     let (mut low, mut high) = (0, entries(block)?);
     while low < high {
@@ -569,18 +580,18 @@ fn find(block: &[u8], name: &[u8]) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// How many bytes an attribute takes, by its first four.
+/// The size of an extended attribute, in bytes, from its first four bytes.
 fn attribute_bytes(head: &[u8]) -> usize {
     4 + usize::from(head[0]) + usize::from(u16_at(head, 2))
 }
 
-/// An extended attribute as it stands in the metadata.
+/// An extended attribute as the metadata stores it.
 struct Attribute<'b> {
-    /// How many bytes it takes there.
+    /// Its size in the metadata, in bytes.
     taken: usize,
-    /// The beginning of its name, which stands there as a number.
+    /// The prefix of its name, which is stored as a number. For example, 1 stands for `user.`.
     prefix: &'static [u8],
-    /// The rest of its name.
+    /// The name after the prefix.
     name: &'b [u8],
     value: &'b [u8],
 }
@@ -601,7 +612,7 @@ fn attribute(bytes: &[u8]) -> io::Result<Attribute<'_>> {
     Ok(Attribute { taken, prefix, name, value })
 }
 
-/// Adds a part behind those that are there: to the last one, if it goes on where that ends.
+/// Appends a part, or extends the last one if the new part continues it.
 fn add(parts: &mut Vec<Part>, part: Part) {
     if let Some(last) = parts.last_mut() {
         let goes_on = match (last.from, part.from) {

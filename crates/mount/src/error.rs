@@ -1,88 +1,89 @@
-//! What can go wrong, and what to do then.
+//! The error type of this crate. Each message says what failed, why, and what to do.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::Rung;
 
-/// Trouble with mounting. None of it is a reason to fail a job: the next rung, or unpacking, gives the same tree.
+/// An error of mounting. It is never a reason to fail a job, because the next rung gives the same
+/// tree, and so does unpacking.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel refuses to mount something.
     #[error("{what} cannot be mounted: {step}: {error}{}", said_after(said))]
     Refused {
-        /// A file system and its file.
+        /// The kind of file system and the path of its file.
         what: String,
-        /// The step or option that was refused.
+        /// The step or mount option that the kernel refused.
         step: String,
-        /// The system's error.
+        /// The error of the system call.
         error: io::Error,
-        /// The kernel's own words, or none.
+        /// The message that the kernel wrote to the mount context, or an empty text.
         said: String,
     },
-    /// Something about a path.
+    /// A file operation on a path failed.
     #[error("{}: {what}: {error}", path.display())]
     Path {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What could not be done with it.
+        /// The operation that failed, as the end of a sentence about the path: "cannot be opened".
         what: &'static str,
-        /// The system's error.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// The rung that was asked for cannot be taken here.
-    #[error("`{rung}` is not possible here: {why}; `larder doctor` shows what is")]
+    /// The requested rung does not work on this machine.
+    #[error("`{rung}` is not possible here: {why}; `larder doctor` shows what is possible")]
     Unable {
-        /// Which.
+        /// The rung.
         rung: Rung,
-        /// What it lacks.
+        /// What is missing on this machine.
         why: String,
     },
-    /// Nothing of ours is mounted there.
+    /// No mount that larder made for this user is at this path.
     #[error("{}: nothing of yours is mounted here: `larder image list --mounted` shows what is", .0.display())]
     NotMounted(PathBuf),
-    /// The target holds something that the mount would hide.
-    #[error("{}: is not empty, and what is in it would be hidden: remove it, or mount elsewhere", .0.display())]
+    /// The target directory is not empty, so the mount would hide its contents.
+    #[error("{}: is not empty, and the mount would hide its contents: empty it, or mount elsewhere", .0.display())]
     NotEmpty(PathBuf),
-    /// Something of ours is mounted there already.
+    /// An image is mounted at this path already.
     #[error("{}: an image is mounted here already: `larder image unmount` it first", .0.display())]
     Taken(PathBuf),
-    /// Several things went wrong, none of which stopped the rest.
+    /// Several operations failed. None of the failures stopped the other operations.
     #[error("{}", said_of_all(.0))]
     Several(Vec<MountError>),
-    /// A helper program did not do what it is for.
+    /// A helper program, such as `squashfuse`, failed.
     #[error("{program} failed: {why}")]
     Program {
-        /// Its name.
+        /// The path of the program.
         program: String,
-        /// What it said, or how it ended.
+        /// What the program printed, or how it ended.
         why: String,
     },
-    /// What is under a state directory is not ours to read.
+    /// A file in a state directory is damaged or of an unknown format.
     #[error("{}: {what}: remove it if nothing is mounted from it", path.display())]
     Odd {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What is odd about it.
+        /// What is wrong with the file.
         what: &'static str,
     },
-    /// Lazy reading could not be set up, or went on without us.
+    /// Lazy filling of an image could not be set up, or failed later.
     #[error("{what}: {error}")]
     Lazy {
-        /// What could not be done.
+        /// The operation that failed.
         what: &'static str,
-        /// The system's error.
+        /// The error of the system call.
         error: io::Error,
     },
-    /// The broker said no, or could not be asked.
+    /// The broker refused the request, or could not be reached. The text is the whole message.
     #[error("{0}")]
     Broker(String),
-    /// Another system.
-    #[error("mounting is not on this system yet")]
+    /// This operating system is not supported.
+    #[error("mounting is only supported on Linux")]
     NotHere,
 }
 
-/// More errors than this are counted only.
+/// At most this many errors are printed in full; the others are only counted.
 const SAID_MAX: usize = 8;
 
 fn said_of_all(errors: &[MountError]) -> String {
@@ -98,13 +99,13 @@ fn said_after(said: &str) -> String {
 }
 
 impl MountError {
-    /// Something about a path.
+    /// Returns a closure that makes a `Path` error of an I/O error, for `map_err`.
     pub fn path(path: impl Into<PathBuf>, what: &'static str) -> impl FnOnce(io::Error) -> MountError {
         let path = path.into();
         move |error| MountError::Path { path, what, error }
     }
 
-    /// All these as one; `None` if there are none.
+    /// Combines errors into one, or returns `None` if there are none.
     #[cfg(target_os = "linux")]
     pub(crate) fn all(mut errors: Vec<MountError>) -> Option<MountError> {
         match errors.len() {
@@ -113,12 +114,12 @@ impl MountError {
         }
     }
 
-    /// Something about lazy reading.
+    /// Returns a closure that makes a `Lazy` error of an I/O error, for `map_err`.
     pub fn lazy(what: &'static str) -> impl FnOnce(io::Error) -> MountError {
         move |error| MountError::Lazy { what, error }
     }
 
-    /// The kernel's refusal to mount `what`.
+    /// Returns a closure that makes a `Refused` error about `what`, for `map_err`.
     #[cfg(target_os = "linux")]
     pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(larder_sys::MountRefused) -> MountError {
         let what = what.into();
@@ -149,7 +150,7 @@ mod tests {
         check(refused("bad superblock"), &format!("{plain} (bad superblock)"));
         check(
             MountError::Unable { rung: Rung::Lazy, why: "Linux 6.12 is needed".to_owned() },
-            "`lazy` is not possible here: Linux 6.12 is needed; `larder doctor` shows what is",
+            "`lazy` is not possible here: Linux 6.12 is needed; `larder doctor` shows what is possible",
         );
         let path = || MountError::path("/t", "cannot be listed")(denied());
         let said = "/t: cannot be listed: Operation not permitted (os error 1)";

@@ -1,4 +1,4 @@
-//! An image mounted by a program, where `/dev/fuse` may be opened.
+//! Mounts an image by an installed FUSE program: `squashfuse` or `erofsfuse`. It needs `/dev/fuse`.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -13,23 +13,24 @@ use std::time::{Duration, Instant};
 use crate::{Image, Mount, MountError, Rung};
 
 const SEARCHED: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// A program that has not mounted within this never will.
+/// A program in the foreground that has not mounted within this time is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
-/// What is told of what a program said.
+/// At most this many bytes of the program's output are quoted in an error.
 const SAID_BYTES_MAX: u64 = 512;
 
-/// How long the program that answers for a mount is there.
+/// How long the FUSE program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// As long as the mount.
+    /// As long as the mount exists.
     AsMount,
-    /// Not longer than the thread that asked for it, either: for mounts in a namespace of its own, which the program keeps
-    /// there by being in it.
+    /// As long as the mount exists, but not longer than the thread that asked for it. This is for
+    /// mounts in a namespace of their own: the program is a member of that namespace, so it would
+    /// keep the namespace and the mount alive.
     AsThread,
 }
 
-/// The program for an image, by its full name, or why there is none.
+/// Returns the path of the FUSE program for this kind of image, or why there is none.
 pub(crate) fn program_for(image: &Image) -> Result<PathBuf, String> {
     let name = match image {
         Image::Erofs { .. } => "erofsfuse",
@@ -42,21 +43,27 @@ pub(crate) fn program_for(image: &Image) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{name} is not installed"))
 }
 
-/// Whether a squashfs file can be mounted so here, as far as can be seen without trying: else why not.
+/// Checks whether a squashfs file could be mounted by a FUSE program, without trying it.
+///
+/// # Errors
+///
+/// A text for users that says what is missing.
 pub fn possible() -> Result<(), String> {
     program_for(&Image::Squashfs(PathBuf::new())).map(drop)
 }
 
-/// An image as a mount that is nowhere and cannot be written to. Its program ends with the last use of that. It mounts on
-/// a path: one is made in `near` for a moment.
+/// Mounts an image read-only by a FUSE program, as a detached mount. The program ends when the
+/// mount is no longer used. The program can only mount on a path, so a temporary directory is made
+/// in `near` and removed again.
 ///
 /// # Errors
 ///
-/// Where there is no program for it, or that fails; and if we may not mount here. Without rights the program could still
-/// mount by `fusermount3`, but that unmounts only if `/etc/mtab` is there, and no overlay can be put on it.
+/// If there is no program for the image, if the program fails, or if this process may not mount.
+/// Without that right the program could still mount by `fusermount3`. But `fusermount3` unmounts
+/// only if `/etc/mtab` exists, and no overlay can be put on such a mount.
 pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError> {
     if !larder_sys::may_mount() {
-        let why = "it takes the superuser, or a user namespace of one's own".to_owned();
+        let why = "root or a user namespace of its own is needed".to_owned();
         return Err(MountError::Unable { rung: Rung::Fuse, why });
     }
     let place = near.join(format!(".fuse-{:016x}", larder_sys::random_u64()));
@@ -70,9 +77,10 @@ pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError
     };
     let layer = match life {
         Life::AsThread => layer(),
-        // Nobody else sees the place, so nothing is mounted there any more if we are killed meanwhile.
+        // No other process sees this mount namespace. So if we are killed here, no mount is left on
+        // the path.
         Life::AsMount => larder_sys::in_lasting_mounts(|| Ok(layer()))
-            .map_err(MountError::path(&place, "there can be no mounts of its own for it"))
+            .map_err(MountError::path(&place, "no mount namespace can be made for it"))
             .and_then(|layer| layer),
     };
     let _ = fs::remove_dir(&place);
@@ -82,7 +90,7 @@ pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError
 fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {
     let program = program_for(image).map_err(|why| MountError::Unable { rung: Rung::Fuse, why })?;
     let target = absolute(target)?;
-    // Who else may look is decided by the overlay above it, and only the superuser may say so.
+    // The overlay on top decides which users may read the files. Only root may use `allow_other`.
     let others = if larder_sys::effective_user() == 0 { ",allow_other" } else { "" };
     let mut words: Vec<OsString> = vec!["-o".into(), format!("ro,nosuid,nodev{others}").into()];
     match image {
@@ -107,10 +115,10 @@ fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, MountError> {
-    std::path::absolute(path).map_err(MountError::path(path, "has no place"))
+    std::path::absolute(path).map_err(MountError::path(path, "cannot be made absolute"))
 }
 
-/// It goes into the background once it has mounted.
+/// Starts a program that moves itself to the background once it has mounted.
 fn in_background(program: &Path, words: Vec<OsString>) -> io::Result<()> {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", SEARCHED).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
@@ -121,7 +129,7 @@ fn in_background(program: &Path, words: Vec<OsString>) -> io::Result<()> {
     }
 }
 
-/// It stays our child, and ends with this thread.
+/// Starts a program in the foreground: it stays our child and is killed when this thread ends.
 fn in_foreground(program: &Path, words: Vec<OsString>, target: &Path) -> io::Result<()> {
     let said = larder_sys::growing_memory_file("larder-fuse")?;
     let first = [program.as_os_str().to_owned(), "-f".into()];
@@ -135,7 +143,7 @@ fn in_foreground(program: &Path, words: Vec<OsString>, target: &Path) -> io::Res
     while device(target)? == before {
         let ended = larder_sys::process_ended(&process)?;
         if ended || began.elapsed() > PATIENCE {
-            // It may end by itself just now.
+            // The program may have ended by itself in the meantime, so an error is ignored.
             let _ = larder_sys::kill_process(&process);
             let _ = child.wait();
             return Err(io::Error::other(what_was_said(said, ended)));
@@ -151,10 +159,10 @@ fn device(path: &Path) -> io::Result<u64> {
 
 fn what_was_said(mut said: File, ended: bool) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read back says nothing.
+    // If the output cannot be read, the message says that there was none.
     let _ = said.rewind().and_then(|()| said.take(SAID_BYTES_MAX).read_to_end(&mut bytes));
     match (String::from_utf8_lossy(&bytes).trim(), ended) {
-        ("", true) => "it ended and said nothing".to_owned(),
+        ("", true) => "it ended without a message".to_owned(),
         ("", false) => "it did not mount in time".to_owned(),
         (text, _) => text.to_owned(),
     }

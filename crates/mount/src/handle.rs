@@ -1,4 +1,6 @@
-//! Mounts as handles: made, placed, taken away when dropped.
+//! Mounts as handles: a detached mount, and a mount that is attached to a directory.
+//!
+//! Unaware of: what is mounted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,63 +12,69 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use crate::MountError;
 
-/// A mount that is nowhere yet: dropped, it is gone. It can be used by descriptor, passed to others, or given a place.
+/// A detached mount: it is attached to no directory, and the kernel removes it when this handle is
+/// dropped. It can be used by its descriptor, passed to another process, or attached to a
+/// directory.
 #[derive(Debug)]
 pub struct Mount {
     root: OwnedFd,
-    /// The mount namespace that it is in, if it had to be copied before Linux 6.15: see `copy`.
+    /// The mount namespace that this mount was attached in so that it could be copied, which is
+    /// only needed before Linux 6.15: see `copy`.
     room: Mutex<Option<OwnedFd>>,
 }
 
 const EINVAL: i32 = 22;
 
-/// A mount that has its place: dropped, it is taken away from there, unless it was kept.
+/// A mount that is attached to a directory. It is unmounted when this handle is dropped, unless it
+/// was kept.
 #[derive(Debug)]
 pub struct Placed {
     root: Option<OwnedFd>,
     target: PathBuf,
-    /// Whose mounts it is among, where they are not ours.
+    /// The mount namespace that the mount is in, if it is not ours.
     namespace: Option<OwnedFd>,
 }
 
 impl Mount {
-    /// One that somebody else made and passed.
+    /// A mount whose descriptor another process made and passed to us.
     pub fn passed(root: OwnedFd) -> Mount {
         Mount { root, room: Mutex::new(None) }
     }
 
-    /// Its root directory.
+    /// The root directory of the mount.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// Another mount of the same file system: the memory for what was read is shared.
+    /// Returns another mount of the same file system. Both share the page cache.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses, as it does without rights.
+    /// If the kernel refuses. It refuses if this process does not have the right to mount.
     pub fn another(&self) -> Result<Mount, MountError> {
         let error = |error| MountError::Path { path: PathBuf::from("/"), what: "a mount cannot be cloned", error };
         self.copy(self.root.as_fd()).map(Mount::passed).map_err(error)
     }
 
-    /// What is shown by a directory of it, as a mount of its own.
+    /// Returns a mount that shows the subdirectory `name` of this mount.
     ///
     /// # Errors
     ///
-    /// Where there is no such directory, or the kernel refuses.
+    /// If there is no such directory, or the kernel refuses.
     pub fn below(&self, name: &str) -> Result<Mount, MountError> {
-        let error = |error| MountError::Path { path: PathBuf::from(name), what: "is no directory of an image", error };
+        let error =
+            |error| MountError::Path { path: PathBuf::from(name), what: "is not a directory of the image", error };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = openat(&self.root, name, flags, Mode::empty()).map_err(|errno| error(errno.into()))?;
         self.copy(directory.as_fd()).map(Mount::passed).map_err(error)
     }
 
-    /// A copy of this mount, which is nowhere yet, with a directory of it as the copy's root.
+    /// Returns a detached copy of this mount, whose root is `directory` of this mount.
     ///
-    /// Before Linux 6.15 the kernel copies a mount only if that has a place among the mounts of the thread that asks, and
-    /// says EINVAL else. Then this mount gets a place in a namespace that nothing else uses, and stays there: it can
-    /// still be used by descriptor, and it is still gone once this handle is, or this process.
+    /// Before Linux 6.15 the kernel copies a mount only if it is attached in the mount namespace of
+    /// the calling thread; otherwise `open_tree` fails with EINVAL. In that case this mount is
+    /// attached in a namespace that nothing else uses, and stays there. It can still be used by its
+    /// descriptor, and it still ends when this handle is dropped or this process ends.
     pub(crate) fn copy(&self, directory: BorrowedFd) -> io::Result<OwnedFd> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let room = match &*room {
@@ -79,38 +87,43 @@ impl Mount {
         larder_sys::in_mount_namespace(room.as_fd(), || larder_sys::clone_mount(directory))
     }
 
-    /// Its root, if it is nowhere yet; a copy of it, if it has a place already.
+    /// Returns a descriptor that can be attached to a directory: this mount if it is still
+    /// detached, otherwise a copy of it.
     fn into_placeable(self) -> io::Result<OwnedFd> {
         let is_housed = self.room.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if is_housed { self.copy(self.root.as_fd()) } else { Ok(self.root) }
     }
 
-    /// Give it a place on the directory `target`, of which the last component must not be a link.
+    /// Attaches the mount to the directory `target`. The last component of the path must not be a
+    /// symbolic link.
     ///
     /// # Errors
     ///
-    /// Where there is no such directory, or we may not mount there.
+    /// If there is no such directory, or this process may not mount there.
     pub fn place(self, target: &Path) -> Result<Placed, MountError> {
-        let place = larder_sys::open_place(target).map_err(MountError::path(target, "is no directory to mount on"))?;
+        let place =
+            larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory to mount on"))?;
         self.place_on(place.as_fd(), target)
     }
 
-    /// Give it a place on an open directory, called `target` in messages.
+    /// Attaches the mount to an open directory. `target` is its path, which is used in messages.
     ///
     /// # Errors
     ///
-    /// Where we may not mount there.
+    /// If this process may not mount there.
     pub fn place_on(self, place: BorrowedFd, target: &Path) -> Result<Placed, MountError> {
         let root = self.into_placeable().map_err(MountError::path(target, "cannot be mounted on"))?;
         larder_sys::place_mount(&root, place).map_err(MountError::path(target, "cannot be mounted on"))?;
         Ok(Placed { root: Some(root), target: target.to_owned(), namespace: None })
     }
 
-    /// The same among the mounts of others, of which `namespace` is a descriptor: the directory must be one of theirs.
+    /// Attaches the mount to the open directory `place` in another mount namespace, of which
+    /// `namespace` is a descriptor. `target` is the path of the directory, which is used in
+    /// messages.
     ///
     /// # Errors
     ///
-    /// Where we may not do that, or the directory is not among those mounts.
+    /// If this process may not mount there, or if the directory is not in that namespace.
     pub fn place_inside(self, namespace: OwnedFd, place: BorrowedFd, target: &Path) -> Result<Placed, MountError> {
         let root = self.into_placeable().map_err(MountError::path(target, "cannot be mounted on"))?;
         let placed = larder_sys::in_mount_namespace(namespace.as_fd(), || larder_sys::place_mount(&root, place));
@@ -120,17 +133,17 @@ impl Mount {
 }
 
 impl Placed {
-    /// Where it is.
+    /// The path that the mount was attached to.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Its root directory.
+    /// The root directory of the mount.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.root.as_ref().expect("only taken by what consumes it").as_fd()
+        self.root.as_ref().expect("only methods that consume the handle take the root").as_fd()
     }
 
-    /// How the kernel calls it.
+    /// The number by which the kernel identifies the mount.
     ///
     /// # Errors
     ///
@@ -140,18 +153,18 @@ impl Placed {
         larder_sys::mount_number(self.descriptor()).map_err(MountError::path(&self.target, what))
     }
 
-    /// Leave it mounted when this handle is gone.
+    /// Leaves the mount in place when this handle is dropped.
     pub fn keep(mut self) {
         self.root = None;
     }
 
-    /// Take it away now.
+    /// Unmounts now.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses: it may have been taken away, or moved, by others.
+    /// If the kernel refuses. For example, another process may have unmounted or moved the mount.
     pub fn take_away(mut self) -> Result<(), MountError> {
-        let root = self.root.take().expect("only taken by what consumes it");
+        let root = self.root.take().expect("only methods that consume the handle take the root");
         self.unmount(&root).map_err(MountError::path(&self.target, "cannot be unmounted"))
     }
 
@@ -165,7 +178,7 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        // What others unmounted already is away, which is all that is wanted.
+        // An error is ignored: if another process has unmounted it already, the aim is reached.
         self.root.take().iter().for_each(|root| drop(self.unmount(root)));
     }
 }

@@ -1,4 +1,7 @@
-//! An image as a mount that cannot be written to. Without set-user-id and devices, whatever the image says.
+//! An image as a read-only mount. Set-user-id bits and device files have no effect in it, whatever
+//! the image says.
+//!
+//! Unaware of: how the image was made, and where the mount is attached.
 
 use std::fs::File;
 use std::io;
@@ -9,47 +12,50 @@ use larder_sys::{MountAttributes, MountValue, OwnerRange, loop_device, new_mount
 
 use crate::{Mount, MountError, Owners};
 
-/// Of every mount of ours.
+/// The mount attributes of every writable mount of larder; `LAYER` adds read-only.
 pub(crate) const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
 pub(crate) const LAYER: MountAttributes = MountAttributes { read_only: true, ..HARMLESS };
 
-/// Mount an EROFS image from its files, without a loop device: Linux 6.12.
+/// Mounts an EROFS image directly from its files, without a loop device. This needs Linux 6.12.
 ///
 /// # Errors
 ///
-/// Where the kernel refuses; `ENOTBLK` means that this one wants a device.
+/// If the kernel refuses. `ENOTBLK` means that this kernel only mounts EROFS from a block device.
 pub fn erofs(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> {
     let (metadata, data) = (real(metadata)?, data.map(real).transpose()?);
     mount_erofs(&metadata, data.as_deref().as_slice(), &metadata)
 }
 
-/// Mount an EROFS image that has three devices: its data file, and the file `asked` twice, which is used as it is named.
+/// Mounts an EROFS image that has three devices: its data file, and twice the file `asked`. The
+/// path `asked` is used as it is, because it may be a path in `/proc/self/fd`.
 pub(crate) fn erofs_asked(metadata: &Path, data: &Path, asked: &Path) -> Result<Mount, MountError> {
     let (metadata, data) = (real(metadata)?, real(data)?);
     mount_erofs(&metadata, &[&data, asked, asked], &metadata)
 }
 
-/// Whether the kernel mounts EROFS images that have their data in a file of its own: Linux 5.16. Else all must be in one.
+/// Returns true if the kernel mounts EROFS images whose data is in a separate file, which Linux
+/// 5.16 and later can do. For an older kernel, metadata and data must be in one file.
 pub fn erofs_has_data() -> bool {
     larder_sys::knows_mount_option("erofs", "device")
 }
 
-/// Mount an EROFS image by loop devices, for all kernels that know its format. Every byte must be there.
+/// Mounts an EROFS image through loop devices, which works on all kernels that know the image's
+/// format. Every byte of the data must be local.
 ///
 /// # Errors
 ///
-/// Where no device can be had, or the kernel refuses.
+/// If there is no free loop device, or the kernel refuses.
 pub fn erofs_by_loop_device(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> {
     let (_open, device) = device_of(metadata)?;
     let second = data.map(device_of).transpose()?;
     mount_erofs(&device, second.as_ref().map(|(_, path)| path.as_path()).as_slice(), metadata)
 }
 
-/// Mount a squashfs file by a loop device.
+/// Mounts a squashfs file through a loop device.
 ///
 /// # Errors
 ///
-/// Where no device can be had, or the kernel refuses.
+/// If there is no free loop device, or the kernel refuses.
 pub fn squashfs(file: &Path) -> Result<Mount, MountError> {
     let (_open, device) = device_of(file)?;
     let options = [("source", text(&device)), ("ro", MountValue::Flag)];
@@ -57,11 +63,12 @@ pub fn squashfs(file: &Path) -> Result<Mount, MountError> {
     made.map(Mount::passed).map_err(MountError::refused(format!("squashfs image {}", file.display())))
 }
 
-/// The same files, with other owners.
+/// Returns a mount of the same files that shows other owners (an ID-mapped mount).
 ///
 /// # Errors
 ///
-/// Where others' numbers may not be mapped, or the file system cannot do that (EROFS: Linux 5.19, squashfs: 6.2).
+/// If this process may not map these IDs, or if the file system does not support ID-mapped mounts.
+/// EROFS does since Linux 5.19, squashfs since 6.2.
 pub fn owned_by(layer: &Mount, owners: &Owners) -> Result<Mount, MountError> {
     let ranges = |list: &[(u32, u32, u32)]| -> Vec<OwnerRange> {
         list.iter().map(|&(stored, seen, count)| OwnerRange { stored, seen, count }).collect()
@@ -90,7 +97,8 @@ fn text(path: &Path) -> MountValue<'_> {
     MountValue::Text(path.as_os_str().as_bytes())
 }
 
-/// The kernel looks for files from where we are, and relative names would not say which.
+/// Returns the absolute path without symbolic links. The kernel resolves the paths in mount options
+/// relative to our working directory, and a relative path would not identify the file in messages.
 fn real(path: &Path) -> Result<PathBuf, MountError> {
     std::fs::canonicalize(path).map_err(MountError::path(path, "cannot be found"))
 }
@@ -99,7 +107,7 @@ fn device_of(path: &Path) -> Result<(File, PathBuf), MountError> {
     let file = File::open(path).map_err(MountError::path(path, "cannot be opened"))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         let error = io::Error::from(io::ErrorKind::InvalidInput);
-        return Err(MountError::path(path, "is no file that an image can be in")(error));
+        return Err(MountError::path(path, "is not a regular file")(error));
     }
-    loop_device(&file).map_err(MountError::path(path, "no loop device can be had for it"))
+    loop_device(&file).map_err(MountError::path(path, "no loop device can be set up for it"))
 }

@@ -1,24 +1,24 @@
-//! Mounting images: local files become a directory that can be used, and written to.
+//! Mounts images: turns an image's local files into a directory that can be read and written.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `image.rs` | which files make an image, and whom its files belong to |
-//! | `rung.rs` | the ladder: each way to have an image's tree, and what it needs |
-//! | `fill.rs` | where bytes come from that are not there yet |
-//! | `error.rs` | what can go wrong, and what to do then |
-//! | `handle.rs` | mounts as handles: made, placed, taken away when dropped |
-//! | `layer.rs` | an image as a mount that cannot be written to: EROFS, squashfs, by file or loop device |
-//! | `erofs.rs` | the metadata of an EROFS image, read |
-//! | `dev_fuse.rs` | the device by which a process answers for a FUSE file system |
-//! | `fuse.rs` | the same by a program, where `/dev/fuse` may be opened |
-//! | `overlay.rs` | what makes it writable, and where what is written goes |
-//! | `places/` | what is mounted by us: asked for, listed, taken away, swept after jobs that died |
-//! | `probe/` | which rungs there are here, found by trying each on a tiny image |
-//! | `serve/` | an image answered for by a FUSE server of our own, its bytes fetched when they are read |
-//! | `lazy/` | reading files before they have arrived |
-//! | `broker/` | mounting for those who may not |
+//! | `image.rs` | the files that make up an image, and the mapping of file owners |
+//! | `rung.rs` | the ladder: the ways to get an image's tree, and what each of them needs |
+//! | `fill.rs` | the trait that fetches bytes of an image which are not local yet |
+//! | `error.rs` | what can go wrong, with messages that say what to do |
+//! | `handle.rs` | mounts as handles, which unmount when they are dropped |
+//! | `layer.rs` | read-only mounts by the kernel: EROFS or squashfs, by file or loop device |
+//! | `erofs.rs` | a reader of EROFS metadata |
+//! | `dev_fuse.rs` | opens `/dev/fuse` and mounts a FUSE file system on it |
+//! | `fuse.rs` | read-only mounts by an installed FUSE program, such as `squashfuse` |
+//! | `overlay.rs` | makes a mount writable by an overlay, and manages its scratch space |
+//! | `places/` | larder's own mounts: made, listed, removed, and swept after jobs that died |
+//! | `probe/` | which rungs work on this machine, tried with a tiny image |
+//! | `serve/` | larder's own FUSE server, which fetches bytes when they are read |
+//! | `lazy/` | files that can be read before all of their bytes are local |
+//! | `broker/` | a privileged process that mounts for jobs without the right to mount |
 //!
-//! Unaware of: keys, records, packs, remotes, how an image is made.
+//! Unaware of: cache keys, records, packs, remotes, how an image is made.
 #![forbid(unsafe_code)]
 
 mod error;

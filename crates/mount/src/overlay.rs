@@ -1,4 +1,6 @@
-//! What makes an image writable, and where what is written goes.
+//! Makes an image writable by an overlay, and keeps what is written in scratch directories.
+//!
+//! Unaware of: which image is below, and where the mount is attached.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -13,11 +15,12 @@ use rustix::fs::{Gid, Timespec, Timestamps, Uid};
 use crate::layer::HARMLESS;
 use crate::{Mount, MountError};
 
-/// Names and values of extended attributes of a root directory, at most; more is more than a file system keeps.
+/// The limit for the names, and for one value, of extended attributes that are copied, in bytes. It
+/// is also the kernel's limit for both.
 const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 
-/// Two directories of one mount: what was written, and what the kernel is about to write. Removed when dropped, unless
-/// kept.
+/// The upper and work directories of one overlay. They are removed when this is dropped, unless
+/// they are kept.
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
@@ -25,11 +28,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Make them in `directory`, which is made.
+    /// Makes the two directories in `directory`, which is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// Where they cannot be made, or are there already.
+    /// If they cannot be made, or exist already.
     pub fn make(directory: &Path) -> Result<Scratch, MountError> {
         let made = || {
             fs::DirBuilder::new().recursive(true).create(directory)?;
@@ -37,7 +40,7 @@ impl Scratch {
             [scratch.upper(), scratch.work()].iter().try_for_each(fs::create_dir)?;
             Ok(scratch)
         };
-        made().map_err(MountError::path(directory, "what is written cannot be kept there"))
+        made().map_err(MountError::path(directory, "cannot be made for what is written"))
     }
 
     fn upper(&self) -> PathBuf {
@@ -48,13 +51,13 @@ impl Scratch {
         self.directory.join("work")
     }
 
-    /// What the kernel shows as the source of the overlay, as others show a device. The name of the directory is in it,
-    /// because no other mount has that.
+    /// The text that the kernel shows as the source of the overlay, where other mounts show a
+    /// device. It holds the name of the scratch directory, so no other mount has the same source.
     fn source(&self) -> String {
         source(&self.directory)
     }
 
-    /// Leave them when this is dropped.
+    /// Leaves the directories in place when this is dropped.
     pub fn keep(mut self) {
         self.kept = true;
     }
@@ -68,37 +71,40 @@ impl Drop for Scratch {
     }
 }
 
-/// The source of an overlay that writes to this directory.
+/// The source of an overlay whose scratch space is this directory.
 pub(crate) fn source(directory: &Path) -> String {
     source_of(directory.file_name().unwrap_or_default())
 }
 
-/// The source of an overlay that writes to a directory of this name.
+/// The source of an overlay whose scratch directory has this name.
 pub(crate) fn source_of(name: &OsStr) -> String {
     format!("larder-{}", name.display())
 }
 
-/// Remove what `Scratch` made, and all that was written there: jobs decide how deep and how large that is.
+/// Removes what `Scratch::make` made, with everything that a job wrote there. The job decides how
+/// deep and how large that is.
 pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
     ["work", "upper"].map(|name| larder_sys::remove_tree(&directory.join(name))).into_iter().collect()
 }
 
-/// A writable mount of what `lower` shows: what is changed goes to `scratch`. In a user namespace of one's own as well,
-/// if the lower mount's owners are known there.
+/// Returns a writable mount that shows `lower` and writes changes to `scratch`. It also works in a
+/// user namespace, if the owners of the lower mount are mapped there.
 ///
 /// # Errors
 ///
-/// Where the kernel refuses: the file system of `scratch` must have extended attributes and not be an overlay itself.
+/// If the kernel refuses. The file system of `scratch` must support extended attributes, and must
+/// not be an overlay itself.
 pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
     let refused = || MountError::refused(format!("an overlay that writes to {}", scratch.directory.display()));
     let alike = like(lower.descriptor(), &scratch.upper());
-    alike.map_err(MountError::path(scratch.upper(), "cannot be made like the image's root"))?;
+    alike.map_err(MountError::path(scratch.upper(), "cannot get the attributes of the image's root"))?;
     let made = |options: &[(&'static str, MountValue<'static>)]| match by_descriptor(lower, scratch, options) {
         Err(refused) if wants_paths(&refused.error) => by_path(lower, scratch, options),
         done => done,
     };
-    // Without rights over the machine its marks must be a user's own attributes. Others are taken there as well, and
-    // then a directory cannot be removed.
+    // Outside of the first user namespace, overlayfs must keep its marks in `user.*` attributes
+    // (`userxattr`). The kernel mounts without that option as well, but then a directory in the
+    // overlay cannot be removed.
     if !larder_sys::is_of_first_users() {
         return made(&FOR_USERS).map_err(refused());
     }
@@ -111,9 +117,11 @@ pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
-/// Whether this is what a kernel answers that takes layers by path only. From 6.5 to 6.12 overlays know no option that is
-/// a descriptor (EINVAL), and 6.13 and 6.14 may not take a layer that is mounted nowhere (EINVAL). Before 6.5 overlays
-/// have options as text only (EOPNOTSUPP).
+/// Returns true if this is the error of a kernel that only takes layers by path:
+///
+/// - Before 6.5, overlayfs takes options only as text (EOPNOTSUPP).
+/// - From 6.5 to 6.12, it knows no option that is a descriptor (EINVAL).
+/// - 6.13 and 6.14 may refuse a layer that is a detached mount (EINVAL).
 fn wants_paths(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP))
 }
@@ -122,14 +130,16 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Nothing that a lower layer says of itself leads elsewhere, and nothing is waited for to reach the disk: what is
-/// written is gone with the mount.
+/// The options for the first user namespace. A mark in a lower layer must not redirect to another
+/// path, so redirects and `metacopy` are off. `volatile` omits all syncs, because what is written
+/// is deleted with the mount anyway.
 const OPTIONS: [(&str, MountValue); 3] = [
     ("redirect_dir", MountValue::Text(b"nofollow")),
     ("metacopy", MountValue::Text(b"off")),
     ("volatile", MountValue::Flag),
 ];
-/// The same with a user's own attributes as marks, with which there are no redirections: Linux 5.11.
+/// The options for other user namespaces: marks are `user.*` attributes, with which there are no
+/// redirects. This needs Linux 5.11.
 const FOR_USERS: [(&str, MountValue); 2] = [("volatile", MountValue::Flag), ("userxattr", MountValue::Flag)];
 
 type Made = Result<Mount, larder_sys::MountRefused>;
@@ -139,7 +149,8 @@ fn at(step: &str) -> impl FnOnce(io::Error) -> larder_sys::MountRefused {
     move |error| larder_sys::MountRefused { step, error, said: String::new() }
 }
 
-/// Layers by descriptor: Linux 6.13, and 6.15 if the lower one is mounted nowhere.
+/// Makes an overlay from descriptors of its layers. This needs Linux 6.13, or 6.15 if the lower
+/// mount is detached.
 fn by_descriptor(lower: &Mount, scratch: &Scratch, more: &[(&'static str, MountValue<'static>)]) -> Made {
     let lower = open_directory(lower.descriptor()).map_err(at("lowerdir"))?;
     let upper = fs::File::open(scratch.upper()).map_err(at("upperdir"))?;
@@ -155,14 +166,19 @@ fn by_descriptor(lower: &Mount, scratch: &Scratch, more: &[(&'static str, MountV
     new_mount("overlay", &options, HARMLESS).map(Mount::passed)
 }
 
-/// Layers by path, for kernels before that. All of them must be among the mounts of the thread that makes the overlay:
+/// Makes an overlay from paths of its layers, for older kernels. All layers must be in the mount
+/// namespace of the thread that makes the overlay:
 ///
-/// 1. The lower mount is copied, so that `lower` itself stays where it is.
-/// 2. A thread gets a copy of our mounts in a namespace of its own, which nobody else sees.
-/// 3. It puts the copy of the lower mount there, on the directory of `scratch`, of which it has opened what it needs.
-/// 4. It makes the overlay, which has its own hold on its layers, and ends; with it the namespace is gone.
+/// 1. The lower mount is copied, so that `lower` itself stays detached.
+/// 2. A thread gets a copy of our mounts in a mount namespace of its own, which no other process
+///    sees.
+/// 3. The thread opens the upper and work directories, and attaches the copy to the directory of
+///    `scratch`.
+/// 4. The thread makes the overlay, which holds its layers by itself. Then the thread ends, and the
+///    namespace with it.
 ///
-/// The paths are those of descriptors, so that no byte of a name is taken for the end of a layer or of an option.
+/// The paths are those of descriptors (`/proc/self/fd/7`), so no byte of a file name can be taken
+/// for the separator of layers or of options.
 fn by_path(lower: &Mount, scratch: &Scratch, more: &[(&'static str, MountValue<'static>)]) -> Made {
     let copy = lower.copy(lower.descriptor()).map_err(at("lowerdir"))?;
     let made = larder_sys::in_private_mounts(|| {
@@ -190,7 +206,8 @@ fn by_path(lower: &Mount, scratch: &Scratch, more: &[(&'static str, MountValue<'
     made.map_err(at("mounts of its own"))?
 }
 
-/// The root of an overlay is as its upper directory is: make that as the image's root is.
+/// The root of an overlay has the attributes of its upper directory. This copies owner, mode, times
+/// and `user.*` attributes from the image's root.
 fn like(image: BorrowedFd, upper: &Path) -> io::Result<()> {
     let root = open_directory(image)?;
     let upper = fs::File::open(upper)?;
@@ -198,7 +215,8 @@ fn like(image: BorrowedFd, upper: &Path) -> io::Result<()> {
     copy_attributes(root.as_fd(), upper.as_fd());
     let (user, group) = (Uid::from_raw(look.st_uid), Gid::from_raw(look.st_gid));
     match rustix::fs::fchown(&upper, Some(user), Some(group)) {
-        // Somebody without rights writes as they are: what they own is theirs.
+        // Without the right to change owners, the directory stays owned by this user, who can
+        // write.
         Ok(()) | Err(rustix::io::Errno::PERM | rustix::io::Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }
@@ -209,7 +227,7 @@ fn like(image: BorrowedFd, upper: &Path) -> io::Result<()> {
     Ok(rustix::fs::futimens(&upper, &times)?)
 }
 
-/// Of attributes only those that anybody may set: the others are rights.
+/// Copies the `user.*` attributes only. The others, such as `security.*`, grant rights.
 fn copy_attributes(from: BorrowedFd, to: BorrowedFd) {
     let mut names = vec![0; ATTRIBUTES_BYTES_MAX];
     let count = rustix::fs::flistxattr(from, names.as_mut_slice()).unwrap_or(0);
@@ -217,7 +235,8 @@ fn copy_attributes(from: BorrowedFd, to: BorrowedFd) {
         let mut value = vec![0; ATTRIBUTES_BYTES_MAX];
         let done = rustix::fs::fgetxattr(from, name, value.as_mut_slice());
         let set = done.map(|count| rustix::fs::fsetxattr(to, name, &value[..count], rustix::fs::XattrFlags::empty()));
-        // Not all file systems keep them; the image's own files are not concerned.
+        // Not all file systems support extended attributes. Only the root directory lacks them
+        // then.
         let _ = set;
     }
 }

@@ -1,40 +1,41 @@
-//! The ladder: each way to have an image's tree, best first. Every rung gives the same tree.
+//! The ladder: the ways to get an image's tree, best first. Every rung gives the same tree.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to have an image's tree.
+/// A way to get an image's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rung {
-    /// EROFS metadata mounted, data filled in when it is first touched, an overlay on top.
+    /// The kernel mounts EROFS metadata, data is fetched when it is first read, and an overlay is
+    /// on top.
     Lazy,
-    /// The whole image local, mounted by the kernel as EROFS, an overlay on top.
+    /// All data is fetched first, then the kernel mounts it as EROFS, with an overlay on top.
     Mount,
-    /// EROFS metadata answered for by a FUSE server of larder's own, data filled in when it is first read, an overlay on
-    /// top where that is possible.
+    /// larder's own FUSE server answers from EROFS metadata and fetches data when it is first read.
+    /// An overlay is on top if the system allows one.
     LazyFuse,
-    /// A squashfs image, mounted by the kernel through a loop device, an overlay on top.
+    /// The kernel mounts a squashfs image through a loop device, with an overlay on top.
     Squashfs,
-    /// The image mounted by a FUSE program, an overlay on top where that is possible.
+    /// An installed FUSE program mounts the image. An overlay is on top if the system allows one.
     Fuse,
-    /// Files made from the image, as an archive does.
+    /// The files are written out, as if an archive were unpacked.
     Unpack,
 }
 
-/// A rung as it was tried here.
+/// The result of trying a rung on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which.
+    /// The rung that was tried.
     pub rung: Rung,
-    /// How it works here, or why it cannot be taken.
+    /// How the rung works on this machine, or why it does not.
     pub found: Result<String, String>,
 }
 
 impl Rung {
-    /// All of them, best first.
+    /// All rungs, best first.
     pub const ALL: [Rung; 6] = [Rung::Lazy, Rung::Mount, Rung::LazyFuse, Rung::Squashfs, Rung::Fuse, Rung::Unpack];
 
-    /// As it is typed after `--via`.
+    /// The name of the rung as users type it after `--via`.
     pub fn word(self) -> &'static str {
         match self {
             Rung::Lazy => "lazy",
@@ -46,7 +47,7 @@ impl Rung {
         }
     }
 
-    /// What it needs of the system: `docs/mounting.md` has the sources.
+    /// What the rung needs of the system, for messages. `docs/mounting.md` names the sources.
     pub fn needs(self) -> &'static str {
         match self {
             Rung::Lazy => "Linux 6.12 (EROFS from files), /dev/fuse, superuser or the broker",

@@ -21,8 +21,11 @@ const KERNELS: [Kernel; 4] = [
         ways: &[
             ("lazy", "not possible"),
             ("lazy-fuse", "larder's own FUSE server"),
-            ("mount", "EROFS in one file, by a loop device; for root's jobs alone (others' need Linux 5.19)"),
-            ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
+            (
+                "mount",
+                "EROFS in one file, by a loop device; only for jobs of root (jobs of other users need Linux 5.19)",
+            ),
+            ("squashfs", "squashfs by a loop device; only for jobs of root (jobs of other users need Linux 6.2)"),
         ],
     },
     Kernel {
@@ -31,7 +34,7 @@ const KERNELS: [Kernel; 4] = [
         ways: &[
             ("lazy", "not possible"),
             ("mount", "EROFS by a loop device: this method is used for images"),
-            ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
+            ("squashfs", "squashfs by a loop device; only for jobs of root (jobs of other users need Linux 6.2)"),
         ],
     },
     Kernel {

@@ -1,4 +1,4 @@
-//! ccache with its defaults. A log of its statistics says what became of each call.
+//! ccache with its defaults. Its statistics log gives the outcome of each call.
 
 use super::{Cache, Counts};
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ pub(crate) struct Ccache {
     log: PathBuf,
 }
 
-/// Lines of the log that are no outcome, by how they begin: where something was looked for, and comments.
+/// Beginnings of log lines that are not outcomes: details of lookups, and comments.
 const DETAILS: &[&str] = &["#", "local_storage", "remote_storage", "direct_cache", "preprocessed_cache", "cleanups"];
 
 impl Ccache {

@@ -58,7 +58,8 @@ impl Cache for Larder {
         Some(&self.program)
     }
 
-    /// Whether a tool is seen whole by the observer at hand is learnt, once for a store, from its first run.
+    /// The first run of a tool in a store shows whether the observer sees all of what the tool
+    /// does.
     fn learns(&self) -> bool {
         true
     }
@@ -67,7 +68,7 @@ impl Cache for Larder {
         let text = std::fs::read(&self.log).unwrap_or_default();
         let new = String::from_utf8_lossy(text.get(self.read_bytes..).unwrap_or_default()).into_owned();
         self.read_bytes = text.len();
-        // Without time and process.
+        // Time and process ID at the start of each line are left out.
         let lines = new.lines().map(|line| line.splitn(3, ' ').last().unwrap_or(line));
         lines.collect::<Vec<_>>().join(" | ")
     }

@@ -1,4 +1,6 @@
-//! Caches as programs: how one is called, which variables it wants, how it is started, and what it counted.
+//! Caches as programs: how one is called and started, its variables, and its counters.
+//!
+//! Unaware of: cases.
 
 mod ccache;
 mod larder;
@@ -10,57 +12,58 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// One cache with a store of its own, for one case.
+/// A cache with a store of its own, for one case.
 pub trait Cache: Send {
-    /// What stands before a tool.
+    /// The words before a tool that run it through the cache.
     fn before_tool(&self) -> Vec<OsString>;
-    /// What stands before any command.
+    /// The words before any command that run it through the cache.
     fn before_any(&self) -> Vec<OsString>;
-    /// Its variables.
+    /// The variables that the cache needs.
     fn env(&self) -> Vec<(OsString, OsString)>;
-    /// The directory that a case may harm.
+    /// The store's directory, which a case may damage.
     fn store(&self) -> &Path;
-    /// What its masquerading links lead to.
+    /// The program that masquerading links point to.
     fn program(&self) -> Option<&Path>;
-    /// Starts what has to be running.
+    /// Starts the cache's server, if it has one.
     fn start(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Ends it.
+    /// Stops the server.
     fn stop(&mut self) {}
-    /// Ends it as a crash would.
+    /// Kills the server, as a crash would.
     fn kill_server(&mut self) {}
-    /// Processes that are no leftovers.
+    /// The processes of the cache, which do not count as left behind.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
-    /// Whether it gets to know a tool by the first run of it, whose result it does not keep.
+    /// Returns true if the cache learns about a tool from its first run, whose result it does not
+    /// store.
     fn learns(&self) -> bool {
         false
     }
-    /// What it wrote into its log since it was last asked, in a line.
+    /// The new text in its log since the last call, in one line.
     fn said(&mut self) -> String {
         String::new()
     }
-    /// What it counted so far; `None` where nothing counts, or it does not answer.
+    /// Its counters, or `None` if it has none or does not answer.
     fn counts(&self) -> Option<Counts>;
 }
 
-/// Outcomes, in larder's words.
+/// The counters of a cache, by larder's names for the outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Answered from the store.
+    /// The number of results that came from the store.
     pub hit: u64,
-    /// The tool ran.
+    /// The number of times that the tool was run.
     pub miss: u64,
-    /// Not the cache's to do.
+    /// The number of commands that the cache does not handle.
     pub bypass: u64,
-    /// The cache had trouble.
+    /// The number of commands that were run without the cache because of an error.
     pub fallback: u64,
 }
 
 impl Counts {
-    /// What was counted since.
+    /// The difference to earlier counters.
     pub fn since(self, before: Self) -> Self {
         Self {
             hit: self.hit.saturating_sub(before.hit),
@@ -70,38 +73,38 @@ impl Counts {
         }
     }
 
-    /// Hits and nothing else.
+    /// Returns true if there were only hits.
     pub fn only_hits(self) -> bool {
         self.hit > 0 && self.miss + self.bypass + self.fallback == 0
     }
 }
 
-/// Which cache.
+/// A cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Kind {
-    /// No cache: both runs are plain, and must not differ.
+    /// No cache: both runs are plain, and must not differ
     None,
-    /// larder.
+    /// larder
     Larder,
-    /// ccache.
+    /// ccache
     Ccache,
-    /// Mozilla's sccache.
+    /// Mozilla's sccache
     Sccache,
 }
 
-/// How larder is to observe a tool.
+/// An observer of larder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Observer {
-    /// A preloaded library.
+    /// A preloaded library
     Preload,
-    /// The system calls.
+    /// The system calls
     Kernel,
-    /// What the compiler's depfile says.
+    /// The depfile of the compiler
     Depfile,
 }
 
 impl Kind {
-    /// As typed.
+    /// The name as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Kind::None => "none",
@@ -111,26 +114,26 @@ impl Kind {
         }
     }
 
-    /// Whether it takes any command, not tools only.
+    /// Returns true if it can run any command, not only compilers.
     pub fn takes_any(self) -> bool {
         matches!(self, Kind::None | Kind::Larder)
     }
 }
 
-/// A cache as the suite is asked to run it.
+/// The cache that the suite was asked to test.
 pub struct Chosen {
-    /// Which.
+    /// The cache.
     pub kind: Kind,
-    /// Its program, absolute.
+    /// The absolute path of its program.
     pub program: PathBuf,
-    /// How larder observes; without it as larder likes.
+    /// The observer that larder uses, or `None` for its own choice.
     pub observer: Option<Observer>,
-    /// The locale in which everything runs, unless a case sets another one.
+    /// The locale that everything runs in, unless a case sets another one.
     pub locale: String,
 }
 
 impl Chosen {
-    /// Finds the program: as given, else along `PATH`.
+    /// Finds the program: the given one, or the one on `PATH`.
     pub fn find(kind: Kind, given: Option<&Path>, observer: Option<Observer>, locale: &str) -> Result<Self> {
         let program = match (kind, given) {
             (Kind::None, _) => PathBuf::new(),
@@ -143,7 +146,8 @@ impl Chosen {
         Ok(Self { kind, program, observer, locale: locale.to_owned() })
     }
 
-    /// One for a case, with its store and the like below `dir`. `basic` is the environment of everything.
+    /// The cache for one case, with its store below `dir`. `basic` are the variables of all
+    /// commands.
     pub fn instance(&self, dir: &Path, basic: &[(OsString, OsString)]) -> Box<dyn Cache> {
         let program = self.program.clone();
         match self.kind {
@@ -155,7 +159,8 @@ impl Chosen {
     }
 }
 
-/// The first program of that name that is no script: a script of that name only looks for the program.
+/// The first program of that name on `PATH` that is not a script. A script of that name would only
+/// be another wrapper.
 fn on_path(name: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         let runs = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);

@@ -1,4 +1,4 @@
-//! No cache. What differs between two plain runs is the suite's own fault.
+//! No cache. A difference between two plain runs is a fault of the suite.
 
 use super::{Cache, Counts};
 use std::ffi::OsString;

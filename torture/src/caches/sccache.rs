@@ -1,4 +1,4 @@
-//! sccache with its defaults, and a server of its own on a socket beside its store.
+//! sccache with its defaults, and with a server of its own on a socket beside its store.
 
 use super::{Cache, Counts};
 use crate::run;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// So long a server may take to listen.
+/// How long a server may take to listen.
 const START: Duration = Duration::from_secs(5);
 
 pub(crate) struct Sccache {
@@ -51,7 +51,7 @@ impl Cache for Sccache {
             ("SCCACHE_SERVER_UDS".into(), self.socket().into()),
             ("SCCACHE_DIR".into(), self.store.clone().into()),
             ("SCCACHE_CONF".into(), "/dev/null".into()),
-            // A server that a client starts in place of a killed one ends by itself.
+            // If a client starts a server in place of a killed one, that server ends by itself.
             ("SCCACHE_IDLE_TIMEOUT".into(), "60".into()),
             ("SCCACHE_STARTUP_TIMEOUT".into(), "5".into()),
         ]
@@ -82,14 +82,15 @@ impl Cache for Sccache {
     }
 
     fn stop(&mut self) {
-        // Also one that a client started; there may be none.
+        // This also stops a server that a client has started. There may be none, so an error is
+        // ignored.
         let _ = self.call(&["--stop-server"]);
         self.kill_server();
     }
 
     fn kill_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // It may have ended by itself.
+            // The server may have ended by itself.
             let _ = server.kill();
             let _ = server.wait();
         }

@@ -69,7 +69,7 @@ fn messages() -> Vec<Case> {
     cases
 }
 
-/// Variables that change how messages look.
+/// Variables that change messages.
 #[rustfmt::skip]
 fn variables() -> Vec<Case> {
     let varied = |name: &str, args: &str, settings: &[(&str, &str)]| {
@@ -199,7 +199,7 @@ fn questions() -> Vec<Case> {
     ]
 }
 
-/// Standard streams that are closed, full or gone.
+/// Standard streams that are closed, full, or have no reader.
 #[rustfmt::skip]
 fn streams() -> Vec<Case> {
     let run = |name: &str,
@@ -246,7 +246,8 @@ fn streams() -> Vec<Case> {
     ]
 }
 
-/// The tool dies, or its caller is interrupted: nothing is recorded, nothing keeps running.
+/// The tool dies, or its caller is interrupted. Then nothing may be recorded and no process may be
+/// left.
 #[rustfmt::skip]
 fn signals() -> Vec<Case> {
     let slow = "if [ -e slow ]; then : > busy; sleep 3; fi\nexec /usr/bin/as \"$@\"\n";
@@ -302,7 +303,7 @@ fn signals() -> Vec<Case> {
     cases
 }
 
-/// Links of a compiler's name ahead on `PATH`.
+/// Links to the cache that have a compiler's name and come first on `PATH`.
 #[rustfmt::skip]
 fn masquerade() -> Vec<Case> {
     let path = |name: &str,

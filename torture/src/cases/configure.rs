@@ -14,7 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
     parts.iter().flat_map(|cases| cases()).collect()
 }
 
-/// A shared library that answers with a number.
+/// Makes the shared library `libfoo.so`, whose function `foo` returns the number.
 pub(super) fn shared(at: &str, number: u8) -> Change {
     all([
         dir(at),
@@ -24,7 +24,7 @@ pub(super) fn shared(at: &str, number: u8) -> Change {
     ])
 }
 
-/// An archive that does.
+/// Makes the static library `libfoo.a`, whose function `foo` returns the number.
 pub(super) fn archive(at: &str, number: u8) -> Change {
     all([
         dir(at),

@@ -1,4 +1,4 @@
-//! Class G: what is another at another time, on another host, for another user, on another processor, or at random.
+//! Class G: results that depend on the time, the host, the user, the processor, or on chance.
 
 use super::{H1, X_C};
 use crate::case::{Case, case};
@@ -10,7 +10,7 @@ pub(super) fn cases() -> Vec<Case> {
     parts.iter().flat_map(|cases| cases()).collect()
 }
 
-/// Another answer each time: no answer may be kept.
+/// Commands with a different result in each run, so no result may be reused.
 #[rustfmt::skip]
 fn varying() -> Vec<Case> {
     let any = |name: &str, text: &str| case(format!("G/{name}")).any_sh(text).cold().then("again", nothing()).varies();
@@ -49,14 +49,14 @@ fn varying() -> Vec<Case> {
     ]
 }
 
-/// Another answer in other surroundings, which are changed here.
+/// Commands whose result depends on the environment, which is changed between the runs.
 #[rustfmt::skip]
 fn surroundings() -> Vec<Case> {
     let under = |name: &str, text: &str,
     prelude: &str| case(format!("G/{name}")).any_sh(text).cold().prelude(prelude).then("otherwise", nothing())
         .then("otherwise, again", nothing()).prelude("").then("as at first", nothing());
     let host = "exec unshare -u sh -c 'hostname another; exec \"$@\"' sh \"$@\"";
-    let need = Need::Works("unshare -u hostname x", "host name of one's own");
+    let need = Need::Works("unshare -u hostname x", "host name of its own");
     let one_cpu = Need::Works("[ $(nproc) -gt 1 ] && taskset -c 0 true", "second processor");
     vec![
         under("hostname", "uname -n; hostname", host).needs(need),
@@ -99,9 +99,9 @@ fn surroundings() -> Vec<Case> {
         under("mount", "cat m/f 2>/dev/null || echo none", "exec unshare -m sh -c 'mkdir -p m; mount -t tmpfs none m; echo x > m/f; exec \"$@\"' sh \"$@\"")
             .needs(Need::Mounts),
         under("network-names", "ls /sys/class/net", "exec unshare -n \"$@\"")
-            .needs(Need::Works("unshare -n true", "network of one's own")),
+            .needs(Need::Works("unshare -n true", "network namespace")),
         under("pid-namespace", "ls /proc | grep -c '^[0-9]*$' >/dev/null; echo done", "exec unshare -pf \"$@\"")
-            .needs(Need::Works("unshare -pf true", "process numbers of one's own")),
+            .needs(Need::Works("unshare -pf true", "PID namespace")),
         under("oom-score", "cat /proc/self/oom_score_adj", "echo 7 > /proc/self/oom_score_adj"),
         under("timer-slack", "cat /proc/self/timerslack_ns", "echo 77777 > /proc/self/timerslack_ns 2>/dev/null || :"),
         under("no-new-privileges", "grep NoNewPrivs /proc/self/status", "exec setpriv --no-new-privs \"$@\"")
@@ -120,7 +120,7 @@ fn surroundings() -> Vec<Case> {
     ]
 }
 
-/// The same for compilers, which mostly do not care.
+/// Compilers in a changed environment. Most of their results do not depend on it.
 #[rustfmt::skip]
 fn compilers() -> Vec<Case> {
     let hello = |name: &str| case(format!("G/compile-{name}")).both().file("x.c", X_C).file("h.h", H1)
@@ -129,7 +129,7 @@ fn compilers() -> Vec<Case> {
     text: &str| hello(name).setup(script("my-cc", format!("exec @CC@ -DK=\"$({text})\" \"$@\"\n")))
         .file("x.c", "int v = K;\n").cmd("./my-cc -c x.c -o x.o");
     vec![
-        hello("on-another-host").needs(Need::Works("unshare -u hostname x", "host name of one's own")).twice()
+        hello("on-another-host").needs(Need::Works("unshare -u hostname x", "host name of its own")).twice()
             .prelude("exec unshare -u sh -c 'hostname another; exec \"$@\"' sh \"$@\"").back("another host", nothing()),
         hello("on-one-processor").twice().prelude("taskset -cp 0 $$ >/dev/null").back("one processor", nothing()),
         hello("nice").twice().prelude("renice -n 5 $$ >/dev/null").back("nice", nothing()),
@@ -152,7 +152,7 @@ fn compilers() -> Vec<Case> {
         tool("script-asks-processors", "nproc").cold().prelude("taskset -cp 0 $$ >/dev/null")
             .then("one processor", nothing()),
         tool("script-asks-host", "uname -n | wc -c")
-            .needs(Need::Works("unshare -u hostname x", "host name of one's own")).cold()
+            .needs(Need::Works("unshare -u hostname x", "host name of its own")).cold()
             .prelude("exec unshare -u sh -c 'hostname another-longer-name; exec \"$@\"' sh \"$@\"")
             .then("another host", nothing()),
         tool("script-asks-limit", "ulimit -n").cold().prelude("ulimit -n 99").then("another limit", nothing()),

@@ -1,4 +1,5 @@
-//! The cases, a file a subject. To add one, write another `case(…)` into the list where its kin stand.
+//! The cases, one file for each subject. To add a case, write another `case(…)` into the list of
+//! its subject.
 
 mod callers;
 mod commands;
@@ -12,7 +13,7 @@ mod trouble;
 use crate::case::Case;
 use crate::grain;
 
-/// Every case, once for each of its compilers, and as part of a whole command.
+/// All cases: once for each of their compilers, and as parts of whole commands.
 pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = told().iter().flat_map(Case::expanded).collect();
     let carried: Vec<Case> = cases.iter().flat_map(grain::carried_over).collect();
@@ -20,7 +21,8 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// Every case, once: with the compilers by turns, and by turns with the cache inside whole commands.
+/// Each case with one of its compilers, and as a part of one kind of whole command. The choice
+/// alternates from case to case.
 pub fn one_compiler_each() -> Vec<Case> {
     let of_turn = |(at, case): (usize, &Case)| {
         let mut expanded = case.expanded();
@@ -50,14 +52,14 @@ fn told() -> Vec<Case> {
     files.iter().flat_map(|cases| cases()).collect()
 }
 
-/// A unit that returns what its header says.
+/// A source that returns the value of a header.
 pub(crate) const X_C: &str = "#include \"h.h\"\nint f(void){return H;}\n";
-/// The same, looked for along the path only.
+/// A source that finds the header only on the search path.
 pub(crate) const ANGLE_C: &str = "#include <h.h>\nint f(void){return H;}\n";
 pub(crate) const H1: &str = "#define H 1\n";
 pub(crate) const H2: &str = "#define H 2\n";
 pub(crate) const H3: &str = "#define H 3\n";
-/// A unit that warns with `-Wall`.
+/// A source with a warning under `-Wall`.
 pub(crate) const WARNS_C: &str = "#include \"h.h\"\nint f(void){int unused; return H;}\n";
 /// A whole program.
 pub(crate) const MAIN_C: &str = "int main(void){return 0;}\n";

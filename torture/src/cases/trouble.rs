@@ -1,4 +1,4 @@
-//! Class D: trouble with the store, with the surroundings, and with others at work.
+//! Class D: damaged stores, unusual environments, and concurrent processes.
 
 use super::{H1, H2, H3, MAIN_C, WARNS_C, X_C};
 use crate::case::{Case, case};
@@ -8,7 +8,8 @@ use crate::step::Whom::{Group, Leader};
 use crate::step::{Prepare, Spoil};
 use rustix::process::Signal;
 
-/// larder may say in one line that it does not use its store; it is no message of the tool.
+/// larder may print one line that it does not use its store. That line is not a message of the
+/// tool.
 const SAYS: (&str, &str) =
     (r"larder: warning: the store is not used[^\n]*\n", "larder says that it does not use its store");
 const FULL: &str = "cc -Wall -MD -MF x.d -c x.c -o x.o";
@@ -29,10 +30,10 @@ fn flip(bytes: &mut [u8], at: usize) {
     }
 }
 
-/// What is done to the bytes of a file.
+/// A change to the bytes of a file.
 type Harm = fn(&mut Vec<u8>);
 
-/// Every file of the store is harmed in the same way.
+/// All files of the store are damaged in the same way.
 #[rustfmt::skip]
 fn damage() -> Vec<Case> {
     let ways: [(&str, Harm); 13] = [
@@ -84,7 +85,7 @@ fn damage() -> Vec<Case> {
     cases
 }
 
-/// The store's directory is odd from the start.
+/// The store's directory is unusable or unusual from the start.
 #[rustfmt::skip]
 fn directories() -> Vec<Case> {
     let all_of = |name: &str, prepare: Prepare| {
@@ -123,7 +124,7 @@ fn directories() -> Vec<Case> {
     ]
 }
 
-/// Variables, clocks, limits.
+/// Unusual variables, clocks and limits.
 #[rustfmt::skip]
 fn surroundings() -> Vec<Case> {
     let mut cases = vec![
@@ -220,7 +221,7 @@ fn killed() -> Vec<Case> {
     ]
 }
 
-/// Many at once.
+/// Many processes at once.
 #[rustfmt::skip]
 fn at_once() -> Vec<Case> {
     let many = |count: u32, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
@@ -249,7 +250,7 @@ fn at_once() -> Vec<Case> {
     ]
 }
 
-/// The store is brought within a limit while it is used.
+/// The store is reduced to a size limit while it is used.
 #[rustfmt::skip]
 fn eviction() -> Vec<Case> {
     let six = |name: &str| {

@@ -1,4 +1,4 @@
-//! The job's side: asking a broker.
+//! The client of a broker: each function sends one request on a connection of its own.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,34 +11,38 @@ use super::message::{Kind, TEXT_BYTES_MAX, encode, receive};
 use super::policy::refused;
 use crate::{Mount, MountError};
 
-/// A broker may have to fetch an image first.
+/// The time limit of a request. It is long because a broker may have to fetch an image first.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long a mount is to stay.
 #[derive(Clone, Copy, Debug)]
 pub enum Wish<'a> {
-    /// As long as the client's handle, and the client.
+    /// Until the `Client` is dropped or the client process ends.
     Held,
-    /// As long as a process that was opened (`larder_sys::open_process`).
+    /// Until this process ends. The descriptor is a pidfd, as from `larder_sys::open_process`.
     Process(BorrowedFd<'a>),
-    /// Until it is unmounted. Not among mounts of the job's own: nobody would take it away.
+    /// Until it is unmounted. A broker refuses this in a mount namespace of the job's own, because
+    /// nothing would unmount it there.
     Kept,
 }
 
-/// A connection to a broker, for one request. With it goes what was asked to be held.
+/// A connection to a broker, on which one request was answered. When it is dropped, the broker
+/// unmounts what was requested as `Held`.
 pub struct Client {
     channel: Channel,
     id: String,
 }
 
 impl Client {
-    /// Have the broker at `socket` mount the image `name` on an empty directory of ours.
+    /// Asks the broker at `socket` to mount the image `name` on the empty directory `target`, which
+    /// must belong to this user.
     ///
     /// # Errors
     ///
-    /// Where there is no broker, or it refuses, with its reason.
+    /// If no broker answers, or if it refuses. Then the error holds the broker's reason.
     pub fn mount(socket: &Path, name: &str, target: &Path, wish: Wish) -> Result<Client, MountError> {
-        let place = larder_sys::open_place(target).map_err(MountError::path(target, "is no directory to mount on"))?;
+        let place =
+            larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory to mount on"))?;
         let (kind, process) = match wish {
             Wish::Held => (Kind::MountHeld, None),
             Wish::Process(process) => (Kind::MountForProcess, Some(process)),
@@ -48,36 +52,38 @@ impl Client {
         ask(socket, kind, name, &passed).map(|(client, _)| client)
     }
 
-    /// Have it make a mount that we place ourselves, as anybody may in a user and mount namespace of their own. What is
-    /// written there goes with the client's handle.
+    /// Asks the broker for a detached mount, which this process attaches itself. Every user may do
+    /// that in a user and mount namespace of its own. What is written there is deleted when the
+    /// `Client` is dropped.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// If no broker answers, or if it refuses.
     pub fn detached(socket: &Path, name: &str) -> Result<(Client, Mount), MountError> {
         let (client, mut passed) = ask(socket, Kind::Detached, name, &[])?;
-        let root = passed.pop().ok_or_else(|| refused("the broker said yes, and passed no mount".to_owned()))?;
+        let root =
+            passed.pop().ok_or_else(|| refused("the broker accepted the request but passed no mount".to_owned()))?;
         Ok((client, Mount::passed(root)))
     }
 
-    /// Have it unmount what it mounted at `target`.
+    /// Asks the broker to unmount what it mounted at `target`.
     ///
     /// # Errors
     ///
-    /// `NotMounted` where that was not mounted by it, or for somebody else.
+    /// `NotMounted` if the broker did not mount it, or mounted it for another user.
     pub fn unmount(socket: &Path, target: &Path) -> Result<(), MountError> {
-        let root = larder_sys::open_place(target).map_err(MountError::path(target, "is no directory"))?;
+        let root = larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory"))?;
         ask(socket, Kind::Unmount, "", &[root.as_fd()]).map(drop).map_err(|error| match error {
             MountError::NotMounted(_) => MountError::NotMounted(target.to_owned()),
             error => error,
         })
     }
 
-    /// What it mounted for us: what each image is called, and where it is.
+    /// Returns the name and the mount point of each image that the broker mounted for this user.
     ///
     /// # Errors
     ///
-    /// Where there is no broker, or it refuses.
+    /// If no broker answers, or if it refuses.
     pub fn mounts(socket: &Path) -> Result<Vec<(String, PathBuf)>, MountError> {
         let (mut found, mut last) = (Vec::new(), String::new());
         loop {
@@ -88,19 +94,19 @@ impl Client {
             let mut lines = said.splitn(3, '\n');
             let (id, name, target) = (lines.next(), lines.next(), lines.next());
             let (Some(id), Some(name), Some(target)) = (id.filter(|id| **id > *last), name, target) else {
-                return Err(refused("what the broker says of a mount cannot be read".to_owned()));
+                return Err(refused("the broker's reply about its mounts cannot be parsed".to_owned()));
             };
             found.push((name.to_owned(), PathBuf::from(target)));
             last = id.to_owned();
         }
     }
 
-    /// To be waited on: it ends when the broker does.
+    /// The descriptor of the connection. It becomes readable when the broker ends.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.channel.descriptor()
     }
 
-    /// What the broker calls the mount.
+    /// The broker's identifier of the mount.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -113,16 +119,17 @@ fn ask(
     passed: &[BorrowedFd],
 ) -> Result<(Client, Vec<std::os::fd::OwnedFd>), MountError> {
     if name.len() > TEXT_BYTES_MAX {
-        return Err(refused(format!("a name of {} bytes is longer than any: {TEXT_BYTES_MAX}", name.len())));
+        return Err(refused(format!("the image name has {} bytes, and {TEXT_BYTES_MAX} are allowed", name.len())));
     }
     let asked = || -> io::Result<_> {
         let channel = Channel::connect(socket, PATIENCE)?;
         let sent = channel.send(&encode(kind, name), passed);
-        // A broker that refuses a user says so before it reads anything.
+        // A broker that refuses a user replies before it reads the request. So a reply may be there
+        // even if sending failed.
         let reply = receive(&channel, Instant::now() + PATIENCE).map_err(|error| sent.err().unwrap_or(error))?;
         Ok((channel, reply))
     };
-    let (channel, reply) = asked().map_err(MountError::path(socket, "the broker cannot be asked"))?;
+    let (channel, reply) = asked().map_err(MountError::path(socket, "the broker does not answer"))?;
     match reply.kind {
         Kind::Done => Ok((Client { channel, id: reply.text }, reply.passed)),
         Kind::Nothing => Err(MountError::NotMounted(PathBuf::new())),

@@ -1,4 +1,7 @@
-//! One mount an image for all jobs of the machine: nowhere itself, it is what their overlays lie on.
+//! One mount of each image for all jobs of the machine. It is detached, and is the lower layer of
+//! the jobs' overlays.
+//!
+//! Unaware of: requests and jobs.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -15,33 +18,35 @@ use crate::lazy::{Lazy, Options};
 use crate::serve::{self, ToServe};
 use crate::{Image, Mount, MountError, Owners, Rung, fuse, layer};
 
-/// So long it is noted what jobs touch of an image of which nobody knows that: they begin with what all of them need, and
-/// while it is noted each read of what was not read before asks.
+/// How long the first reads of an image are traced, if no trace of it is recorded yet. Jobs begin
+/// with what all of them need, so a minute is enough. Meanwhile, each first read of a chunk is a
+/// request to the filler, which costs time.
 const TRACE_FOR: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Of the thread that ends it.
+/// The stack of the thread that ends the trace, in bytes.
 const STACK_BYTES: usize = 256 << 10;
 
-/// An image that is mounted as long as somebody holds this.
+/// An image that is mounted as long as there is a reference to this.
 pub(super) struct Shared {
     pub(super) layer: Mount,
-    /// Its owners are those of who asked first: it is for those alone.
+    /// The mount shows the owners that the first request asked for, so it is only shared by
+    /// requests with the same owners.
     pub(super) is_owned: bool,
-    /// Dropped after it.
+    /// The filler. It is dropped after the mount, because fields are dropped in order.
     lazy: Option<Lazy>,
     traced: Option<Traced>,
     told: AtomicBool,
-    /// Its files stay as long as all that.
+    /// Keeps the image's files from being evicted, as long as the mount exists.
     _lease: Arc<dyn Any + Send + Sync>,
 }
 
 impl Shared {
-    /// Tell who wants to know what was touched, once, and note it no more.
+    /// Stops tracing and reports the trace, if that was not done before.
     fn end_trace(&self) {
         let (Some(lazy), Some(traced)) = (&self.lazy, &self.traced) else { return };
         if !self.told.swap(true, Relaxed) {
             let trace = lazy.finish();
-            // Without it the next job fetches in the order of the device.
+            // If there is no trace, the next job fetches data in the order of the data file.
             if !trace.ranges.is_empty() {
                 traced(&trace);
             }
@@ -55,7 +60,7 @@ impl Drop for Shared {
     }
 }
 
-/// End the trace in time, or with the last who has the image mounted.
+/// Ends the trace after `TRACE_FOR`, or when the last user of the image drops it.
 fn end_trace_later(shared: &Arc<Shared>) {
     let its = Arc::downgrade(shared);
     let wait = move || {
@@ -77,18 +82,19 @@ fn wait_for(supplied: &Supplied) -> Result<(), MountError> {
 /// The programs that a broker starts, each with its arguments.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    /// Calls `lazy::gate` with its standard input, and with the words that follow these.
+    /// A program that calls `lazy::gate` with its standard input and the arguments that follow
+    /// these.
     pub gate: Vec<OsString>,
-    /// Starts a broker like this one: the working directory, the program, its arguments. A gate does that if a job waits
-    /// and the broker is gone.
+    /// A program that starts a broker like this one: the working directory, the program, its
+    /// arguments. A gate starts it if a job waits for data and the broker is gone.
     pub rescue: Vec<OsString>,
-    /// Calls `serve::serve` with its standard input.
+    /// A program that calls `serve::serve` with its standard input.
     pub server: Vec<OsString>,
-    /// The working directory that servers are started in, if not the broker's.
+    /// The working directory that servers are started in, or `None` for the broker's.
     pub server_from: Option<PathBuf>,
 }
 
-/// All images that are mounted now.
+/// All images that are mounted now, by their identifier.
 pub(super) struct Host {
     images: Mutex<HashMap<String, Arc<Mutex<Weak<Shared>>>>>,
     programs: Programs,
@@ -99,14 +105,17 @@ impl Host {
         Host { images: Mutex::new(HashMap::new()), programs }
     }
 
-    /// The image, mounted by the first who asks, for one who is to see these owners; `name` is what it was asked for by.
+    /// Returns the mounted image, and mounts it if that was not done before. `owners` are the
+    /// owners that the caller is to see; `name` is the name that the caller asked for.
     pub(super) fn shared(&self, supplied: &Supplied, name: &str, owners: &Owners) -> Result<Arc<Shared>, MountError> {
-        // A server answers with owners as they are to be seen, since kernels before 6.12 map none of a FUSE file system.
+        // A server answers with the mapped owners itself, because kernels before 6.12 cannot map
+        // the owners of a FUSE file system. So there is one mount for each mapping.
         let id = match supplied.via {
             Rung::LazyFuse if !owners.is_plain() => format!("{} {owners:?}", supplied.id),
             _ => supplied.id.clone(),
         };
-        // Locked while it is mounted, which may take as long as a remote: other images are not waited with.
+        // The slot is locked while the image is mounted. That may take as long as a fetch from a
+        // remote, but does not delay other images.
         let slot = self.slot(id);
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = slot.upgrade() {
@@ -120,10 +129,10 @@ impl Host {
         Ok(shared)
     }
 
-    /// Where the image of this id is noted.
+    /// Returns the slot of the image with this identifier.
     fn slot(&self, id: String) -> Arc<Mutex<Weak<Shared>>> {
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is locked, or waited for, is held beside this map.
+        // A slot that is locked, or that a thread waits for, has a reference outside of this map.
         let is_used = |slot: &Arc<Mutex<Weak<Shared>>>| {
             Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|shared| shared.strong_count() > 0)
         };
@@ -147,7 +156,7 @@ impl Host {
                 let trace = traced.is_some();
                 let Programs { gate, rescue, .. } = self.programs.clone();
                 let options = Options { order: order.clone(), trace, rescue, ..Options::new(gate) };
-                // Takes about as long as making metadata does.
+                // This runs while the metadata is still being made, because it takes about as long.
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
                 wait_for(supplied)?;
                 let (layer, traced, told) = (lazy.mount(metadata)?, traced.clone(), AtomicBool::new(false));
@@ -161,7 +170,7 @@ impl Host {
                 layer.map(plain)
             }
             (Image::Erofs { .. }, Rung::LazyFuse, _) => {
-                // Its process outlives this one, and finds and fills the image itself.
+                // The server's process outlives this one. It finds and fills the image by itself.
                 let Programs { server, server_from, .. } = &self.programs;
                 let (from, owners, life) = (server_from.as_deref(), Some(owners), Life::AsMount);
                 let (layer, _) = serve::mount(&ToServe { server, from, name, owners, life })?;

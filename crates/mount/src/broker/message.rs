@@ -1,13 +1,24 @@
-//! Requests and replies, and their bytes.
+//! Requests to a broker and its replies, and how they are encoded.
 //!
 //! ```text
-//! u32 length of the rest, u8 version 1, u8 kind, then fields: u16 length, bytes
+//! u32 length of the rest, u8 version 1, u8 kind, then one text: u16 length, bytes
 //! ```
 //!
-//! Numbers are little-endian. A request has one field, the image's name; `Mount` comes with the target directory, and a
-//! process where the lease is one; `Unmount` with the mount's root directory; `Next` has the name of a mount instead,
-//! and asks for the one after it. A reply has one field, a text: the mount's name, or why there is none; a `Detached`
-//! mount comes with it. The reply to `Next` is the mount's name, the image's and the target, a line each.
+//! Numbers are little-endian. Descriptors are passed with the message (`SCM_RIGHTS`).
+//!
+//! | request | text | descriptors |
+//! |---|---|---|
+//! | `MountHeld`, `MountKept` | the image's name | the target directory |
+//! | `MountForProcess` | the image's name | the target directory, a pidfd |
+//! | `Detached` | the image's name | |
+//! | `Unmount` | empty | the root directory of the mount |
+//! | `Next` | the identifier to continue after, or empty for the first mount | |
+//!
+//! The text of a reply is the mount's identifier, or the reason for a refusal. The mount itself is
+//! passed with the reply to `Detached`. The reply to `Next` has three lines: the mount's
+//! identifier, the image's name and the target.
+//!
+//! Unaware of: what a request leads to.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,33 +27,34 @@ use std::time::Instant;
 use larder_sys::Channel;
 
 const VERSION: u8 = 1;
-/// The longest name or text, bytes.
+/// The limit for the text of a message, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
 const HEADER_BYTES: usize = 4;
 const MESSAGE_BYTES_MAX: usize = 2 + 2 + TEXT_BYTES_MAX;
-/// No request or reply has more.
+/// The limit for the descriptors that are passed with one message.
 const DESCRIPTORS_MAX: usize = 2;
 
-/// What is asked of a broker, or said by it.
+/// The kind of a request or a reply. On the wire it is the position in `KINDS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Mount it, as long as this connection stays.
+    /// Request: mount the image as long as this connection is open.
     MountHeld,
-    /// Mount it, as long as the process lives that is passed.
+    /// Request: mount the image as long as the passed process lives.
     MountForProcess,
-    /// Mount it until it is unmounted.
+    /// Request: mount the image until it is unmounted.
     MountKept,
-    /// Make a mount that the client places itself; what it writes goes when that connection ends.
+    /// Request: make a detached mount, which the client attaches itself. What it writes there is
+    /// deleted when the connection ends.
     Detached,
-    /// Unmount what is passed.
+    /// Request: unmount the passed mount.
     Unmount,
-    /// It was done.
+    /// Reply: the request was carried out.
     Done,
-    /// It was not done.
+    /// Reply: the request was refused.
     Refused,
-    /// Say what the next mount is, in the order of their names.
+    /// Request: describe the mount of this user whose identifier comes next in their order.
     Next,
-    /// No mount of the user's is there.
+    /// Reply: the user has no such mount.
     Nothing,
 }
 
@@ -58,7 +70,7 @@ const KINDS: [Kind; 9] = [
     Kind::Nothing,
 ];
 
-/// A request or a reply.
+/// A request or a reply with the descriptors that were passed with it.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -77,7 +89,7 @@ pub(super) fn encode(kind: Kind, text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The message of these bytes, without what its length said; `None` where it is none.
+/// Decodes a message without its length prefix. Returns `None` if the bytes are not a message.
 pub(super) fn decode(bytes: &[u8]) -> Option<(Kind, String)> {
     let [VERSION, kind, low, high, text @ ..] = bytes else { return None };
     if text.len() != usize::from(u16::from_le_bytes([*low, *high])) || text.len() > TEXT_BYTES_MAX {
@@ -92,9 +104,10 @@ pub(crate) fn again(bytes: &[u8]) -> Option<Vec<u8>> {
     decode(bytes).map(|(kind, text)| encode(kind, &text)[HEADER_BYTES..].to_vec())
 }
 
-/// Receive one whole message, and nothing after it. All of it must be there by `until`, however its bytes come.
+/// Receives one whole message, after which no further bytes may follow. All of it must arrive
+/// before `until`, even if its bytes arrive one at a time.
 pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "what came is no message of ours");
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "the bytes are not a message of this protocol");
     let (mut came, mut passed) = (Vec::new(), Vec::new());
     let mut buffer = [0; HEADER_BYTES + MESSAGE_BYTES_MAX];
     loop {
@@ -109,7 +122,7 @@ pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> 
                 return Ok(Message { kind, text, passed });
             }
         }
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "it took too long to come");
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the message did not arrive in time");
         let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()).ok_or_else(late)?;
         channel.set_patience(left)?;
         match channel.receive(&mut buffer, &mut passed) {

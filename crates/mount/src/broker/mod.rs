@@ -1,18 +1,21 @@
-//! Mounting for those who may not: a process with rights mounts images for jobs without, among the mounts that those
-//! jobs see.
+//! The broker: a process with the right to mount, which mounts images for jobs that do not have it.
+//! It mounts them in the mount namespaces of those jobs.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `supply.rs` | where images come from: the broker's own, never the client's |
-//! | `policy.rs` | who may have what mounted where |
-//! | `seats.rs` | how much each user has under way, and what is said of them |
-//! | `host.rs` | one mount an image for all jobs of the machine |
-//! | `serve.rs` | one request from one connection; nothing believed |
-//! | `message.rs` | requests and replies, and their bytes |
-//! | `client.rs` | the job's side |
+//! | `supply.rs` | where images come from: files that this process made itself |
+//! | `policy.rs` | which users may mount where, and how much |
+//! | `seats.rs` | limits on connections, requests and log lines of each user |
+//! | `host.rs` | one mount of each image, shared by all jobs of the machine |
+//! | `serve.rs` | accepts connections and answers one request on each |
+//! | `message.rs` | requests and replies, and their encoding |
+//! | `client.rs` | the client, which runs in the job |
 //!
-//! What a client says is a name and a directory that it has opened. Who it is the kernel says (`SO_PEERCRED`), which
-//! mounts it sees, too (`SO_PEERPIDFD`). No path of a client's is looked up.
+//! A client sends a name and a directory that it has opened. The kernel tells the broker which user
+//! and which process connected (`SO_PEERCRED`, `SO_PEERPIDFD`), and so which mount namespace is
+//! meant. The broker never resolves a path that a client sent.
+//!
+//! Unaware of: records and remotes; `Supply` hides them.
 
 mod client;
 mod host;

@@ -1,4 +1,6 @@
-//! Who may have what mounted where.
+//! Decides which users may mount on which directories, and how many mounts they may have.
+//!
+//! Unaware of: what is mounted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,24 +8,26 @@ use std::path::{Path, PathBuf};
 
 use crate::MountError;
 
-/// What the broker's administrator allows.
+/// The limits that the broker's administrator sets.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Users that are served; all where there are none.
+    /// The users that are served. If this is empty, all users are served.
     pub users: Vec<u32>,
-    /// Among the machine's mounts, which everybody sees: only on or below these. Among mounts of a job's own, as a
-    /// container has them, a directory needs only to be the job's.
+    /// The directories on or below which images may be mounted in the machine's mount namespace,
+    /// which all processes see. In a mount namespace of the job's own, such as that of a container,
+    /// the directory only has to belong to the job's user. For example, with `/srv/builds` a job
+    /// may mount on `/srv/builds/7/deps`.
     pub targets: Vec<PathBuf>,
-    /// So many mounts of one user at most; 0 for any number.
+    /// The limit for mounts of one user; 0 means no limit.
     pub mounts_max: usize,
-    /// So many requests of one user that are not answered yet at most; 0 for any number.
+    /// The limit for unanswered requests of one user; 0 means no limit.
     pub requests_max: usize,
 }
 
-/// Mounts of one user, unless the administrator says otherwise: each is a file system of the kernel's, and may be a
-/// connection and a thread.
+/// The default limit for mounts of one user. Each mount is a file system in the kernel, and may
+/// need a connection and a thread of the broker.
 pub const MOUNTS_MAX: usize = 256;
-/// Requests of one user that are not answered yet, unless the administrator says otherwise.
+/// The default limit for unanswered requests of one user.
 const REQUESTS_MAX: usize = 64;
 
 impl Default for Policy {
@@ -32,62 +36,66 @@ impl Default for Policy {
     }
 }
 
-/// File systems whose directories mean something by their place, by the kernel's numbers: proc, sysfs, cgroup and
-/// cgroup2, devpts, debugfs, tracefs, securityfs, bpf.
+/// Special file systems, in which the path of a directory has a meaning, by their magic numbers:
+/// proc, sysfs, cgroup, cgroup2, devpts, debugfs, tracefs, securityfs, bpf.
 const SPECIAL: [u64; 9] =
     [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x1cd1, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xcafe_4a11];
 
 impl Policy {
-    /// Whether this user is served.
+    /// Checks that this user is served.
     ///
     /// # Errors
     ///
-    /// Where they are not.
+    /// If the user is not served.
     pub(super) fn admits(&self, user: u32) -> Result<(), MountError> {
         match self.users.is_empty() || self.users.contains(&user) {
             true => Ok(()),
-            false => Err(refused(format!("user {user} is not served here: the broker's --user options say who is"))),
+            false => Err(refused(format!(
+                "user {user} is not served here: the broker's --user options list the users that are"
+            ))),
         }
     }
 
-    /// Whether the user may have something mounted on this directory, called `target`; `shared` where everybody sees
-    /// it.
+    /// Checks that the user may mount on this open directory. `target` is its path, and `shared` is
+    /// true if it is in the machine's mount namespace.
     ///
     /// # Errors
     ///
-    /// Where they may not, with what would be allowed.
+    /// If the user may not mount there, with what would be allowed.
     pub(super) fn allows(&self, user: u32, place: BorrowedFd, target: &Path, shared: bool) -> Result<(), MountError> {
         let shown = target.display();
         let look = rustix::fs::fstat(place).map_err(io::Error::from);
-        let look = look.map_err(MountError::path(target, "cannot be looked at"))?;
+        let look = look.map_err(MountError::path(target, "its attributes cannot be read"))?;
         let kind = rustix::fs::FileType::from_raw_mode(look.st_mode);
         if kind != rustix::fs::FileType::Directory {
-            return Err(refused(format!("{shown}: is no directory")));
+            return Err(refused(format!("{shown}: is not a directory")));
         }
         if look.st_uid != user {
             return Err(refused(format!(
-                "{shown}: belongs to user {}, not {user}: images are mounted on one's own",
+                "{shown}: belongs to user {}, not {user}: mount on a directory of your own",
                 look.st_uid
             )));
         }
         let system = rustix::fs::fstatfs(place).map_err(io::Error::from);
-        let system = system.map_err(MountError::path(target, "cannot be looked at"))?;
+        let system = system.map_err(MountError::path(target, "its file system cannot be determined"))?;
         if SPECIAL.contains(&(system.f_type as u64)) {
-            return Err(refused(format!("{shown}: is in a file system of the kernel's, where nothing is mounted")));
+            return Err(refused(format!(
+                "{shown}: is in a special file system of the kernel, where images are not mounted"
+            )));
         }
         let is_below = |allowed: &PathBuf| target.starts_with(allowed);
         if shared && !self.targets.iter().any(is_below) {
-            let why = "everybody sees it, and it is below none of the broker's --target directories";
-            return Err(refused(format!("{shown}: {why}: mount in a namespace of the job's own, or have it allowed")));
+            let why = "all users see it, and it is below none of the broker's --target directories";
+            return Err(refused(format!("{shown}: {why}: mount in a namespace of the job's own, or add a --target")));
         }
         Ok(())
     }
 
-    /// Whether the user may have one more mount.
+    /// Checks that a user with `mounts` mounts may have one more.
     ///
     /// # Errors
     ///
-    /// Where they have too many.
+    /// If the user has reached the limit.
     pub(super) fn has_room(&self, user: u32, mounts: usize) -> Result<(), MountError> {
         match self.mounts_max == 0 || mounts < self.mounts_max {
             true => Ok(()),
@@ -98,11 +106,11 @@ impl Policy {
         }
     }
 
-    /// Whether the user may ask for something beside `requests` that are not answered yet.
+    /// Checks that a user with `requests` unanswered requests may send one more.
     ///
     /// # Errors
     ///
-    /// If these are too many.
+    /// If the user has reached the limit.
     pub(super) fn has_turn(&self, user: u32, requests: usize) -> Result<(), MountError> {
         match self.requests_max == 0 || requests < self.requests_max {
             true => Ok(()),
@@ -113,10 +121,11 @@ impl Policy {
     }
 }
 
-/// What an open directory is called, for messages and prefixes.
+/// Returns the path of an open directory, for messages and for the comparison with allowed
+/// prefixes.
 pub(super) fn name_of(place: impl AsFd) -> Result<PathBuf, MountError> {
     use std::os::unix::ffi::OsStringExt;
-    let path = larder_sys::real_path_of(place).map_err(MountError::path("(a directory)", "has no name"))?;
+    let path = larder_sys::real_path_of(place).map_err(MountError::path("(a directory)", "has no path"))?;
     Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
 }
 
@@ -142,11 +151,11 @@ mod tests {
         };
         check(directory.path(), user, true, "");
         check(directory.path(), user + 1, true, "belongs to user");
-        check(Path::new("/dev/null"), user, false, "is no directory");
+        check(Path::new("/dev/null"), user, false, "is not a directory");
         let elsewhere = tempfile::tempdir().expect("makes");
-        check(elsewhere.path(), user, true, "everybody sees it");
+        check(elsewhere.path(), user, true, "all users see it");
         check(elsewhere.path(), user, false, "");
-        check(Path::new("/proc/self"), user, false, "of the kernel's");
+        check(Path::new("/proc/self"), user, false, "special file system");
         assert!(policy.admits(7).is_ok() && policy.admits(8).is_err() && Policy::default().admits(8).is_ok());
         assert!(policy.has_room(7, 1).is_ok() && policy.has_room(7, 2).is_err());
         assert!(policy.has_turn(7, 0).is_ok() && policy.has_turn(7, 1).is_err());

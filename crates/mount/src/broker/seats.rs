@@ -1,52 +1,56 @@
-//! How much each user has under way at a broker, and how much is said of it: no user takes all of anything.
+//! Counts the connections, requests and unfinished mounts of each user at a broker, and limits the
+//! log lines that clients can cause. So no user can use up a resource of all users.
+//!
+//! Unaware of: what the requests are.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections at once, of all users; each mount that is held is one.
+/// The limit for connections of all users together. Each mount that is held is one of them.
 const AT_ONCE_MAX: usize = 4096;
-/// What clients do is noted at most so often.
+/// At most one log line that a client caused is written in this time.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// What is under way.
+/// The counters of a broker.
 #[derive(Default)]
 pub(super) struct Seats(Mutex<Taken>);
 
 #[derive(Default)]
 struct Taken {
     connections: usize,
-    /// Requests that are not answered yet, of each user who has any.
+    /// The number of unanswered requests of each user with any.
     asking: HashMap<u32, usize>,
-    /// Mounts that are being made, and may not be noted yet, of each user who has any.
+    /// The number of mounts of each user that are being made, and may have no record yet.
     mounting: HashMap<u32, usize>,
 }
 
-/// A connection, as long as it lasts.
+/// A connection that is counted. It is no longer counted when this is dropped.
 pub(super) struct Seat {
     seats: Arc<Seats>,
     user: u32,
     is_asking: bool,
 }
 
-/// A mount that is being made, as long as that takes.
+/// A mount that is being made. It is no longer counted when this is dropped.
 pub(super) struct Making {
     seats: Arc<Seats>,
     user: u32,
 }
 
 impl Seats {
-    /// All connections.
+    /// The number of open connections.
     pub(super) fn connections(&self) -> usize {
         self.taken().connections
     }
 
-    /// Requests of a user that are not answered yet.
+    /// The number of unanswered requests of a user.
     pub(super) fn asking(&self, user: u32) -> usize {
         self.taken().asking.get(&user).copied().unwrap_or(0)
     }
 
-    /// A seat for a connection of this user, which asks for something; `None` if there are too many of all users.
+    /// Counts a connection of this user and its request. Returns `None` if all users together have
+    /// too many connections.
     pub(super) fn take(self: &Arc<Seats>, user: u32) -> Option<Seat> {
         let mut taken = self.taken();
         if taken.connections >= AT_ONCE_MAX {
@@ -57,7 +61,8 @@ impl Seats {
         Some(Seat { seats: Arc::clone(self), user, is_asking: true })
     }
 
-    /// Begin to make a mount. Says also how many others of the user are being made.
+    /// Counts a mount that is being made. Returns also how many other mounts of the user are being
+    /// made.
     pub(super) fn make(self: &Arc<Seats>, user: u32) -> (Making, usize) {
         let mut taken = self.taken();
         let others = taken.mounting.entry(user).or_default();
@@ -80,7 +85,8 @@ fn less(counts: &mut HashMap<u32, usize>, user: u32) {
 }
 
 impl Seat {
-    /// The request was answered: what the connection holds from now on counts as a mount.
+    /// The request was answered, so it is no longer counted. What the connection holds is counted
+    /// as a mount.
     pub(super) fn answered(&mut self) {
         if std::mem::take(&mut self.is_asking) {
             less(&mut self.seats.taken().asking, self.user);
@@ -101,12 +107,13 @@ impl Drop for Making {
     }
 }
 
-/// Lines that clients can provoke: one for each second, and how many were left out before it.
+/// Log lines that clients can cause. At most one line a second is written, with the number of lines
+/// that were left out before it.
 #[derive(Default)]
 pub(super) struct Lines(Mutex<(Option<Instant>, u64)>);
 
 impl Lines {
-    /// What is to be written of this line now, if anything.
+    /// Returns the line to write now, or `None` if the line is left out.
     pub(super) fn of(&self, line: &str, now: Instant) -> Option<String> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, left_out) = &mut *state;

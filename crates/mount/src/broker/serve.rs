@@ -1,4 +1,7 @@
-//! The broker: one request from one connection, by a thread of its own. Nothing that comes is believed.
+//! The broker's server: each connection sends one request and has a thread of its own. Nothing that
+//! a client sends is trusted.
+//!
+//! Unaware of: how images are found and how they are mounted.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,60 +23,63 @@ use super::seats::{Lines, Making, Seat, Seats};
 use super::{Policy, Supplied, Supply};
 use crate::{Ask, Inside, Lease, Listed, MountError, Owners, Places, Rung, Stay};
 
-/// A connection says all that it has to say in this time, however it does that.
+/// The time limit for a whole request, even if its bytes arrive one at a time.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// To tell somebody that they are not served, there is no waiting.
+/// The time limit for sending a refusal to a user that is not served, so that it delays nothing.
 const NO_PATIENCE: Duration = Duration::from_millis(1);
-/// Taking one mount away is waited for so long before the next one is.
+/// The sweep waits this long for one mount to be removed, then it goes on with the next one.
 const END_PATIENCE: Duration = Duration::from_secs(5);
-/// How often is looked for what is left of jobs that are gone.
+/// How often the sweep looks for mounts of jobs that have ended.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// How often is looked at the least whether to end.
+/// The longest wait for a connection before the loop checks again whether to end.
 const WAIT: Duration = Duration::from_secs(30);
-/// Of the thread of each.
+/// The stack of each thread, in bytes.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What serves jobs.
+/// A broker, which mounts images for jobs while `serve` runs.
 pub struct Broker {
     places: Places,
     host: Host,
     supply: Box<dyn Supply>,
     policy: Policy,
-    /// The images of mounts that stay, by the mount's name.
+    /// The images of mounts that outlive their connection, by the identifier of the mount.
     used: Mutex<HashMap<String, Arc<Shared>>>,
-    /// The names of mounts that are looked at, or taken away, by the sweep.
+    /// The identifiers of mounts that a thread of the sweep is checking or removing.
     swept: Mutex<HashSet<String>>,
     seats: Arc<Seats>,
     lines: Lines,
     says: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Who asks, and which mounts they see.
+/// The process that sent a request, and its mount namespace.
 struct Caller {
     peer: Peer,
     namespace: OwnedFd,
     name: String,
 }
 
-/// What a request came to.
+/// The result of a request that was not refused.
 enum Outcome {
-    /// Said, and over.
+    /// The reply is this text, and nothing is left to do.
     Said(String),
-    /// Said, and to be taken away with the connection.
+    /// The mount is removed when the connection ends. The descriptor of a detached mount is passed
+    /// with the reply.
     Held(Stay, Arc<Shared>, Option<OwnedFd>),
-    /// Said, and to be taken away with that process.
+    /// The mount of this identifier is removed when this process ends.
     ForProcess(String, OwnedFd),
-    /// Nothing was asked: somebody looked whether we listen.
+    /// The client closed the connection without a request, for example to check that a broker
+    /// listens.
     Left,
 }
 
 impl Broker {
-    /// With its state in `state`: images of jobs that live are mounted and filled again. What is left there of jobs that
-    /// are gone is taken away by `serve`. `says` is told of what goes wrong.
+    /// Starts a broker with its state in the directory `state`. Images that an earlier broker
+    /// mounted for living jobs are mounted and filled again. `serve`
+    /// removes what ended jobs have left. `says` is called with each error, for a log.
     ///
     /// # Errors
     ///
-    /// Where its state cannot be kept there.
+    /// If the state directory cannot be used.
     pub fn new(
         state: &Path,
         supply: Box<dyn Supply>,
@@ -89,10 +95,11 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are
-    /// open then goes with the process.
+    /// Accepts connections until the other end of the pipe `woken` is closed. Mounts for
+    /// connections that are open then are removed when the process ends.
     pub fn serve(self: &Arc<Broker>, door: &Door, woken: BorrowedFd) {
-        // Nothing that depends on a job happens on this thread: a job may have the kernel wait for it.
+        // This thread does nothing that depends on a job, because a job can make the kernel wait.
+        // For example, a FUSE file system of the job may not answer.
         let (_until_served, served) = mpsc::channel::<()>();
         let its = Arc::clone(self);
         let sweeping = move || {
@@ -105,7 +112,7 @@ impl Broker {
             }
         };
         if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(sweeping) {
-            (self.says)(&format!("what is left of jobs is not taken away, because there is no thread for it: {error}"));
+            (self.says)(&format!("mounts of ended jobs are not removed, because no thread can be started: {error}"));
         }
         while !is_closed(woken) {
             match door.accept() {
@@ -116,24 +123,25 @@ impl Broker {
                     }
                 }
                 Err(error) => {
-                    self.say_of_client(&format!("nobody can be let in: {error}"));
+                    self.say_of_client(&format!("a connection cannot be accepted: {error}"));
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
         }
     }
 
-    /// Whether somebody is connected: to ask for something, or for what is held as long as that.
+    /// Returns true if there is a connection, with a request or for a mount that is held.
     pub fn is_asked(&self) -> bool {
         self.seats.connections() > 0
     }
 
-    /// What a client can have said as often as it likes.
+    /// Logs a line that clients can cause as often as they like, so it is rate-limited.
     fn say_of_client(&self, line: &str) {
         self.lines.of(line, Instant::now()).iter().for_each(|line| (self.says)(line));
     }
 
-    /// Who connected is known at once, before anything that they say is read or waited for.
+    /// Checks the user before anything that the client sends is read, then answers on a thread of
+    /// its own.
     fn attend_apart(self: &Arc<Broker>, channel: Channel) {
         let (peer, seat) = match self.admitted(&channel) {
             Ok(admitted) => admitted,
@@ -146,19 +154,20 @@ impl Broker {
         let its = Arc::clone(self);
         let attend = move || its.attend(&channel, peer, seat);
         if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(attend) {
-            self.say_of_client(&format!("no thread for a connection: {error}"));
+            self.say_of_client(&format!("no thread for a connection can be started: {error}"));
         }
     }
 
     fn admitted(&self, channel: &Channel) -> Result<(Peer, Seat), MountError> {
-        let peer = channel.peer().map_err(|error| refused(format!("who asks cannot be told: {error}")))?;
+        let peer =
+            channel.peer().map_err(|error| refused(format!("the user of the connection is unknown: {error}")))?;
         self.policy.admits(peer.user)?;
         self.policy.has_turn(peer.user, self.seats.asking(peer.user))?;
         let seat = self.seats.take(peer.user);
         seat.map(|seat| (peer, seat)).ok_or_else(|| refused("too many connections at once: ask again later".to_owned()))
     }
 
-    /// Serve one connection, and hold what it asked to be held.
+    /// Answers the request of one connection, and holds the mount if that was requested.
     fn attend(&self, channel: &Channel, peer: Peer, mut seat: Seat) {
         let outcome = match self.answer(channel, peer) {
             Ok(outcome) => outcome,
@@ -182,7 +191,7 @@ impl Broker {
                 if sent.is_ok() {
                     wait_for_end(channel.descriptor());
                 }
-                // Whoever unmounted it before it was to go left nothing to do.
+                // If the mount is gone already, this does nothing.
                 drop(stay);
             }
             Outcome::ForProcess(id, process) => {
@@ -201,7 +210,7 @@ impl Broker {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Outcome::Left),
             received => received.map_err(odd)?,
         };
-        // The reply is short, and nobody has to be waited for.
+        // The reply fits into the socket's buffer, so sending it does not wait for the client.
         channel.set_patience(PATIENCE).map_err(odd)?;
         let caller = caller(channel, peer)?;
         match message.kind {
@@ -209,13 +218,13 @@ impl Broker {
             Kind::Detached => self.detached(&caller, &message.text),
             Kind::Unmount => self.unmount(&caller, message.passed),
             Kind::Next => self.next(&caller, &message.text),
-            Kind::Done | Kind::Refused | Kind::Nothing => Err(refused("that is no request".to_owned())),
+            Kind::Done | Kind::Refused | Kind::Nothing => Err(refused("the message is not a request".to_owned())),
         }
     }
 
     fn mount(&self, caller: &Caller, message: Message) -> Result<Outcome, MountError> {
         let mut passed = message.passed.into_iter();
-        let place = passed.next().ok_or_else(|| refused("no directory came with the request".to_owned()))?;
+        let place = passed.next().ok_or_else(|| refused("the request has no directory".to_owned()))?;
         let target = name_of(&place)?;
         let is_shared = is_everybodys(caller)?;
         self.policy.allows(caller.peer.user, place.as_fd(), &target, is_shared)?;
@@ -224,10 +233,10 @@ impl Broker {
             (Kind::MountForProcess, Some(process)) => (lease_of(&process)?, Some(process)),
             (Kind::MountKept, _) if is_shared => (Lease::Kept, None),
             (Kind::MountKept, _) => {
-                let why = "is among mounts of the job's own, which nobody would take away: say for which process it is";
+                let why = "is in the job's own namespace, where nothing would unmount it: say for which process it is";
                 return Err(refused(format!("{}: {why}", target.display())));
             }
-            _ => return Err(refused("no process came with the request".to_owned())),
+            _ => return Err(refused("the request has no process".to_owned())),
         };
         let (supplied, shared, owners, _making) = self.supplied(caller, &message.text)?;
         let inside = Inside { namespace: caller.namespace.as_fd(), name: &caller.name, place: place.as_fd() };
@@ -249,7 +258,7 @@ impl Broker {
         let (supplied, shared, owners, _making) = self.supplied(caller, name)?;
         let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
         let passed = mount.descriptor().try_clone_to_owned();
-        let passed = passed.map_err(|error| refused(format!("no descriptor for a mount: {error}")))?;
+        let passed = passed.map_err(|error| refused(format!("the descriptor of a mount cannot be copied: {error}")))?;
         Ok(Outcome::Held(stay, shared, Some(passed)))
     }
 
@@ -262,7 +271,8 @@ impl Broker {
         Ok(Outcome::Said(id))
     }
 
-    /// Of what is mounted for the user, the next after that of the name `last`.
+    /// Describes the next mount of this user: the first one whose identifier is greater than
+    /// `last`.
     fn next(&self, caller: &Caller, last: &str) -> Result<Outcome, MountError> {
         let its = |mount: &Listed| mount.mounted && *mount.id > *last;
         let next = self.places.list_of(caller.peer.user)?.into_iter().filter(its).min_by(|a, b| a.id.cmp(&b.id));
@@ -270,10 +280,12 @@ impl Broker {
         Ok(Outcome::Said(format!("{id}\n{name}\n{}", target.display())))
     }
 
-    /// The image of that name, mounted for all, and the owners that the caller is to see.
+    /// Returns the image of that name, mounted for all jobs, and the owners that the caller is to
+    /// see.
     fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>, Owners, Making), MountError> {
         let user = caller.peer.user;
-        // Others that are being made are counted here until they are noted, and for a moment twice.
+        // Mounts without a record are counted by `seats`. For a moment a mount may be counted
+        // twice.
         let (making, others) = self.seats.make(user);
         self.policy.has_room(user, self.places.count_of(user)? + others)?;
         let supplied = self.supply.image(user, name).map_err(refused)?;
@@ -282,33 +294,34 @@ impl Broker {
         Ok((supplied, shared, owners, making))
     }
 
-    /// Go on with images that were mounted by a broker before this one: lazily filled data needs somebody who fills it.
+    /// Takes over the mounts of an earlier broker: data of lazy mounts needs a process that fetches
+    /// it.
     fn resume(self: &Arc<Broker>) -> Result<(), MountError> {
         for mount in self.places.list_lasting()?.into_iter().filter(|mount| mount.mounted) {
             if mount.via == Rung::Lazy {
                 let supplied = self.supply.again(mount.user, &mount.name, &mount.image).map_err(refused);
                 let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
-                    // Only layers that all jobs share are gone on with.
+                    // Only layers that all jobs share are taken over. So the owners do not matter.
                     true => self.host.shared(&supplied, &mount.name, &Owners::default()),
-                    false => Err(refused("another image has its key by now".to_owned())),
+                    false => Err(refused("another image has its key now".to_owned())),
                 };
                 match supplied.and_then(same) {
                     Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
                     Err(error) => {
-                        (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display()))
+                        (self.says)(&format!("{}: its data can no longer be fetched: {error}", mount.target.display()))
                     }
                 }
             }
             let Lease::Process(pid, _) = mount.lease else { continue };
             let its = Arc::clone(self);
-            // The next sweep finds those who end before that.
+            // If the process ended before, the next sweep removes the mount.
             if let Ok(process) = larder_sys::open_process(pid) {
                 let waiting = move || {
                     wait_for_end(process.as_fd());
                     its.end(&mount.id);
                 };
                 let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(waiting);
-                started.map_err(|error| refused(format!("no thread for a mount: {error}")))?;
+                started.map_err(|error| refused(format!("no thread for a mount can be started: {error}")))?;
             }
         }
         Ok(())
@@ -322,8 +335,9 @@ impl Broker {
         self.used().remove(id);
     }
 
-    /// Take away what is left of jobs that are gone, each by a thread of its own: one that hangs, because what is among a
-    /// job's mounts does not answer, keeps itself only. An error with one does not keep the others.
+    /// Removes what ended jobs have left, each mount by a thread of its own. A thread may hang
+    /// if a file system in the job's mount namespace does not answer; that delays no other mount.
+    /// An error with one mount does not stop the others.
     fn sweep(self: &Arc<Broker>) {
         let (ids, mut errors) = match self.places.ids() {
             Ok(found) => found,
@@ -342,7 +356,7 @@ impl Broker {
             };
             if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(end) {
                 self.swept().remove(id);
-                errors.push(refused(format!("{id}: no thread to look for what is left of it: {error}")));
+                errors.push(refused(format!("{id}: no thread to clean up can be started: {error}")));
                 continue;
             }
             match told.recv_timeout(END_PATIENCE) {
@@ -351,7 +365,7 @@ impl Broker {
                 Err(_) => {
                     let seconds = END_PATIENCE.as_secs();
                     errors.push(refused(format!(
-                        "{id}: is not taken away after {seconds} s, and goes on in the background"
+                        "{id}: not unmounted after {seconds} s; that goes on in the background"
                     )));
                 }
             }
@@ -371,7 +385,7 @@ impl Broker {
     }
 }
 
-/// What is the same however it is placed.
+/// The part of a mount request that does not depend on where the mount is attached.
 fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a Shared, owners: &'a Owners) -> Ask<'a> {
     Ask {
         name,
@@ -388,15 +402,16 @@ fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a S
     }
 }
 
-/// Who is at the other end, and which mounts they see.
+/// Finds the process at the other end of the connection, and its mount namespace.
 fn caller(channel: &Channel, peer: Peer) -> Result<Caller, MountError> {
-    let gone = |error| refused(format!("whoever asks cannot be found: {error}"));
+    let gone = |error| refused(format!("the process that connected cannot be found: {error}"));
     let process = larder_sys::peer_process(channel).or_else(|_| by_number(peer)).map_err(gone)?;
     let (namespace, name) = larder_sys::mounts_of(process).map_err(gone)?;
     Ok(Caller { peer, namespace, name })
 }
 
-/// Before Linux 6.5: the process that has the number now, which must be of the same user.
+/// Before Linux 6.5, opens the process that has the process ID now. It must belong to the same
+/// user.
 fn by_number(peer: Peer) -> io::Result<OwnedFd> {
     let number = u32::try_from(peer.pid).map_err(|_| io::ErrorKind::NotFound)?;
     let process = larder_sys::open_process(number)?;
@@ -408,21 +423,23 @@ fn by_number(peer: Peer) -> io::Result<OwnedFd> {
 
 fn lease_of(process: &OwnedFd) -> Result<Lease, MountError> {
     let number = larder_sys::process_number(process);
-    let number = number.map_err(|error| refused(format!("what was passed is no process that lives: {error}")))?;
+    let number = number.map_err(|error| refused(format!("what was passed is not a running process: {error}")))?;
     Lease::of_process(number).ok_or_else(|| refused(format!("process {number} has ended")))
 }
 
-/// Whether these are the mounts that everybody sees: ours, or the machine's, from which a service manager may have
-/// given us others.
+/// Returns true if the caller is in a mount namespace that all processes see: the broker's own, or
+/// that of process 1. The two differ if a service manager started the broker in a namespace of its
+/// own.
 fn is_everybodys(caller: &Caller) -> Result<bool, MountError> {
     let name_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
-    let unknown = |error| refused(format!("whose mounts they are cannot be told: {error}"));
+    let unknown = |error| refused(format!("the mount namespace cannot be identified: {error}"));
     if name_of("self").map_err(unknown)?.to_string_lossy() == caller.name {
         return Ok(true);
     }
     match name_of("1") {
         Ok(first) => Ok(first.to_string_lossy() == caller.name),
-        // Where that may not be looked at, only what was made without rights is a job's own for sure.
+        // If process 1 may not be inspected, only a namespace of another user namespace counts as
+        // the job's own, because it was made without privileges.
         Err(_) => larder_sys::is_of_other_users(caller.namespace.as_fd()).map(|other| !other).map_err(unknown),
     }
 }
@@ -433,7 +450,8 @@ fn is_closed(pipe: BorrowedFd) -> bool {
     poll(&mut asked, Some(&at_once)).is_ok() && !asked[0].revents().is_empty()
 }
 
-/// Wait until a process has ended, or a connection; what somebody says on it after its request ends it, too.
+/// Waits until a process has ended or a connection is closed. A client that sends anything after
+/// its request ends the wait, too.
 fn wait_for_end(of: BorrowedFd) {
     loop {
         let mut asked = [PollFd::from_borrowed_fd(of, PollFlags::IN)];

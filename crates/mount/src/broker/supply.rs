@@ -1,4 +1,6 @@
-//! Where a broker's images come from.
+//! The interface by which a broker gets images. Its caller implements it.
+//!
+//! Unaware of: how an image is found, made or fetched.
 
 use std::any::Any;
 use std::ops::Range;
@@ -8,56 +10,61 @@ use std::sync::Arc;
 use crate::lazy::Trace;
 use crate::{Fill, Image, Rung};
 
-/// Is told what was touched of an image, once it is known.
+/// Called with the trace of an image's first reads, once it is complete.
 pub type Traced = Arc<dyn Fn(&Trace) + Send + Sync>;
 
-/// Finds images by name, for a user. Only what this process made itself from bytes that it verified: files that a
-/// client could have written would be parsed by the kernel with all its rights. They have no device files and no
-/// attributes but `user.`: a job that is the superuser of its own namespace may lift `nodev` and `nosuid` there.
+/// Finds images by name, for a user.
+///
+/// Implementations may only return files that this process made itself from verified bytes. The
+/// kernel parses them with all its privileges, so a client must not be able to write them.
+///
+/// The images must hold no device files, and no attributes but `user.*`. A job that is root in its
+/// own user namespace may remove `nodev` and `nosuid` from the mount.
 pub trait Supply: Send + Sync {
-    /// The image of that name, as far as `user` may have it; or why not, for people.
+    /// Returns the image of that name, if `user` may have it. The error is a text for users.
     fn image(&self, user: u32, name: &str) -> Result<Supplied, String>;
 
-    /// The same of one that a broker before this one mounted from the file `first`, though another may have its name by
-    /// now.
+    /// Finds an image that an earlier broker mounted from the file `first`. Another image may have
+    /// the name by now, which the caller checks.
     fn again(&self, user: u32, name: &str, _first: &Path) -> Result<Supplied, String> {
         self.image(user, name)
     }
 }
 
-/// An image's local files, and what is to be known of them.
+/// The local files of an image, and how to mount it.
 pub struct Supplied {
-    /// The same for the same files: an image is mounted once for all that ask.
+    /// Identifies the files. An image with the same identifier is mounted only once.
     pub id: String,
-    /// Its files.
+    /// The image's files.
     pub image: Image,
-    /// The directory of it that is mounted, where that is not all of it.
+    /// The subdirectory of the image that is mounted, or `None` for the whole image.
     pub below: Option<&'static str>,
-    /// By which rung: never `Unpack`.
+    /// The rung to mount it by, which is never `Unpack`.
     pub via: Rung,
-    /// User and group that its files belong to, which are to be the client's.
+    /// The user and group that own the files in the image. The mount shows the client's instead.
     pub stored: (u32, u32),
-    /// As long as this is there, nobody removes the files.
+    /// Keeps the files from being evicted as long as it exists.
     pub lease: Arc<dyn Any + Send + Sync>,
-    /// For `Lazy`: where its data comes from.
+    /// For `Rung::Lazy`: where the data comes from.
     pub lazily: Option<Lazily>,
-    /// Where its metadata is still being made: waits for that, and says why it cannot be had.
+    /// If the metadata is still being made: waits for it, and returns an error if that failed.
     pub ready: Option<Ready>,
 }
 
-/// Waits until something is made.
+/// Waits until something is made. The error is a text for users.
 pub type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// How an image's data is filled.
 pub struct Lazily {
-    /// Where what belongs to that is kept.
+    /// The directory for the state of the filling, such as its journal.
     pub directory: PathBuf,
-    /// Of the whole data file.
+    /// The size of the complete data file, in bytes.
     pub size_bytes: u64,
-    /// Who brings it.
+    /// Fetches the data.
     pub fill: Arc<dyn Fill>,
-    /// What earlier jobs touched, in their order.
+    /// The ranges that earlier jobs read, in the order of their first reads.
     pub order: Vec<Range<u64>>,
-    /// Who wants to know what is touched in the first minute; it is asked for that long, even where all is there.
+    /// If a trace of the first minute is wanted: called with it. Then each first read is a request
+    /// for that long, even if all data is local.
     pub traced: Option<Traced>,
 }

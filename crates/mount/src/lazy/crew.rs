@@ -1,7 +1,7 @@
-//! The threads that fill a data file, in the order of its ledger: some for what a reader waits for, others beside them,
-//! by a lower priority, for what nothing waits for yet.
+//! The threads that fetch the bytes of a data file, in the order that its ledger decides. Some
+//! fetch what readers wait for. Others have a lower priority, and fetch the rest.
 //!
-//! Unaware of: how readers are held back, and how they learn that bytes have arrived.
+//! Unaware of: how readers are made to wait, and how they are told that bytes have arrived.
 
 use std::io;
 use std::ops::Range;
@@ -18,41 +18,42 @@ use super::units::Units;
 use super::{Options, UNIT_BYTES};
 use crate::Fill;
 
-/// How often is looked whether to stop.
+/// How often a thread checks whether it should stop.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// What nobody asked for yet is fetched once it is mounted, or after so long where nobody mounts it.
+/// Background fetches begin when the image is mounted, or after this time if it is not mounted.
 const MOUNTED_MAX: Duration = Duration::from_secs(1);
-/// And so long after that: whoever mounts is not done yet, and somebody waits for that.
+/// The background threads wait this much longer, because the process that mounts is still busy, and
+/// a job waits for it.
 const MOUNTED_FIRST: Duration = Duration::from_millis(20);
-/// A worker's own; what fills brings its own memory.
+/// The stack of a thread, in bytes. `Fill` allocates its own memory.
 pub(super) const STACK_BYTES: usize = 1 << 20;
 
-/// What has a crew: the file that is filled, and who learns of it.
+/// The file that a crew fills, and its readers.
 pub(super) trait Crewed: Send + Sync + 'static {
     fn crew(&self) -> &Crew;
-    /// The file, as it is written.
+    /// The data file, open for writing.
     fn file(&self) -> BorrowedFd<'_>;
-    /// These bytes were filled, as the ledger has it by now, or could not be.
+    /// Called when these bytes were filled, after the ledger was updated, or when that failed.
     fn tell(&self, bytes: Range<u64>, is_filled: bool);
-    /// Whether a reader waits for any of these bytes.
+    /// Returns true if a reader waits for any of these bytes.
     fn is_waited_for(&self, bytes: &Range<u64>) -> bool;
 }
 
-/// See above.
+/// The state that the threads share.
 pub(super) struct Crew {
     fill: Arc<dyn Fill>,
     outage: Outage,
     ledger: Mutex<Ledger>,
-    /// One more piece is waited for.
+    /// Signalled when readers wait for another piece.
     asked: Condvar,
-    /// There may be more of what nobody waits for.
+    /// Signalled when there may be more work for the background threads.
     more: Condvar,
     was_mounted: AtomicBool,
     stopped: AtomicBool,
 }
 
 impl Crew {
-    /// Of a file in which these units are there already.
+    /// A crew for a file in which the units `filled` are local.
     pub(super) fn new(fill: Arc<dyn Fill>, filled: Units, order: &[Range<u64>]) -> Crew {
         let its = Arc::clone(&fill);
         let pieces = Box::new(move |offset| its.piece(offset));
@@ -67,7 +68,7 @@ impl Crew {
         }
     }
 
-    /// Start the threads.
+    /// Starts the threads.
     pub(super) fn start(of: &Arc<impl Crewed>, options: &Options) -> io::Result<()> {
         for _ in 0..options.workers.max(1) {
             let its = Arc::clone(of);
@@ -95,19 +96,20 @@ impl Crew {
         (units.count() - units.left()).saturating_mul(UNIT_BYTES).min(size_bytes)
     }
 
-    /// A reader waits for these bytes. Returns which of them are there.
+    /// Puts bytes that a reader waits for into the queue. Returns those of them that are local.
     pub(super) fn want(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let (more, there) = {
             let mut ledger = self.ledger();
             let (more, filled) = (ledger.want(bytes), ledger.filled());
             (more, filled.runs(filled.touched(bytes)).collect())
         };
-        // No more of them than there is work for: each that wakes takes time from whoever waits.
+        // Only as many threads are woken as there are new pieces, because each thread that wakes
+        // takes CPU time from the readers.
         (0..more).for_each(|_| self.asked.notify_one());
         there
     }
 
-    /// From here on what nothing waits for is filled, too.
+    /// Called when the image is mounted: from now on the background threads may fetch.
     pub(super) fn note_mounted(&self) {
         self.was_mounted.store(true, Relaxed);
         self.more.notify_all();
@@ -141,7 +143,8 @@ impl Crew {
     }
 }
 
-/// Fill what nobody waits for yet: after those who use what is there, and who are about to mount it.
+/// The background thread: fetches what no reader waits for. It starts after the image is mounted,
+/// at a lower priority than readers.
 fn work_ahead(of: &impl Crewed) {
     let crew = of.crew();
     larder_sys::lower_thread(Class::Utility);
@@ -154,7 +157,7 @@ fn work_ahead(of: &impl Crewed) {
         crew.ledger().done(&work, filled.is_ok());
         let is_away = filled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::HostUnreachable);
         if is_away && of.is_waited_for(&bytes) {
-            // A reader came meanwhile: those who fill what is waited for try longer.
+            // A reader has asked for these bytes meanwhile. The other threads retry for longer.
             crew.want(&bytes);
         } else {
             of.tell(bytes, filled.is_ok());
@@ -162,13 +165,15 @@ fn work_ahead(of: &impl Crewed) {
     }
 }
 
-/// Fill what is waited for, until told to stop or all is there.
+/// The thread for readers: fetches what they wait for, until it is told to stop or the file is
+/// complete.
 fn work(of: &impl Crewed) {
     let crew = of.crew();
     while let Some(work) = crew.next(Ledger::wanted, &crew.asked) {
         let bytes = crew.ledger().filled().bytes(&work.units);
         let filled = crew.outage.fill(&*crew.fill, &bytes, of.file(), || crew.is_stopped());
-        // First noted, then said: whoever hears it later finds it in the note.
+        // The ledger is updated before readers are told, so a reader that looks later finds the
+        // bytes there.
         crew.ledger().done(&work, filled.is_ok());
         of.tell(bytes, filled.is_ok());
     }

@@ -1,10 +1,13 @@
-//! A FUSE file system with one file, whose reads are answered by whoever has its device: the kernel's questions, read and
-//! answered. Its own code, since no crate goes on with a device that another process began to answer for.
+//! The FUSE file: a file system with a single file, which the process that has the device open
+//! answers for. The protocol is implemented here, because no crate can take over a device for which
+//! another process began to answer.
 //!
-//! When the last descriptor of the device is closed, the kernel fails all reads, those that wait and those that come. A
-//! process that goes on for one that died has the kernel ask again what that one had not answered (Linux 6.9).
+//! When the last descriptor of the device is closed, the kernel fails all reads, waiting and future
+//! ones. A process that takes over from one that died makes the kernel resend the requests that the
+//! other process had not answered (Linux 6.9).
 //!
-//! The protocol: Linux, `include/uapi/linux/fuse.h`. Numbers are in the machine's own order.
+//! The protocol is described in Linux, `include/uapi/linux/fuse.h`. Numbers are in native byte
+//! order.
 //!
 //! Unaware of: what the file holds.
 
@@ -20,18 +23,19 @@ use rustix::io::Errno;
 use crate::dev_fuse::{DEVICE, mount_device, open_device};
 use crate::{Mount, MountError};
 
-/// The file.
+/// The name of the file.
 const NAME: &str = "data";
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
-/// The kernel says within this time what it can.
+/// The time limit for the kernel's first request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const HEADER: usize = 40;
 const ANSWER: usize = 16;
-/// What is read into: the kernel refuses less than 8 KiB, and no request that it makes here is longer.
+/// The size of the buffer for requests. The kernel refuses less than 8 KiB, and no request here is
+/// longer than that.
 const BUFFER_BYTES: usize = 64 << 10;
-/// One read, bytes: 256 pages are what the kernel asks for at most, of up to 64 KiB.
+/// The limit for one read, in bytes: the kernel requests at most 256 pages, of up to 64 KiB each.
 const READ_BYTES_MAX: u32 = 16 << 20;
 
 const LOOKUP: u32 = 1;
@@ -45,21 +49,22 @@ const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
 
 const MAJOR: u32 = 7;
-/// Of Linux 6.9, which can ask again.
+/// The protocol version of Linux 6.9, the first one that can resend requests.
 const MINOR: u32 = 40;
-/// `FUSE_MAX_PAGES` and `FUSE_INIT_EXT`: reads of up to so many pages, and there are more than 32 features.
+/// `FUSE_MAX_PAGES` (reads of up to `PAGES_MAX` pages) and `FUSE_INIT_EXT` (there are more than 32
+/// feature bits).
 const FEATURES: u32 = 1 << 22 | 1 << 30;
 const PAGES_MAX: u16 = 256;
-/// `FUSE_HAS_RESEND`, of the second 32 features.
+/// `FUSE_HAS_RESEND`, in the second word of feature bits.
 const ASKS_AGAIN: u32 = 1 << 7;
 /// `FUSE_NOTIFY_RESEND`.
 const ASK_AGAIN: i32 = 7;
-/// `FOPEN_DIRECT_IO`: each read is asked for as it is, and nothing is read ahead or kept.
+/// `FOPEN_DIRECT_IO`: the kernel passes each read on as it is, without read-ahead or caching.
 const AS_READ: u32 = 1;
-/// The kernel may believe what it was told for so long, seconds.
+/// How long the kernel may cache answers, in seconds.
 const FOR_EVER: u64 = 1 << 28;
 
-/// The device: see above.
+/// An open `/dev/fuse` on which the file system is mounted.
 #[derive(Debug)]
 pub(super) struct Device(OwnedFd);
 
@@ -71,7 +76,7 @@ pub(super) struct Read {
     pub(super) length: u32,
 }
 
-/// What is read from the device.
+/// The buffer that requests are read into.
 pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
@@ -81,31 +86,32 @@ impl Buffer {
 }
 
 impl Device {
-    /// A new file system with its device, which answers for a file of that size from now on.
+    /// Mounts a new file system, whose file has this size, and answers the kernel's first request.
     ///
     /// # Errors
     ///
-    /// If the device cannot be opened, or the kernel cannot mount it or cannot ask again.
+    /// If the device cannot be opened, or if the kernel cannot mount it or cannot resend requests.
     pub(super) fn mount(size_bytes: u64) -> Result<(Device, Mount), MountError> {
         let device = open_device().map_err(MountError::path(DEVICE, "cannot be opened"))?;
-        rustix::io::ioctl_fionbio(&device, true).map_err(|error| MountError::path(DEVICE, "is odd")(error.into()))?;
+        rustix::io::ioctl_fionbio(&device, true)
+            .map_err(|error| MountError::path(DEVICE, "cannot be made non-blocking")(error.into()))?;
         let mount = mount_device(device.as_fd())?;
         let device = Device(device.into());
-        device.greet(size_bytes).map_err(MountError::lazy("the kernel cannot ask for what is to be filled"))?;
+        device.greet(size_bytes).map_err(MountError::lazy("the FUSE file for lazy reads cannot be set up"))?;
         Ok((device, mount))
     }
 
-    /// A device that another process opened and passed.
+    /// Wraps a device that another process opened and passed to us.
     pub(super) fn passed(device: OwnedFd) -> Device {
         Device(device)
     }
 
-    /// The path of the file of a file system of this kind, as long as the mount is open.
+    /// The path of the file in a file system with this root. It is valid as long as `root` is open.
     pub(super) fn file(root: BorrowedFd) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{NAME}", root.as_raw_fd()))
     }
 
-    /// The kernel's first question.
+    /// Answers the kernel's `INIT` request, and other requests that come before it.
     fn greet(&self, size_bytes: u64) -> io::Result<()> {
         let (until, mut buffer) = (Instant::now() + PATIENCE, Buffer::new());
         while Instant::now() < until {
@@ -119,13 +125,13 @@ impl Device {
             let unique = long(asked, 8);
             if number(asked, HEADER) != MAJOR || number(asked, HEADER + 16) & ASKS_AGAIN == 0 {
                 self.fail_number(unique, Errno::PROTO)?;
-                return Err(io::Error::other("Linux 6.9 is needed, which asks again"));
+                return Err(io::Error::other("Linux 6.9 is needed, which can resend requests"));
             }
             let mut said = [0; 64];
             put(&mut said, 0, MAJOR);
             put(&mut said, 4, MINOR);
             put(&mut said, 12, FEATURES);
-            // The largest write, of which there are none; the unit of times, nanoseconds.
+            // The largest write (there are none), and the granularity of times in nanoseconds.
             put(&mut said, 20, 4096);
             put(&mut said, 24, 1);
             said[28..30].copy_from_slice(&PAGES_MAX.to_ne_bytes());
@@ -135,11 +141,12 @@ impl Device {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// The next read that waits, if there is one. Other questions are answered.
+    /// Returns the next read that waits, or `None` if no request waits. Other requests are answered
+    /// here.
     ///
     /// # Errors
     ///
-    /// If the file system is gone, or nothing is to be answered any more.
+    /// If the file system is gone, or the device cannot be read.
     pub(super) fn next(&self, buffer: &mut Buffer, size_bytes: u64) -> io::Result<Option<Read>> {
         while let Some(count) = self.receive(buffer)? {
             let asked = &buffer.0[..count];
@@ -157,17 +164,17 @@ impl Device {
         Ok(None)
     }
 
-    /// Answer a read with its bytes, all of them.
+    /// Answers a read with all of its bytes.
     pub(super) fn fill(&self, read: Read, bytes: &[u8]) -> io::Result<()> {
         self.answer(read.unique, bytes)
     }
 
-    /// Have a read fail with EIO.
+    /// Fails a read with EIO.
     pub(super) fn fail(&self, read: Read) -> io::Result<()> {
         self.fail_number(read.unique, Errno::IO)
     }
 
-    /// Have the kernel ask again what a process took and did not answer.
+    /// Makes the kernel resend the requests that another process read but did not answer.
     pub(super) fn ask_again(&self) -> io::Result<()> {
         self.write(&header(ANSWER, ASK_AGAIN, 0), &[])
     }
@@ -178,14 +185,14 @@ impl Device {
                 Ok(count) if count >= HEADER => return Ok(Some(count)),
                 Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
                 Err(Errno::AGAIN) => return Ok(None),
-                // A request was taken back just then.
+                // The request was cancelled before it could be read.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Answer what is not a read.
+    /// Answers a request that is not a read.
     fn answer_plain(&self, asked: &[u8], size_bytes: u64) -> io::Result<()> {
         let (unique, node) = (long(asked, 8), long(asked, 16));
         match number(asked, 4) {
@@ -228,7 +235,8 @@ impl Device {
 
     fn write(&self, header: &[u8], bytes: &[u8]) -> io::Result<()> {
         match rustix::io::writev(&self.0, &[IoSlice::new(header), IoSlice::new(bytes)]) {
-            // Whoever read was killed meanwhile, or the kernel asks again.
+            // The reader was killed meanwhile, or the kernel has resent the request to another
+            // process.
             Err(Errno::NOENT) => Ok(()),
             done => done.map(drop).map_err(io::Error::from),
         }
@@ -241,7 +249,8 @@ impl AsFd for Device {
     }
 }
 
-/// Wait until there is something to be read from one of these, or it is closed at its other end. Returns for each whether.
+/// Waits until one of these descriptors is readable or its other end is closed, but at most this
+/// long. Returns the events of each descriptor.
 pub(super) fn wait(of: &[BorrowedFd], at_most: Duration) -> io::Result<Vec<PollFlags>> {
     let mut asked: Vec<PollFd> = of.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let at_most = Timespec::try_from(at_most).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -259,7 +268,7 @@ fn header(length: usize, error: i32, unique: u64) -> [u8; ANSWER] {
     header
 }
 
-/// `struct fuse_attr`: the root, or the file, which only the superuser may open.
+/// Writes a `struct fuse_attr` for the root directory or the file. Only root may open them.
 fn attributes(said: &mut [u8], node: u64, size_bytes: u64) {
     let is_root = node == ROOT;
     put_long(said, 0, node);

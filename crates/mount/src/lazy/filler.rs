@@ -1,4 +1,6 @@
-//! The filler: answers the kernel's reads of what is not there yet, and has it fetched.
+//! The filler: answers the kernel's reads of bytes that are not local, once they are fetched.
+//!
+//! Unaware of: how bytes are fetched, and in which order.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -17,15 +19,15 @@ use super::switches::Switches;
 use super::{gate, start_gate, switched};
 use crate::{Mount, MountError, layer};
 
-/// The gate listens always: it does nothing that waits.
+/// The time limit for messages to the gate. The gate never waits for anything long.
 const SAY_PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// What a thread answers with, again and again.
+    /// A thread's buffer for answers, which is reused.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What fills one file.
+/// The state of the filler of one file.
 pub(super) struct Filler {
     directory: PathBuf,
     data: PathBuf,
@@ -33,15 +35,16 @@ pub(super) struct Filler {
     gate: Vec<OsString>,
     own: Arc<Own>,
     device: Device,
-    /// The root of the device's file system.
+    /// The root of the FUSE file system.
     root: OwnedFd,
-    /// What is said to the gate.
+    /// The sending half of the connection to the gate.
     line: Mutex<Arc<Line>>,
-    /// What watches the mounts, for a gate that takes another's place.
+    /// The descriptors by which a gate notices that a mount is gone. A new gate gets them, too.
     readers: Mutex<Vec<OwnedFd>>,
-    /// Held while questions are taken from the kernel: what is taken once this is false would be answered by nobody.
+    /// True if requests may still be read from the device. It is locked while they are: a request
+    /// that was read after this became false would never be answered.
     answers: Mutex<bool>,
-    /// The gate is told that all is there.
+    /// The gate was told that the file is complete.
     completed: AtomicBool,
 }
 
@@ -78,22 +81,24 @@ impl Filler {
         &self.own
     }
 
-    /// The image in these metadata, of which each chunk is asked for here until it is in the data file.
+    /// Mounts the image with this metadata. Each chunk is read from the FUSE file until it is in
+    /// the data file.
     pub(super) fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
-        let path = switched(&self.directory, metadata).map_err(MountError::path(&self.directory, "cannot be used"))?;
+        let path = switched(&self.directory, metadata)
+            .map_err(MountError::path(&self.directory, "cannot hold the mounted metadata"))?;
         let switches =
-            Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be filled when read"))?;
+            Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
         self.own.set_switches(switches);
         let mount = layer::erofs_asked(&path, &self.data, &Device::file(self.root.as_fd()))?;
         let watch = gate::watch_reader(mount.descriptor());
         let told = watch.and_then(|watch| self.tell_mounted(watch));
-        told.map_err(MountError::lazy("the gate cannot be told of a mount"))?;
+        told.map_err(MountError::lazy("the gate cannot be told about a mount"))?;
         self.own.note_mounted();
         Ok(mount)
     }
 
     fn tell_mounted(&self, watch: OwnedFd) -> io::Result<()> {
-        // A gate that is gone hears it from its successor.
+        // If the gate has died, `replace_gate` tells its successor.
         let mut readers = lock(&self.readers);
         let _ = self.say(Message::Mounted, &[watch.as_fd()]);
         readers.push(watch);
@@ -103,7 +108,8 @@ impl Filler {
     pub(super) fn stop(&self) {
         *lock(&self.answers) = false;
         self.own.leave();
-        // The gate learns that nobody fills, and has the kernel ask again what was not answered.
+        // The gate notices that there is no filler, and makes the kernel resend what was not
+        // answered.
         lock(&self.line).hang_up();
     }
 
@@ -112,7 +118,8 @@ impl Filler {
         line.send(message, passed)
     }
 
-    /// Answer the kernel, and see that there is a gate, until told to stop.
+    /// The filler's thread: answers the kernel and replaces a gate that died, until it is told to
+    /// stop.
     fn serve(self: Arc<Filler>, line: Line) {
         let (mut line, mut buffer) = (Some(line), Buffer::new());
         loop {
@@ -134,13 +141,14 @@ impl Filler {
                 self.completed.store(true, SeqCst);
                 line = None;
             } else if line.is_none() {
-                // Without one, reads fail if we die.
+                // Without a gate, reads fail if this process dies.
                 line = self.replace_gate().ok();
             }
         }
     }
 
-    /// Answer what is asked. False once that is not to go on, or nothing can be asked any more.
+    /// Answers the requests that wait. Returns false if the thread should end: the filler was
+    /// stopped, or the device cannot be read any more.
     fn answer_all(self: &Arc<Filler>, buffer: &mut Buffer) -> bool {
         let answers = lock(&self.answers);
         if !*answers {
@@ -155,21 +163,23 @@ impl Filler {
         }
     }
 
-    /// Answer once the bytes are there.
+    /// Answers a read once its bytes are local.
     fn answer(self: &Arc<Filler>, read: Read) {
         let end = read.offset.saturating_add(read.length.into()).min(self.size_bytes);
         let (bytes, its) = (read.offset.min(end)..end, Arc::clone(self));
         let answer = move |came: io::Result<()>| {
             let answered = came.and_then(|()| its.fill(read, (end.saturating_sub(read.offset)) as usize));
             if answered.is_err() {
-                // Another process answers what we cannot say.
+                // The bytes could not be fetched, or the answer could not be written. If the error
+                // cannot be written either, another process answers the read.
                 let _ = its.device.fail(read);
             }
         };
         self.own.when_there(vec![bytes; 1], Box::new(answer));
     }
 
-    /// Answer a read of which so many bytes are in the file; what is behind the end of the file is zeros.
+    /// Answers a read whose first `count` bytes are in the file. The bytes after the end of the
+    /// file are zeros.
     fn fill(&self, read: Read, count: usize) -> io::Result<()> {
         BYTES.with_borrow_mut(|bytes| {
             bytes.clear();
@@ -179,7 +189,7 @@ impl Filler {
         })
     }
 
-    /// Start a gate in place of one that died. Reads only notice that they are answered a little later.
+    /// Starts a gate in place of one that died. Reads wait a little longer meanwhile.
     fn replace_gate(&self) -> io::Result<Line> {
         let started = start_gate(&self.directory, &self.gate, self.size_bytes, &self.device, self.root.as_fd());
         let (heard, said) = started?.split()?;
@@ -191,7 +201,7 @@ impl Filler {
     }
 }
 
-/// Whether a line is at its end.
+/// Returns true if the other side has closed the connection.
 fn is_over(heard: &io::Result<Vec<Message>>) -> bool {
     use io::ErrorKind::{TimedOut, WouldBlock};
     heard.as_ref().is_err_and(|error| !matches!(error.kind(), WouldBlock | TimedOut))

@@ -1,16 +1,22 @@
-//! The gate: a process of its own that keeps the FUSE device open, so that the filler may die and reads only wait. It does
-//! nothing else, so that little can end it.
+//! The gate: a separate process that keeps the FUSE device open, so that reads wait if the filler
+//! dies. It does nothing else, so that little can end it.
 //!
-//! 1. The filler answers the kernel. The gate waits for the filler's end of their connection to be closed.
-//! 2. The filler dies. The gate has the kernel ask again what the filler had not answered.
-//! 3. If something is asked, the gate starts a filler by the command that it was given. A filler that comes, that one
-//!    or another, gets the device, and answers.
-//! 4. If none comes within a minute, the gate fails what is asked, and what comes after that, until a filler comes.
+//! 1. The filler answers the kernel. The gate waits until the filler's end of their connection is
+//!    closed.
+//! 2. The filler dies. The gate makes the kernel resend the requests that the filler had not
+//!    answered.
+//! 3. If a read waits, the gate starts a filler by the command that it was given. That filler, or
+//!    another one that connects, gets the device from the gate and answers.
+//! 4. If no filler connects within a minute, the gate fails all waiting reads with EIO, and all
+//!    later ones until a filler connects.
 //!
-//! If the gate dies, the filler starts another. If both die, the kernel fails what is asked: reads of what is not in the
-//! data file get EIO, and all else is read as before.
+//! If the gate dies, the filler starts another one. If both die, the kernel fails the requests:
+//! reads of bytes that are not in the data file get EIO, and other reads work as before.
 //!
-//! It ends once all is filled, or when there is neither a filler nor a file system left that reads the file.
+//! The gate ends once the file is complete, or when there is neither a filler nor a mount that uses
+//! the file.
+//!
+//! Unaware of: what the file holds, and where its bytes come from.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,55 +32,59 @@ use super::READ_WAITS_MAX;
 use super::device::{Buffer, Device, wait};
 use super::line::{Line, Message};
 
-/// What is to be said to a filler that does not listen now is not said.
+/// The time limit for a message to a filler. A message that is not received in time is dropped.
 const SAY_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether a read waited too long.
+/// How often the gate checks whether a read has waited too long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A filler that was replaced comes by itself within this time.
+/// A filler that replaces another one connects within this time without being started.
 const RESCUE_AFTER: Duration = Duration::from_millis(500);
-/// How often a filler is started, if none comes of it.
+/// The least time between two attempts to start a filler.
 const RESCUE_EVERY: Duration = Duration::from_secs(5);
 
 struct Gate {
     device: Device,
-    /// The root of the device's file system: new mounts find the file below it.
+    /// The root of the FUSE file system. New mounts find the file below it.
     root: OwnedFd,
     door: Door,
     line: Option<Line>,
     size_bytes: u64,
     unit_bytes: u64,
-    /// Each says when a file system is gone that reads the file.
+    /// Descriptors that become readable when a mount that uses the file is gone.
     readers: Vec<OwnedFd>,
-    /// Since when there is no filler.
+    /// When the last filler went away.
     alone_since: Instant,
-    /// Since when a read waits for a filler.
+    /// When the first read began to wait for a filler, if one waits.
     asked_since: Option<Instant>,
-    /// The directory that a filler is started in, the program and its arguments; may be empty.
+    /// The command that starts a filler: the working directory, the program and its arguments. It
+    /// may be empty.
     rescue: Vec<OsString>,
     rescued: Option<(Instant, Option<Child>)>,
     is_over: bool,
 }
 
-/// What a gate is at the end of.
+/// The result of a step: the gate goes on or ends.
 #[derive(PartialEq, Eq)]
 enum Going {
     On,
     End,
 }
 
-/// Be a gate: `socket` leads to whoever started us, and says the rest. `rescue` is how a filler is started if there is
-/// none: its working directory, program and arguments. Returns when nothing needs a gate any more.
+/// Runs a gate until nothing needs it any more. `socket` is a connection to the process that
+/// started it, which sends the rest. `rescue` is the command that starts a filler: its working
+/// directory, program and arguments.
 ///
 /// # Errors
 ///
-/// If it was not started as a gate is, or the kernel cannot be listened to.
+/// If the first message is not valid, or if the kernel's requests cannot be read.
 pub fn gate(socket: OwnedFd, rescue: Vec<OsString>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
-    // SIGTERM, SIGINT and SIGHUP are for programs that others can do without. They stay blocked; what is started has them.
+    // SIGTERM, SIGINT and SIGHUP are blocked, because reads depend on this process. Programs that
+    // it starts do not inherit the block.
     let _blocked = SignalForwarding::prepare()?;
     let _ = std::env::set_current_dir("/");
-    // Without us and the filler, reads fail: may everything else be ended before.
+    // If this process and the filler are killed, reads fail. So the kernel should kill other
+    // processes first if memory runs out.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let mut gate = Gate::begin(Line::new(Channel::given(socket)), rescue)?;
     while gate.step()? == Going::On {}
@@ -104,12 +114,12 @@ impl Gate {
             rescued: None,
             is_over: false,
         };
-        // What came with the first message is not lost.
+        // Further messages may have arrived together with the first one.
         messages[1..].iter().for_each(|message| gate.hear(*message));
         Ok(gate)
     }
 
-    /// Wait for something, and do it.
+    /// Waits for one event and handles it.
     fn step(&mut self) -> io::Result<Going> {
         if self.is_over {
             return Ok(Going::End);
@@ -124,7 +134,7 @@ impl Gate {
         if self.line.is_some() {
             return Ok(Going::On);
         }
-        // Nobody fills and nobody can read any more. Whoever fills it next is not to meet us.
+        // There is no filler and no mount. The next filler starts a gate of its own.
         if self.readers.is_empty() {
             return Ok(Going::End);
         }
@@ -133,10 +143,12 @@ impl Gate {
 
     fn wait(&mut self) -> io::Result<Ready> {
         let door = self.door.descriptor();
-        // With a filler, what is asked is for the filler; without one, there is no line.
+        // With a filler, the kernel's requests are for the filler, so only its connection is
+        // watched. Without one, the device is watched.
         let first = self.line.as_ref().map_or(self.device.as_fd(), Line::descriptor);
         let of: Vec<BorrowedFd> = [first, door].into_iter().chain(self.readers.iter().map(AsFd::as_fd)).collect();
-        // What is asked stays so: it is waited for a filler's knock alone.
+        // A waiting request keeps the device readable, so then only the other descriptors are
+        // waited for.
         let pause = if self.asked_since.is_some() { RESCUE_AFTER / 10 } else { LOOK_EVERY };
         let found = match self.asked_since {
             None => wait(&of, LOOK_EVERY)?,
@@ -157,7 +169,7 @@ impl Gate {
         })
     }
 
-    /// What the filler says.
+    /// Handles messages of the filler.
     fn listen(&mut self) {
         match self.line.as_mut().map(Line::receive) {
             None => {}
@@ -174,21 +186,21 @@ impl Gate {
                 self.readers.extend(passed.into_iter().flatten().flatten());
             }
             Message::Complete => self.is_over = true,
-            // Nothing else is said to a gate.
+            // No other message is sent to a gate.
             Message::Begin(..) | Message::Hello(..) => self.leave(),
         }
     }
 
-    /// The filler is gone; another one may come.
+    /// The filler is gone; another one may connect.
     fn leave(&mut self) {
         self.line = None;
         self.alone_since = Instant::now();
         self.asked_since = None;
-        // If the file system is gone, nothing is asked.
+        // If the file system is gone, no request waits, so an error is ignored.
         let _ = self.device.ask_again();
     }
 
-    /// A filler knocks: one of our user takes the place of the one before.
+    /// Accepts a connection. A filler of our user takes the place of the one before.
     fn let_in(&mut self) {
         let Ok(Some(channel)) = self.door.accept() else { return };
         if !channel.peer().is_ok_and(|peer| peer.user == effective_user()) {
@@ -204,7 +216,7 @@ impl Gate {
         }
     }
 
-    /// While there is no filler: have one started if something is asked, and fail what waited too long.
+    /// Without a filler: starts one if a read waits, and fails reads that have waited too long.
     fn stand_in(&mut self, is_asked: bool) -> io::Result<Going> {
         if let Some((_, child)) = &mut self.rescued
             && child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
@@ -216,7 +228,8 @@ impl Gate {
         }
         let since = *self.asked_since.get_or_insert_with(Instant::now);
         let is_due = match &self.rescued {
-            // One that is just beginning, or a filler of another image.
+            // The process that was started is still running. It may connect soon, or it may be a
+            // filler of another image.
             Some((_, Some(_))) => false,
             Some((at, None)) => at.elapsed() >= RESCUE_EVERY,
             None => true,
@@ -243,15 +256,15 @@ impl Gate {
     }
 }
 
-/// What can be done.
+/// The events that a wait has found.
 struct Ready {
     spoken: bool,
     asked: bool,
     knocked: bool,
 }
 
-/// What becomes readable when the file system is gone that this directory is the root of. Nobody reads it, so that it
-/// says so to every gate.
+/// Returns a descriptor that becomes readable when the file system with this root is gone. The
+/// event is never read, so that each later gate sees it, too.
 pub(super) fn watch_reader(root: BorrowedFd) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     let path = format!("/proc/self/fd/{}", root.as_raw_fd());

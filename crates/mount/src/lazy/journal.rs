@@ -1,11 +1,14 @@
-//! Units as a file, in the order in which they were filled; and what was touched.
+//! The journal: a file with the units of a data file, in the order in which they were filled. Also
+//! the trace, which is the list of what was read.
 //!
 //! ```text
-//! "LRDRUNIT"  the system's boot, 36 bytes  size of the file u64  of a unit u64  |  unit u32 …
+//! "LRDRUNIT"  boot ID, 36 bytes  size of the file u64  size of a unit u64  |  unit u32 …
 //! ```
 //!
-//! Numbers are little-endian. What was filled is believed for one boot: after a crash of the system the journal may be
-//! on the disk while the bytes are not.
+//! Numbers are little-endian. The journal is valid for one boot only: after a crash of the system,
+//! the journal may be on the disk while the bytes are not.
+//!
+//! Unaware of: the data file itself.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,22 +21,24 @@ use super::units::Units;
 const MAGIC: &[u8; 8] = b"LRDRUNIT";
 const BOOT_BYTES: usize = 36;
 const HEADER_BYTES: usize = 8 + BOOT_BYTES + 16;
-/// A journal of four billion units would be 16 GiB; this is a terabyte of the smallest.
+/// The limit for units, so for the length of a journal (256 MiB). With units of 4 KiB, that is a
+/// file of 256 GiB.
 const UNITS_MAX: u64 = 1 << 26;
 
-/// A journal that is appended to.
+/// A journal that is open for appending.
 #[derive(Debug)]
 pub(super) struct Journal(File);
 
 impl Journal {
-    /// The journal at `path`, made anew unless it is of this file and boot; with the units in it.
+    /// Opens the journal at `path` and returns the units in it, each once. It is started anew if it
+    /// is of another file size, unit size or boot.
     pub(super) fn open(path: &Path, size_bytes: u64, unit_bytes: u64) -> io::Result<(Journal, Vec<u64>)> {
         let header = header(size_bytes, unit_bytes)?;
         let file = File::options().read(true).append(true).create(true).open(path)?;
         let (journal, units) = (Journal(file), Units::none(size_bytes, unit_bytes));
         match journal.read() {
             Ok((found, entries)) if found == header => {
-                // Whoever was killed in the middle of an entry left half of one.
+                // If a process was killed while it wrote an entry, the file ends with part of one.
                 journal.0.set_len((HEADER_BYTES + entries.len() * 4) as u64)?;
                 let mut seen = units;
                 return Ok((journal, entries.into_iter().filter(|unit| seen.put(*unit)).collect()));
@@ -47,7 +52,7 @@ impl Journal {
         Ok((journal, Vec::new()))
     }
 
-    /// What is in it behind the first so many entries: what others added to it meanwhile.
+    /// Returns the entries after the first `count` ones. Other processes may have added some.
     pub(super) fn units_from(&self, count: usize) -> io::Result<Vec<u64>> {
         entries(&self.0, HEADER_BYTES as u64 + count as u64 * 4)
     }
@@ -64,7 +69,7 @@ impl Journal {
     }
 }
 
-/// The whole entries from a place of the file on.
+/// Reads all complete entries from a position on.
 fn entries(file: &File, at: u64) -> io::Result<Vec<u64>> {
     let mut bytes = Vec::new();
     At { file, at }.take(UNITS_MAX * 4).read_to_end(&mut bytes)?;
@@ -72,7 +77,8 @@ fn entries(file: &File, at: u64) -> io::Result<Vec<u64>> {
     Ok(bytes.chunks_exact(4).map(unit).collect())
 }
 
-/// A file from a place on, wherever those who share it are.
+/// A reader of a file from a position on. It does not move the offset that other users of the file
+/// share.
 struct At<'a> {
     file: &'a File,
     at: u64,
@@ -95,10 +101,10 @@ fn header(size_bytes: u64, unit_bytes: u64) -> io::Result<Vec<u8>> {
     Ok([&MAGIC[..], &boot, &size_bytes.to_le_bytes(), &unit_bytes.to_le_bytes()].concat())
 }
 
-/// What was touched, in the order of first touches.
+/// What was read, in the order of the first reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Ranges of bytes; none of them overlap.
+    /// Ranges of bytes that do not overlap.
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -115,12 +121,12 @@ impl Trace {
         Trace { ranges }
     }
 
-    /// As text: a line `OFFSET LENGTH` for each range.
+    /// The text form: a line `OFFSET LENGTH` for each range.
     pub fn encode(&self) -> String {
         self.ranges.iter().map(|range| format!("{} {}\n", range.start, range.end - range.start)).collect()
     }
 
-    /// From text; `None` where a line is no range.
+    /// Parses the text form. Returns `None` if a line is not a range.
     pub fn decode(text: &str) -> Option<Trace> {
         let range = |line: &str| {
             let (offset, length) = line.split_once(' ')?;
@@ -142,14 +148,18 @@ mod tests {
         let (journal, units) = Journal::open(&path, 1000, 100).expect("makes");
         assert_eq!(units, Vec::<u64>::new());
         journal.add([7, 2, 7, 3, 900].into_iter()).expect("writes");
-        (&journal.0).write_all(&[1]).expect("writes half of one");
+        (&journal.0).write_all(&[1]).expect("writes a part of an entry");
         let (journal, units) = Journal::open(&path, 1000, 100).expect("opens");
         assert_eq!(units, [7, 2, 3]);
         assert_eq!(journal.units_from(0).expect("reads").len(), 5);
         assert_eq!(journal.units_from(3).expect("reads"), [3, 900]);
         assert_eq!(journal.units_from(9).expect("reads"), Vec::<u64>::new());
         assert_eq!(Journal::open(&path, 1001, 100).expect("opens").1, Vec::<u64>::new(), "of another file");
-        assert_eq!(Journal::open(&path, 1000, 100).expect("opens").1, Vec::<u64>::new(), "it was made anew");
+        assert_eq!(
+            Journal::open(&path, 1000, 100).expect("opens").1,
+            Vec::<u64>::new(),
+            "the journal was started anew"
+        );
         let bytes = std::fs::read(&path).expect("reads");
         assert_eq!(bytes.len(), HEADER_BYTES);
         assert!(Journal::open(&path, u64::MAX, 1).is_err());

@@ -1,33 +1,36 @@
-//! What is to be filled next: what somebody waits for first, then what earlier jobs touched in their order, then the
-//! rest. Pure: neither files nor threads nor a clock.
+//! Decides which piece of a file is fetched next: first what a reader waits for, then what earlier
+//! jobs read in their order, then the rest. Pure: it uses neither files nor threads nor a clock.
+//!
+//! Unaware of: how pieces are fetched.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::units::Units;
 
-/// How many readers that go forward are remembered, to read ahead of them.
+/// The limit for readers whose position is remembered, to read ahead of them.
 const STREAMS_MAX: usize = 32;
-/// So many failures after each other, and nothing is fetched that nobody waits for, until a fetch succeeds again.
+/// After this many failures in a row, background fetches stop until a fetch succeeds again.
 const FAILURES_MAX: u32 = 8;
 
-/// Ahead of a reader who goes on is fetched so much at first, units, and twice as much each time, up to so much: 1 and
-/// 16 MiB.
+/// How many units are fetched ahead of a reader that reads sequentially: 1 MiB at first, then twice
+/// as much each time, up to 16 MiB.
 const AHEAD_UNITS: Range<u64> = 256..4096;
 
-/// A reader that goes forward: where all is there up to, and how many units are fetched ahead of it.
+/// A sequential reader: the unit that it will read next, and how many units are fetched ahead of
+/// it.
 struct Stream {
     next: u64,
     ahead: u64,
 }
 
-/// Which piece holds a byte.
+/// Returns the piece that holds the byte at this offset.
 type Pieces = Box<dyn Fn(u64) -> Range<u64> + Send>;
 
-/// What is to be filled, by whom, and what was.
+/// What is filled, what is being fetched, and what comes next.
 pub(super) struct Ledger {
     filled: Units,
-    /// To be filled, or being filled.
+    /// The units that are queued or being fetched.
     taken: Units,
     pieces: Pieces,
     wanted: VecDeque<Range<u64>>,
@@ -36,15 +39,16 @@ pub(super) struct Ledger {
     failures: u32,
 }
 
-/// A piece for one who fills.
+/// A piece that one thread fetches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Its units.
+    /// The units of the piece.
     pub(super) units: Range<u64>,
 }
 
 impl Ledger {
-    /// Of what is filled already, with the order in which the rest is wanted, in bytes.
+    /// A ledger with the units that are filled. `order` is the order in which the background
+    /// threads should fetch the rest, in bytes.
     pub(super) fn new(filled: Units, pieces: Pieces, order: &[Range<u64>]) -> Ledger {
         let taken = filled.like();
         let mut order: VecDeque<Range<u64>> = order.iter().map(|bytes| filled.touched(bytes)).collect();
@@ -57,14 +61,14 @@ impl Ledger {
         &self.filled
     }
 
-    /// Somebody waits for these bytes. Returns how many pieces are to be filled that were not before.
+    /// Queues bytes that a reader waits for. Returns how many pieces were added to the queue.
     pub(super) fn want(&mut self, bytes: &Range<u64>) -> usize {
         let units = self.filled.touched(bytes);
         if units.is_empty() {
             return 0;
         }
         let before = self.wanted.len();
-        // First what is waited for, then what will be.
+        // What the reader waits for is queued first, then the read-ahead.
         let known = self.stream_at(&units);
         let mut next = self.queue(units);
         if known > 0 {
@@ -77,14 +81,16 @@ impl Ledger {
         self.wanted.len() - before
     }
 
-    /// How far ahead is fetched of whoever wants these: nothing, unless they go on where all is there up to.
+    /// Returns how many units to fetch ahead of the reader of these units. It is 0 unless the read
+    /// continues an earlier one. For example, a reader that has read 0..12 continues with 12..14.
     fn stream_at(&mut self, units: &Range<u64>) -> u64 {
         let goes_on = |stream: &Stream| units.start <= stream.next && stream.next < units.end;
         let found = self.streams.iter().position(goes_on).and_then(|at| self.streams.remove(at));
         found.map_or(0, |stream| (stream.ahead * 2).clamp(AHEAD_UNITS.start, AHEAD_UNITS.end))
     }
 
-    /// Have what is missing of these units filled soon. Returns where their last piece ends.
+    /// Queues the pieces that hold these units, unless they are filled or taken. Returns the end of
+    /// the last piece.
     fn queue(&mut self, units: Range<u64>) -> u64 {
         let mut from = units.start;
         while from < units.end {
@@ -102,7 +108,7 @@ impl Ledger {
         piece_of(&self.filled, &self.pieces, unit)
     }
 
-    /// Whether something of a piece is not there, and nobody fills it.
+    /// Returns true if a unit of the piece is not filled, and no thread fetches the piece.
     fn is_missing(&self, piece: &Range<u64>) -> bool {
         piece.clone().any(|unit| !self.filled.has(unit)) && !piece.clone().any(|unit| self.taken.has(unit))
     }
@@ -113,12 +119,12 @@ impl Ledger {
         }
     }
 
-    /// What somebody waits for.
+    /// Returns the next piece that a reader waits for.
     pub(super) fn wanted(&mut self) -> Option<Work> {
         self.wanted.pop_front().map(|units| Work { units })
     }
 
-    /// What nobody waits for yet, as far as is known.
+    /// Returns the next piece that no reader waits for.
     pub(super) fn unasked(&mut self) -> Option<Work> {
         if self.failures >= FAILURES_MAX {
             return None;
@@ -138,7 +144,8 @@ impl Ledger {
         None
     }
 
-    /// It was filled, or it failed: then it is missing as before.
+    /// Records that a piece was filled or that fetching it failed. After a failure it is missing as
+    /// before.
     pub(super) fn done(&mut self, work: &Work, succeeded: bool) {
         for unit in work.units.clone() {
             self.taken.take(unit);
@@ -148,12 +155,12 @@ impl Ledger {
         }
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
         if !succeeded {
-            // To be tried again, last.
+            // It is tried again after everything else.
             self.order.push_back(work.units.clone());
         }
     }
 
-    /// Another process filled it. Returns whether that is new.
+    /// Records a unit that another process filled. Returns true if that was not known before.
     pub(super) fn note_filled(&mut self, unit: u64) -> bool {
         self.filled.put(unit)
     }
@@ -163,7 +170,8 @@ impl Ledger {
     }
 }
 
-/// The units of the piece that one is in. Whatever is said of pieces, it has that unit, and the file bounds it.
+/// Returns the units of the piece that holds this unit. Even if `pieces` returns nonsense, the
+/// result holds the unit and does not exceed the file.
 pub(super) fn piece_of(units: &Units, pieces: &dyn Fn(u64) -> Range<u64>, unit: u64) -> Range<u64> {
     let bytes = units.bytes(&(unit..unit + 1));
     let piece = pieces(bytes.start);
@@ -174,19 +182,19 @@ pub(super) fn piece_of(units: &Units, pieces: &dyn Fn(u64) -> Range<u64>, unit: 
 mod tests {
     use super::*;
 
-    /// Of a hundred units in pieces of four.
+    /// A ledger of 98 units in pieces of four.
     fn ledger(order: &[Range<u64>]) -> Ledger {
         let pieces = |offset: u64| offset / 4 * 4..offset / 4 * 4 + 4;
         Ledger::new(Units::none(98, 1), Box::new(pieces), order)
     }
 
-    /// By whoever does both.
+    /// Takes work as a thread that does both kinds would.
     fn next(ledger: &mut Ledger) -> Option<Work> {
         ledger.wanted().or_else(|| ledger.unasked())
     }
 
     fn units(work: Option<Work>) -> Range<u64> {
-        work.expect("there is something").units
+        work.expect("there is work").units
     }
 
     #[test]
@@ -195,14 +203,14 @@ mod tests {
         assert_eq!(ledger.wanted(), None);
         assert_eq!(units(ledger.unasked()), 48..52);
         ledger.want(&(51..57));
-        // 51 is being filled already.
+        // The piece with unit 51 is being fetched already.
         assert_eq!(units(ledger.wanted()), 52..56);
         assert_eq!(units(ledger.wanted()), 56..60);
         assert_eq!(ledger.wanted(), None);
         assert_eq!(units(ledger.unasked()), 40..44);
         assert_eq!(units(ledger.unasked()), 0..4);
         ledger.want(&(200..300));
-        assert_eq!(ledger.wanted, [], "beyond the file there is nothing to wait for");
+        assert_eq!(ledger.wanted, [], "bytes beyond the file are not queued");
         ledger.want(&(97..300));
         assert_eq!(units(ledger.wanted()), 96..98, "the last piece ends with the file");
     }
@@ -215,23 +223,23 @@ mod tests {
             |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| ledger.wanted()).map(|work| work.units).collect() };
         assert_eq!(all(&mut ledger), vec![8..12; 1]);
         ledger.want(&(70..71));
-        assert_eq!(all(&mut ledger), vec![68..72; 1], "somewhere else");
+        assert_eq!(all(&mut ledger), vec![68..72; 1], "this read does not continue the first one");
         ledger.want(&(12..14));
         let pieces = all(&mut ledger);
         assert_eq!((&pieces[0], pieces.last()), (&(12..16), Some(&(96..98))));
-        assert_eq!(pieces.len(), 21, "all that follows but what was taken");
+        assert_eq!(pieces.len(), 21, "all pieces that follow, except the taken one");
     }
 
     #[test]
     fn what_failed_is_tried_again() {
         let mut ledger = ledger(&[]);
         for _ in 0..FAILURES_MAX {
-            let work = next(&mut ledger).expect("there is more");
+            let work = next(&mut ledger).expect("there is more work");
             ledger.done(&work, false);
         }
-        assert_eq!(ledger.unasked(), None, "not when all fails");
+        assert_eq!(ledger.unasked(), None, "background fetches stop when all fail");
         ledger.want(&(0..1));
-        let work = ledger.wanted().expect("somebody waits");
+        let work = ledger.wanted().expect("a reader waits");
         ledger.done(&work, true);
         while let Some(work) = next(&mut ledger) {
             ledger.done(&work, true);

@@ -1,4 +1,6 @@
-//! What gate and filler say to each other: three numbers a message, and descriptors with some.
+//! Messages between gate and filler: three numbers each, and descriptors with some of them.
+//!
+//! Unaware of: what the two do.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,19 +9,22 @@ use std::time::Duration;
 use larder_sys::Channel;
 
 const MESSAGE_BYTES: usize = 24;
-/// Descriptors that nobody took yet; more than any message has.
+/// The limit for descriptors that have arrived and were not taken yet. No message has so many.
 const DESCRIPTORS_MAX: usize = 64;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// To a new gate: the file's size and a unit's, with the FUSE device, the root of its file system, and the door.
+    /// To a new gate: the sizes of the file and of a unit. With it come the FUSE device, the root
+    /// of its file system and the listening socket.
     Begin(u64, u64),
-    /// To a new filler: the same sizes, with the FUSE device and the root of its file system.
+    /// To a new filler: the sizes of the file and of a unit. With it come the FUSE device and the
+    /// root of its file system.
     Hello(u64, u64),
-    /// To the gate: with what says when a file system that reads the file is gone.
+    /// To the gate: the image was mounted. With it comes a descriptor that becomes readable when
+    /// the mount is gone.
     Mounted,
-    /// To the gate: all bytes are there, and the kernel asks for none any more.
+    /// To the gate: all bytes are local, and the kernel no longer asks for any.
     Complete,
 }
 
@@ -51,7 +56,7 @@ impl Message {
     }
 }
 
-/// One end of their connection.
+/// One end of the connection.
 pub(super) struct Line {
     channel: Channel,
     came: Vec<u8>,
@@ -63,13 +68,13 @@ impl Line {
         Line { channel, came: Vec::new(), passed: Vec::new() }
     }
 
-    /// One to hear by and one to speak by.
+    /// Splits it into one end for receiving and one for sending.
     pub(super) fn split(self) -> io::Result<(Line, Line)> {
         let other = self.channel.descriptor().try_clone_to_owned()?;
         Ok((self, Line::new(Channel::given(other))))
     }
 
-    /// The other side learns that nobody is here any more.
+    /// Closes the connection, so that the other side notices.
     pub(super) fn hang_up(&self) {
         let _ = rustix::net::shutdown(self.channel.descriptor(), rustix::net::Shutdown::Both);
     }
@@ -86,7 +91,8 @@ impl Line {
         self.channel.send(&message.encode(), descriptors)
     }
 
-    /// Receive once; all messages that are whole then. An error at the end of the connection, too.
+    /// Receives once, and returns all messages that are complete. The end of the connection is an
+    /// error.
     pub(super) fn receive(&mut self) -> io::Result<Vec<Message>> {
         let mut buffer = [0; 128 * MESSAGE_BYTES];
         let count = self.channel.receive(&mut buffer, &mut self.passed)?;
@@ -100,7 +106,7 @@ impl Line {
         messages.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
-    /// The first `N` descriptors that came.
+    /// Takes the first `N` descriptors that have arrived.
     pub(super) fn take<const N: usize>(&mut self) -> io::Result<[OwnedFd; N]> {
         if self.passed.len() < N {
             return Err(io::Error::from(io::ErrorKind::InvalidData));

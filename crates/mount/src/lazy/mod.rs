@@ -1,29 +1,33 @@
-//! Reading files before they have arrived: the data file of an EROFS image is filled when it is read.
+//! Files that can be read before all of their bytes are local: the data file of an EROFS image is
+//! filled while jobs read the image.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | beginning, going on after a process died, mounting, the end |
-//! | `switches.rs` | where each chunk of a file is read from: the data file, or a file that asks |
-//! | `device.rs` | the file that asks: FUSE, as far as it takes |
-//! | `filler.rs` | answering what is asked |
-//! | `own.rs` | the data file, and the reads that wait for it |
-//! | `crew.rs` | the threads that fill |
-//! | `outage.rs` | waiting for where bytes come from, if that is away |
-//! | `gate.rs` | the process that keeps the FUSE device open when the filler dies |
-//! | `ledger.rs` | what is filled next; pure |
-//! | `units.rs` | a set of pieces of a file; pure |
-//! | `line.rs` | what gate and filler say to each other |
-//! | `whole.rs` | all at once, for where files cannot be read before they are there |
-//! | `journal.rs` | what was filled, as a file; the trace |
+//! | `mod.rs` | starts to fill, takes over from a process that died, mounts, ends |
+//! | `switches.rs` | the file that each chunk is read from: the data file or the FUSE file |
+//! | `device.rs` | the FUSE file: as much of the FUSE protocol as one file needs |
+//! | `filler.rs` | answers reads of the FUSE file |
+//! | `own.rs` | the data file, and the reads that wait for its bytes |
+//! | `crew.rs` | the threads that fetch |
+//! | `outage.rs` | retries while the source of the bytes cannot be reached |
+//! | `gate.rs` | the process that keeps the FUSE device open if the filler dies |
+//! | `ledger.rs` | decides what is fetched next; pure |
+//! | `units.rs` | a set of units (4 KiB blocks) of a file; pure |
+//! | `line.rs` | messages between gate and filler |
+//! | `whole.rs` | fetches a whole data file before it is mounted |
+//! | `journal.rs` | the list of filled units as a file; the trace of reads |
 //!
 //! ```text
-//!   a job reads ─► EROFS ─► its bytes are there:     data file
-//!                      └──► they are not there yet:  FUSE file ─► filler ─► Fill
+//!   a job reads ─► EROFS ─► its bytes are local:      data file
+//!                      └──► they are not local yet:   FUSE file ─► filler ─► Fill
 //! ```
 //!
-//! The metadata that is mounted says for each chunk of a file from which of the two it is read, and only a filler that
-//! has written the bytes changes that. So what was not filled is never read from the data file, and FUSE fails its reads
-//! if no process answers for it any more.
+//! For each chunk of a file, the mounted metadata says which of the two files it is read from. Only
+//! a filler that has written the bytes changes that. So bytes that were not filled are never read
+//! from the data file. If no process answers for the FUSE file any more, the kernel fails its
+//! reads.
+//!
+//! Unaware of: packs, remotes, which image it is.
 
 mod crew;
 mod device;
@@ -62,65 +66,73 @@ use self::switches::Switches;
 pub use self::whole::fill_whole;
 use crate::{Fill, Mount, MountError, layer};
 
-/// What is noted as filled or touched: a block of EROFS, and a page.
+/// The size of a unit, in bytes: the smallest part that is filled or traced. It is the size of an
+/// EROFS block and of a page.
 const UNIT_BYTES: u64 = 4096;
 const GATE: &str = "gate2.sock";
 const FILLED: &str = "filled";
-/// What the mounted metadata begins with; the system's boot follows, because after a crash of the system it may be on the
-/// disk while the bytes are not.
+/// The first part of the name of mounted metadata. The boot ID follows. After a crash of the
+/// system, the metadata may be on the disk while the bytes that it refers to are not.
 const SWITCHED: &str = "switched-";
 const COMPLETE: &str = "complete";
 const LOCK: &str = "lock";
-/// A read waits at most so long for a process that answers, and for a remote that is away.
+/// The longest time that a read waits for a process that answers, or for a remote that cannot be
+/// reached.
 pub const READ_WAITS_MAX: Duration = Duration::from_secs(60);
-/// A gate that lives answers at once.
+/// The time limit for an answer of the gate, which never waits for anything long.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// How a file is filled.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many fetch at once what somebody waits for.
+    /// How many fetches run at once for bytes that a reader waits for.
     pub workers: usize,
-    /// How many beside them what nobody waits for yet, in what is left of the processors; 0 to fetch only what is touched.
+    /// How many further fetches run at once, with a lower priority, for bytes that no reader waits
+    /// for. With 0, only bytes that are read are fetched.
     pub background: usize,
-    /// What earlier jobs touched, in their order: fetched first.
+    /// The ranges that earlier jobs read, in the order of their first reads. They are fetched
+    /// first.
     pub order: Vec<Range<u64>>,
-    /// Go on noting what is touched when all is there, until `finish`.
+    /// True if reads are traced until `finish` is called, even when all bytes are local.
     pub trace: bool,
     /// The program and its arguments that call `gate` with their standard input.
     pub gate: Vec<OsString>,
-    /// What is added to that: the working directory, the program and the arguments of what begins to fill again if nobody
-    /// does. Without, reads wait for someone else to begin.
+    /// Further arguments of the gate: a working directory, a program and its arguments, which start
+    /// a new filler if there is none. If this is empty, reads wait until another process starts
+    /// one.
     pub rescue: Vec<OsString>,
 }
 
 impl Options {
-    /// Sixteen at once, and half as many in the background: pieces of 1 MiB that take 20 ms each come with 800 and 400
-    /// MB/s.
+    /// The defaults: 16 fetches at once and 8 in the background. With pieces of 1 MiB and 20 ms a
+    /// fetch, that is 800 and 400 MB/s.
     pub fn new(gate: Vec<OsString>) -> Options {
         Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate, rescue: Vec::new() }
     }
 }
 
-/// A data file that is filled while it is read. Dropped, nobody fills it: reads wait for the next who does.
+/// A data file that is filled while it is read. When this is dropped, reads wait for the next
+/// process that fills the file.
 pub struct Lazy {
     data: PathBuf,
     directory: PathBuf,
     size_bytes: u64,
-    /// None where all was there already.
+    /// `None` if all bytes were local at the start.
     filler: Option<Arc<Filler>>,
-    /// Nor is it then.
+    /// The lock of the filler, which is also `None` then.
     _lock: Option<File>,
 }
 
 impl Lazy {
-    /// Watch the file `data` of `size_bytes`, which is made where it is not there, and fill it by `fill`. What belongs
-    /// to it is in `directory`, which is made. Where others filled it before and their gate lives, it goes on.
+    /// Starts to fill the file `data` of `size_bytes`, which is created if it does not exist, by
+    /// `fill`. The state is kept in `directory`, which is created as well. If an earlier process
+    /// filled the file and its gate is alive, this takes over.
     ///
     /// # Errors
     ///
-    /// Where somebody else fills it and goes on with that, the kernel or our rights are not enough, or no gate can be started.
+    /// If another process fills the file, if the kernel or the rights of this process are
+    /// insufficient, or if no gate can be started.
     pub fn begin(
         directory: &Path,
         data: &Path,
@@ -134,7 +146,7 @@ impl Lazy {
         let own = Own::open(&directory, data, size_bytes, fill, options)?;
         let data = fs::canonicalize(data).map_err(MountError::path(data, "cannot be found"))?;
         let mut lazy = Lazy { data, directory, size_bytes, filler: None, _lock: lock };
-        // The one before us may just have completed it.
+        // The process that held the lock before may have completed the file.
         if own.is_complete() {
             lazy._lock = None;
             return Ok(lazy);
@@ -147,15 +159,16 @@ impl Lazy {
         own.start(options)?;
         let (directory, data) = (&*lazy.directory, &*lazy.data);
         let filler = Filler::start((directory, data), size_bytes, gate, own, (device, root), line);
-        lazy.filler = Some(filler.map_err(MountError::lazy("nobody can fill: no thread can be started"))?);
+        lazy.filler =
+            Some(filler.map_err(MountError::lazy("the image cannot be filled, because no thread can be started"))?);
         Ok(lazy)
     }
 
-    /// Mount the EROFS image whose data file this is.
+    /// Mounts the EROFS image whose data file this is.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, or a file does not say for each MiB on which device it is.
+    /// If the kernel refuses, or if a file has data that is not in chunks of at most 1 MiB.
     pub fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
         match &self.filler {
             Some(filler) if !self.is_complete() => filler.mount(metadata),
@@ -163,27 +176,28 @@ impl Lazy {
         }
     }
 
-    /// Whether all bytes are there.
+    /// Returns true if all bytes are local.
     pub fn is_complete(&self) -> bool {
         self.filler.as_ref().is_none_or(|filler| filler.own().is_complete())
     }
 
-    /// How many bytes are there.
+    /// The number of bytes that are local.
     pub fn filled_bytes(&self) -> u64 {
         self.filler.as_ref().map_or(self.size_bytes, |filler| filler.own().filled_bytes())
     }
 
-    /// What was touched so far, as long as that is noted.
+    /// The trace of reads so far. It is empty if reads are not traced.
     pub fn trace(&self) -> Trace {
         self.filler.as_ref().map_or_else(Trace::default, |filler| filler.own().trace())
     }
 
-    /// Note no more what is touched. Returns what was: from now on the kernel reads by itself what is there.
+    /// Ends the trace and returns it. From now on the kernel reads local bytes without asking the
+    /// filler.
     pub fn finish(&self) -> Trace {
         self.filler.as_ref().map_or_else(Trace::default, |filler| filler.own().end_trace())
     }
 
-    /// Take the place of the filler before, if its gate lives.
+    /// Takes over from an earlier filler if its gate is alive.
     fn go_on(&self) -> Result<Option<(Line, Device, OwnedFd)>, MountError> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let path = self.directory.join(GATE);
@@ -192,22 +206,25 @@ impl Lazy {
         let mut hear = || {
             match line.receive()?.first() {
                 Some(Message::Hello(size, unit)) if (*size, *unit) == (self.size_bytes, UNIT_BYTES) => {}
-                _ => return Err(io::Error::other("it is of another file")),
+                _ => return Err(io::Error::other("the gate is for another file")),
             }
             line.take::<2>()
         };
         let [device, root] = match hear() {
-            // It was just ending.
+            // The gate was just ending.
             Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => return Ok(None),
-            heard => heard.map_err(MountError::lazy("the gate of an earlier run does not answer as it should"))?,
+            heard => heard.map_err(MountError::lazy("the gate of an earlier run gave an unexpected answer"))?,
         };
         Ok(Some((line, Device::passed(device), root)))
     }
 
-    /// Have the kernel ask, and start a gate.
+    /// Mounts a new FUSE file and starts a gate for it.
     fn begin_anew(&self, gate: &[OsString]) -> Result<(Line, Device, OwnedFd), MountError> {
         let (device, mount) = Device::mount(self.size_bytes)?;
-        let root = mount.descriptor().try_clone_to_owned().map_err(MountError::lazy("no descriptor for a mount"))?;
+        let root = mount
+            .descriptor()
+            .try_clone_to_owned()
+            .map_err(MountError::lazy("cannot copy the descriptor of a mount"))?;
         let line = start_gate(&self.directory, gate, self.size_bytes, &device, root.as_fd());
         Ok((line.map_err(MountError::lazy("no gate can be started"))?, device, root))
     }
@@ -219,8 +236,10 @@ impl Drop for Lazy {
     }
 }
 
-/// One who fills at a time. Who was killed has it until the last of its threads is gone, one that waits for the disk
-/// among them: that is waited for, since whoever reads what it filled has nobody else.
+/// Locks the directory, so that only one process fills the file.
+///
+/// A killed process holds the lock until its last thread has ended, and a thread may be waiting for
+/// the disk. This waits for that, because readers of the file depend on the new process.
 fn lock(directory: &Path) -> Result<File, MountError> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -232,7 +251,7 @@ fn lock(directory: &Path) -> Result<File, MountError> {
     }
 }
 
-/// None where somebody else fills it.
+/// Tries to lock the directory. Returns `None` if another process fills the file.
 fn try_lock(directory: &Path) -> Result<Option<File>, MountError> {
     let path = directory.join(LOCK);
     let file = File::options().write(true).create(true).truncate(false).open(&path);
@@ -245,24 +264,24 @@ fn try_lock(directory: &Path) -> Result<Option<File>, MountError> {
 }
 
 fn others_fill(directory: &Path) -> MountError {
-    MountError::path(directory.join(LOCK), "somebody else fills this image")(io::ErrorKind::WouldBlock.into())
+    MountError::path(directory.join(LOCK), "another process is filling this image")(io::ErrorKind::WouldBlock.into())
 }
 
-/// Whether all bytes of the file `data` are there and on the disk, by what is in `directory`: then it needs to be filled
-/// by nobody.
+/// Returns true if the file `data` is complete and synced, according to the state in `directory`.
+/// Then no process needs to fill it.
 pub fn is_whole(directory: &Path, data: &Path, size_bytes: u64) -> bool {
     was_completed(directory, data, size_bytes)
 }
 
-/// Whether all of it is there, and on the disk.
+/// Returns true if the data file is complete and synced.
 fn was_completed(directory: &Path, data: &Path, size_bytes: u64) -> bool {
     let said = fs::read_to_string(directory.join(COMPLETE));
-    // What is said of a file that somebody removed holds for none that is made anew.
+    // The note does not hold for a file that was removed and created anew.
     let is_there = || fs::metadata(data).is_ok_and(|data| data.len() == size_bytes);
     said.is_ok_and(|said| said == format!("{size_bytes}\n")) && is_there()
 }
 
-/// Of a file that is made anew, or filled again.
+/// Removes the note that the data file is complete, because it is filled again.
 fn forget_complete(directory: &Path) -> Result<(), MountError> {
     match fs::remove_file(directory.join(COMPLETE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -272,14 +291,14 @@ fn forget_complete(directory: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Note that it is.
+/// Notes that the data file is complete.
 fn note_complete(directory: &Path, size_bytes: u64) -> io::Result<()> {
     let (path, new) = (directory.join(COMPLETE), directory.join("complete.new"));
     fs::write(&new, format!("{size_bytes}\n"))?;
     fs::rename(&new, &path)
 }
 
-/// The file, without blocks where nothing is yet.
+/// Creates the data file as a sparse file of the given size.
 fn make(data: &Path, size_bytes: u64) -> io::Result<()> {
     let file = File::options().write(true).create(true).truncate(false).open(data)?;
     if file.metadata()?.len() != size_bytes {
@@ -288,7 +307,7 @@ fn make(data: &Path, size_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is no longer there is not filled.
+/// Removes the journal and the mounted metadata, because the data file was removed.
 fn forget_filled(directory: &Path) -> Result<(), MountError> {
     let at = |what| MountError::path(directory, what);
     match fs::remove_file(directory.join(FILLED)) {
@@ -298,8 +317,8 @@ fn forget_filled(directory: &Path) -> Result<(), MountError> {
     forget_switched(directory, "").map_err(at("cannot be written"))
 }
 
-/// Where the metadata is that is mounted while it is filled: a copy of these, made since the system began. What is left
-/// of earlier boots is removed.
+/// The path for the mounted copy of this metadata, which holds for one boot. Copies of earlier
+/// boots are removed.
 fn switched(directory: &Path, metadata: &Path) -> io::Result<PathBuf> {
     let boot = larder_sys::boot_id()?;
     forget_switched(directory, &boot)?;
@@ -308,7 +327,8 @@ fn switched(directory: &Path, metadata: &Path) -> io::Result<PathBuf> {
     Ok(directory.join(format!("{SWITCHED}{boot}-{:016x}", hasher.finish())))
 }
 
-/// Remove what was mounted while it was filled, but for what was made in this boot. It stays for mounts that have it.
+/// Removes mounted metadata of other boots; an empty `boot` stands for all. Existing mounts keep
+/// working, because they have the file open.
 fn forget_switched(directory: &Path, boot: &str) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -321,7 +341,7 @@ fn forget_switched(directory: &Path, boot: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Start a gate, and give it all that it holds.
+/// Starts a gate and passes it the device, the root of its file system and the door.
 fn start_gate(
     directory: &Path,
     gate: &[OsString],
@@ -344,21 +364,22 @@ fn start_gate(
     let line = Line::new(ours);
     let passed = [device.as_fd(), root, door.descriptor()];
     line.send(Message::Begin(size_bytes, UNIT_BYTES), &passed)?;
-    // It ends when it is not needed; whoever started it is not there any more then, or does not wait.
+    // The gate ends when it is no longer needed. This thread collects its exit status, if this
+    // process still exists.
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || child.wait())?;
     Ok(line)
 }
 
-/// The image in these metadata, mounted as `Lazy::mount` does, by a thread that answers for it until that is done: to try
-/// whether it is possible. None of its files may have bytes.
+/// Mounts the image as `Lazy::mount` does, to try whether that works. A thread answers for the FUSE
+/// file until the mount is made. No file of the image may have bytes.
 ///
 /// # Errors
 ///
-/// If it is not.
+/// If it does not work.
 pub(crate) fn on_trial(directory: &Path, metadata: &Path, data: &Path) -> Result<Mount, MountError> {
     let (device, mount) = Device::mount(UNIT_BYTES)?;
     let path = directory.join(SWITCHED);
-    Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be filled when read"))?;
+    Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let answer = || {
@@ -384,13 +405,13 @@ mod tests {
     #[test]
     fn who_ends_is_waited_for() {
         let directory = tempfile::tempdir().expect("a directory");
-        let first = lock(directory.path()).expect("nobody has it");
+        let first = lock(directory.path()).expect("the lock is free");
         assert!(try_lock(directory.path()).expect("is made").is_none());
         let ends = std::thread::spawn(move || {
             std::thread::sleep(50 * PAUSE);
             drop(first);
         });
-        lock(directory.path()).expect("it ended");
+        lock(directory.path()).expect("the other holder has ended");
         ends.join().expect("ended");
     }
 }

@@ -1,4 +1,7 @@
-//! Waiting for where bytes come from: if it is away for a moment, a reader waits, as it would for a slow one.
+//! Retries while the source of the bytes cannot be reached. A reader then waits, as it would for a
+//! slow source.
+//!
+//! Unaware of: what the source is.
 
 use std::io;
 use std::ops::Range;
@@ -8,22 +11,24 @@ use std::time::{Duration, Instant};
 
 use crate::Fill;
 
-/// Bytes are asked for again for so long. The last try may take a few seconds more, and a reader waits a minute at most.
+/// How long a fetch is retried. The last try may take a few seconds more, so a reader waits at most
+/// a minute.
 const AWAY_MAX: Duration = Duration::from_secs(45);
-/// Once it was away for longer, a try is made no more often than this, and what comes in between fails at once.
+/// After an outage of that length, a fetch is tried at most this often. Fetches in between fail at
+/// once.
 const TRY_EVERY: Duration = Duration::from_secs(5);
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often it is looked whether to stop.
+/// How often a waiting thread checks whether it should stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Since when all that was asked for failed, and when that was tried last.
+/// While all fetches fail: when the first one failed, and when the last one was tried.
 #[derive(Default)]
 pub(super) struct Outage(Mutex<Option<(Instant, Instant)>>);
 
 impl Outage {
-    /// Fill these bytes. If `fill` says that they cannot be reached now, it is asked again, until it was away for too long
-    /// or `is_stopped`.
+    /// Fetches these bytes. If the source cannot be reached (`HostUnreachable`), it retries until
+    /// the outage is too long or `is_stopped` returns true.
     pub(super) fn fill(
         &self,
         fill: &dyn Fill,
@@ -54,7 +59,7 @@ impl Outage {
         }
     }
 
-    /// Fill them, or not: nothing waits for these.
+    /// Fetches these bytes once, without a retry, because no reader waits for them.
     pub(super) fn try_once(&self, fill: &dyn Fill, bytes: &Range<u64>, into: BorrowedFd<'_>) -> io::Result<()> {
         let filled = fill.fill(bytes.start, bytes.end - bytes.start, into);
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +77,8 @@ impl Outage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|(since, _)| since)
     }
 
-    /// Whether it was away for too long, and somebody tried just now.
+    /// Returns true if the outage is longer than `AWAY_MAX` and a fetch was tried within
+    /// `TRY_EVERY`.
     fn is_long(&self) -> bool {
         let state = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_some_and(|(since, tried)| since.elapsed() >= AWAY_MAX && tried.elapsed() < TRY_EVERY)

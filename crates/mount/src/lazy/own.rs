@@ -1,11 +1,11 @@
-//! A data file that a process fills for readers that ask the process itself, by FUSE.
+//! A data file that a process fills for its own readers, which ask this process through FUSE.
 //!
-//! For the rung `lazy-fuse`, several processes may fill one file, each for its own readers. They write the same bytes to the same places, and each
-//! notes what it has written in one journal, after it has written it. So a process finds there what another one filled,
-//! and what is noted is there, in whatever order they do that. Two of them may fetch the same piece at once, which costs
-//! time only.
+//! For the rung `lazy-fuse`, several processes may fill one file, each for its own readers. They
+//! write the same bytes to the same places. Each process appends to a common journal after it has
+//! written. So a process finds in the journal what others have filled, and every unit in the
+//! journal is in the file. Two of them may fetch the same piece at once, which costs only time.
 //!
-//! Unaware of: files and directories, and the protocol that readers speak.
+//! Unaware of: files and directories of the image, and the protocol of the readers.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,10 +24,11 @@ use super::{FILLED, Options, UNIT_BYTES, forget_complete, forget_filled, lock, m
 use crate::{Fill, MountError};
 
 const DATA: &str = "data";
-/// Reads that wait at once. Each is a thread of a job that waits, or one of the few requests that the kernel makes ahead.
+/// The limit for reads that wait at once. Each is a waiting thread of a job, or one of the few
+/// read-ahead requests of the kernel.
 const WAITING_MAX: usize = 1 << 16;
 
-/// What is done once bytes are there, or cannot be had.
+/// Called once bytes are local, or with an error if they cannot be fetched.
 pub(crate) type Then = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 struct Waiting {
@@ -35,23 +36,23 @@ struct Waiting {
     then: Then,
 }
 
-/// See above. Dropped by whoever began it, the file is filled no further.
+/// The data file, its journal, and the reads that wait. `stop` or `leave` end the filling.
 pub(crate) struct Own {
     directory: PathBuf,
     size_bytes: u64,
     file: File,
     filled: Journal,
-    /// How many entries of the journal are in the ledger.
+    /// The number of journal entries that are in the ledger.
     heard: Mutex<usize>,
     crew: Crew,
     waiting: Mutex<Vec<Waiting>>,
-    /// What was touched, in the order of first touches, as long as that is noted.
+    /// The trace of reads, or `None` if reads are not traced.
     touched: Mutex<Option<Touched>>,
-    /// For the rung `lazy`, once it is mounted: where each chunk is read from.
+    /// For the rung `lazy`, after it was mounted: the file that each chunk is read from.
     switches: Mutex<Option<Switches>>,
-    /// All of it is there: then nothing else is looked at.
+    /// All bytes are local. Then neither ledger nor journal is consulted.
     is_complete: AtomicBool,
-    /// That is noted, and on the disk.
+    /// The file was synced and noted as complete.
     noted: AtomicBool,
 }
 
@@ -61,12 +62,12 @@ struct Touched {
 }
 
 impl Own {
-    /// Fill the file `data` of `directory`, which are made, by `fill`. What other processes filled, or earlier ones since
-    /// the system began, is there.
+    /// Fills the file `data` in `directory`; both are created if they do not exist. Units that
+    /// other processes filled during this boot are not fetched again.
     ///
     /// # Errors
     ///
-    /// If it cannot be written there.
+    /// If the files cannot be written.
     pub(crate) fn begin(
         directory: &Path,
         size_bytes: u64,
@@ -74,7 +75,8 @@ impl Own {
         options: &Options,
     ) -> Result<Arc<Own>, MountError> {
         fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
-        // Only one process at a time makes the file and the journal: a journal is never of another file.
+        // The lock makes sure that only one process creates the file and the journal, so that they
+        // belong together.
         let begun = lock(directory)?;
         let own = Own::open(directory, &directory.join(DATA), size_bytes, fill, options)?;
         drop(begun);
@@ -82,7 +84,8 @@ impl Own {
         Ok(own)
     }
 
-    /// The file `data` with what belongs to it in `directory`, which the caller has locked. `start` fills it.
+    /// Opens the file `data`, whose state is in `directory`. The caller has locked the directory.
+    /// `start` starts to fill the file.
     pub(super) fn open(
         directory: &Path,
         data: &Path,
@@ -93,7 +96,7 @@ impl Own {
         let at = |what| MountError::path(directory, what);
         let was_complete = size_bytes == 0 || was_completed(directory, data, size_bytes);
         if !data.exists() {
-            // What was filled went with it.
+            // The file was removed, so the journal is invalid.
             forget_filled(directory)?;
         }
         if !was_complete {
@@ -103,7 +106,7 @@ impl Own {
         let file = File::options().read(true).write(true).open(data);
         let file = file.map_err(MountError::path(data, "cannot be opened"))?;
         let opened = Journal::open(&directory.join(FILLED), size_bytes, UNIT_BYTES);
-        let (filled, entries) = opened.map_err(at("what is filled cannot be noted there"))?;
+        let (filled, entries) = opened.map_err(at("the journal of filled units cannot be opened"))?;
         let mut units = Units::none(size_bytes, UNIT_BYTES);
         let there: Vec<u64> = if was_complete { (0..units.count()).collect() } else { entries };
         for unit in there {
@@ -125,10 +128,11 @@ impl Own {
         }))
     }
 
-    /// Fill it from now on.
+    /// Starts to fill the file, unless it is complete.
     pub(super) fn start(self: &Arc<Own>, options: &Options) -> Result<(), MountError> {
         if !self.is_complete() {
-            Crew::start(self, options).map_err(MountError::lazy("it cannot be filled: no thread can be started"))?;
+            Crew::start(self, options)
+                .map_err(MountError::lazy("the image cannot be filled, because no thread can be started"))?;
             self.complete();
         }
         Ok(())
@@ -142,14 +146,15 @@ impl Own {
         self.crew.filled_bytes(self.size_bytes)
     }
 
-    /// Switch over what is there, and from now on each chunk as its bytes come; if it is noted what is touched, only once
-    /// that has ended, because the kernel asks for nothing that was switched over.
+    /// Sets the switches, and switches chunks that are local to the data file. Later chunks are
+    /// switched as their bytes arrive. If reads are traced, all of this waits for the end of the
+    /// trace, because the kernel does not ask for chunks that were switched.
     pub(super) fn set_switches(&self, switches: Switches) {
         *held(&self.switches) = Some(switches);
         self.switch(&(0..u64::MAX));
     }
 
-    /// Whether the kernel reads all bytes by itself from now on.
+    /// Returns true if the kernel reads all bytes without asking from now on.
     pub(super) fn is_settled(&self) -> bool {
         self.is_complete()
             && held(&self.touched).is_none()
@@ -159,17 +164,19 @@ impl Own {
     fn switch(&self, bytes: &Range<u64>) {
         let switches = held(&self.switches);
         let Some(switches) = switches.as_ref().filter(|_| held(&self.touched).is_none()) else { return };
-        // What could not be switched over is asked for as before.
+        // After an error, the kernel continues to ask for these chunks.
         let _ = switches.switch(bytes, |bytes| self.has(std::slice::from_ref(bytes)));
     }
 
-    /// From here on what nothing waits for is filled, too.
+    /// Called when the image is mounted: from now on, bytes that no reader waits for are fetched,
+    /// too.
     pub(crate) fn note_mounted(&self) {
         self.crew.note_mounted();
     }
 
-    /// Do `then` once all these bytes are there, at once if they are. Else they are fetched first, and it is done by
-    /// another thread; with an error if that failed. The next read asks for them again.
+    /// Calls `then` once all these bytes are local. If they are now, it is called at once.
+    /// Otherwise they are fetched, and another thread calls it, with an error if a fetch failed.
+    /// The next read then fetches again.
     pub(crate) fn when_there(&self, bytes: Vec<Range<u64>>, then: Then) {
         self.touch(&bytes);
         if self.has(&bytes) || (self.hear_others() && self.has(&bytes)) {
@@ -177,7 +184,8 @@ impl Own {
         }
         {
             let mut waiting = held(&self.waiting);
-            // What was filled meanwhile is in the ledger, and whoever filled it looks for those who wait after that.
+            // The ledger is checked again under the lock. A thread that fills bytes updates the
+            // ledger first and looks for waiting reads afterwards, so none is missed.
             if !self.has(&bytes) {
                 if waiting.len() >= WAITING_MAX {
                     drop(waiting);
@@ -193,31 +201,31 @@ impl Own {
         then(Ok(()));
     }
 
-    /// Read bytes that are there.
+    /// Reads bytes that are local.
     pub(crate) fn read(&self, to: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(to, at)
     }
 
-    /// What was touched so far; it is noted no more.
+    /// Ends the trace and returns it.
     pub(crate) fn end_trace(&self) -> Trace {
         let touched = held(&self.touched).take();
         self.switch(&(0..u64::MAX));
         touched.map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
     }
 
-    /// What was touched so far.
+    /// The trace so far.
     pub(super) fn trace(&self) -> Trace {
         let touched = held(&self.touched);
         touched.as_ref().map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
     }
 
-    /// Fill no further. Reads that wait stay unanswered: another process answers them.
+    /// Stops filling. Waiting reads stay unanswered, because another process will answer them.
     pub(super) fn leave(&self) {
         self.crew.stop();
         held(&self.waiting).clear();
     }
 
-    /// Fill no further. Reads that wait fail.
+    /// Stops filling. Waiting reads fail.
     pub(crate) fn stop(&self) {
         self.crew.stop();
         let waiting = std::mem::take(&mut *held(&self.waiting));
@@ -240,14 +248,14 @@ impl Own {
         }
     }
 
-    /// Put into the ledger what is new in the journal. Returns whether anything is.
+    /// Reads new entries of the journal into the ledger. Returns true if there were any.
     fn hear_others(&self) -> bool {
         let mut heard = held(&self.heard);
-        // What cannot be read is fetched again.
+        // If the journal cannot be read, the bytes are fetched again.
         let Ok(entries) = self.filled.units_from(*heard) else { return false };
         *heard += entries.len();
         let mut ledger = self.crew.ledger();
-        // Each is noted, so not by `any`, which stops at the first.
+        // All entries must be recorded. `any` would stop at the first new one.
         entries.into_iter().filter(|unit| ledger.note_filled(*unit)).count() > 0
     }
 
@@ -257,10 +265,10 @@ impl Own {
         }
         self.is_complete.store(true, SeqCst);
         self.crew.wake_all();
-        // What could not be switched over before.
+        // Chunks that could not be switched before are tried again.
         self.switch(&(0..u64::MAX));
         if !self.noted.swap(true, SeqCst) {
-            // What is not noted is filled again the next time; nothing waits for that now.
+            // If this fails, the file is filled again the next time. No reader depends on it now.
             let synced = self.file.sync_data();
             let _ = synced.and_then(|()| note_complete(&self.directory, self.size_bytes));
         }
@@ -284,7 +292,7 @@ impl Crewed for Own {
     fn tell(&self, bytes: Range<u64>, is_filled: bool) {
         if is_filled {
             let units = self.crew.ledger().filled().within(&bytes);
-            // Others fetch what is not noted.
+            // If this fails, other processes fetch the bytes themselves.
             let _ = self.filled.add(units);
             self.switch(&bytes);
         }
@@ -295,7 +303,7 @@ impl Crewed for Own {
             waiting.extract_if(.., |one| is_settled(one)).collect::<Vec<_>>()
         };
         for Waiting { bytes, then } in settled {
-            // What failed for one piece of a read may be there by now all the same.
+            // If one piece of a read failed, another process may have filled it meanwhile.
             then(if self.has(&bytes) { Ok(()) } else { Err(io::Error::other("it could not be fetched")) });
         }
         self.complete();

@@ -1,20 +1,23 @@
-//! Where each chunk of a file is read from: the data file once its bytes are there, until then a file that asks for them.
+//! Sets which file each chunk is read from: the data file once its bytes are local, until then the
+//! FUSE file.
 //!
 //! ```text
-//!   EROFS metadata, as mounted:  chunk 7 of a file ─► device 1: the data file, which the kernel reads by itself
-//!                                               or ─► device 2 or 3: the FUSE file, whose reads ask the filler
+//!   mounted EROFS metadata: chunk 7 of a file ─► device 1: the data file, read by the kernel
+//!                                          or ─► device 2 or 3: the FUSE file, read via the filler
 //! ```
 //!
-//! The list of a file's chunks is in the metadata, which the kernel reads from the page cache for each request. So one
-//! written byte switches a chunk over, also in file systems that are mounted. A chunk is switched once all of its bytes
-//! are in the data file. Therefore no read ever gets there before its bytes do, whichever process dies when: reads of
-//! the FUSE file wait or fail.
+//! The list of a file's chunks is in the metadata, which the kernel reads from the page cache for
+//! each request. So a single written byte switches a chunk, even in file systems that are mounted.
+//! A chunk is only switched when all of its bytes are in the data file. So no read reaches the data
+//! file before its bytes do, no matter which process dies at which moment. Reads of the FUSE file
+//! wait or fail.
 //!
-//! Chunks that follow each other alternate between the devices 2 and 3, which are the same file. So the kernel never asks
-//! for more than a chunk at once, and that is one FUSE request, which succeeds or fails as a whole. EROFS shows zeros for
-//! what a read of a device lacks at its end.
+//! Consecutive chunks alternate between the devices 2 and 3, which are the same file. So the kernel
+//! cannot merge reads of several chunks. A read of a chunk is a single FUSE request, which succeeds
+//! or fails as a whole. This matters because EROFS shows zeros for bytes that a read of a device
+//! lacks at its end.
 //!
-//! Unaware of: who fills, and who mounts.
+//! Unaware of: which process fills, and which process mounts.
 
 use std::fs::{self, File};
 use std::io;
@@ -27,28 +30,29 @@ use std::sync::{Mutex, PoisonError};
 use crate::erofs::{self, Erofs};
 
 const SUPERBLOCK: u64 = 1024;
-/// Compatible features, of which the lowest bit says that there is a checksum of the superblock.
+/// The position of the compatible features in the superblock. Their lowest bit says that the
+/// superblock has a checksum.
 const FEATURES_AT: usize = 8;
-/// How many devices there are besides the metadata, and where they are described.
+/// The position of the number of devices, which is followed by the position of the device table.
 const DEVICES_AT: usize = 86;
 const SLOT_BYTES: usize = 128;
-/// Where a device says from which number on its blocks are counted: from none here, so that no file is found on a device
-/// but by its chunks.
+/// The field of a device slot with the number of the device's first block. It is set to 0, so that
+/// only chunks refer to blocks on devices.
 const COUNTED_FROM: Range<usize> = 68..72;
 const DEVICES: usize = 3;
-/// What reserves the place of a further device behind the first.
+/// The text in a slot that is reserved for a further device.
 const SPARE: &[u8] = b"larder: spare";
-/// The number of the data file.
+/// The device number of the data file.
 const FILLED: u8 = 1;
-/// The numbers of the file that asks.
+/// The device numbers of the FUSE file.
 const ASKED: [u8; 2] = [2, 3];
 
 /// The chunks of an image that is mounted while it is filled.
 pub(super) struct Switches {
     file: File,
-    /// In the order of where they begin in the data file.
+    /// Sorted by their position in the data file.
     chunks: Mutex<Vec<Chunk>>,
-    /// How many are not switched over.
+    /// The number of chunks that are not switched yet.
     left: AtomicUsize,
     longest: u64,
 }
@@ -61,8 +65,11 @@ struct Chunk {
 }
 
 impl Switches {
-    /// The copy `path` of an EROFS image's metadata, which is made unless it is there. Returns an error if there is a file
-    /// that is on the data device, but not by a list of chunks of at most 1 MiB.
+    /// Opens the copy of an EROFS image's metadata at `path`, which is made if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// If a file has data on the device that is not in chunks of at most 1 MiB.
     pub(super) fn open(metadata: &Path, path: &Path) -> io::Result<Switches> {
         let (tree, mut chunks) = (Erofs::open(metadata)?, Vec::new());
         tree.each_file(|file| {
@@ -89,7 +96,8 @@ impl Switches {
         Ok(Switches { file, left: AtomicUsize::new(chunks.len()), chunks: Mutex::new(chunks), longest })
     }
 
-    /// Have the chunks that touch these bytes read from the data file, if all of their bytes are in it.
+    /// Switches the chunks that touch these bytes to the data file, if `filled` returns true for
+    /// all of their bytes.
     pub(super) fn switch(&self, bytes: &Range<u64>, filled: impl Fn(&Range<u64>) -> bool) -> io::Result<()> {
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         let first = chunks.partition_point(|chunk| chunk.bytes.start + self.longest <= bytes.start);
@@ -103,29 +111,31 @@ impl Switches {
         Ok(())
     }
 
-    /// Whether all chunks are read from the data file.
+    /// Returns true if all chunks are read from the data file.
     pub(super) fn are_over(&self) -> bool {
         self.left.load(SeqCst) == 0
     }
 }
 
-/// Have three devices instead of one.
+/// Changes the metadata from one device to three.
 fn add_devices(file: &File) -> io::Result<()> {
     let mut head = [0; SLOT_BYTES];
     file.read_exact_at(&mut head, SUPERBLOCK)?;
     let two = |at: usize| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
     if two(DEVICES_AT) != 1 {
-        return Err(io::Error::other("its metadata has not one device"));
+        return Err(io::Error::other("its metadata does not have exactly one device"));
     }
     let mut slots = [0; SLOT_BYTES * DEVICES];
     let mut at = (two(DEVICES_AT + 2) * SLOT_BYTES) as u64;
     file.read_at(&mut slots, at)?;
     let has_room = slots.chunks(SLOT_BYTES).skip(1).all(|slot| slot.starts_with(SPARE));
     if !has_room {
-        // At the end of the file, if the number of the slot has room for that.
+        // The table is placed at the end of the file. An error follows if its slot number exceeds
+        // 16 bits.
         at = file.metadata()?.len().next_multiple_of(SLOT_BYTES as u64);
     }
-    let place = u16::try_from(at / SLOT_BYTES as u64).map_err(|_| io::Error::other("it has no room for devices"))?;
+    let place = u16::try_from(at / SLOT_BYTES as u64)
+        .map_err(|_| io::Error::other("its metadata has no room for more devices"))?;
     slots[COUNTED_FROM].fill(0);
     slots.copy_within(..SLOT_BYTES, SLOT_BYTES);
     slots.copy_within(..SLOT_BYTES, SLOT_BYTES * 2);

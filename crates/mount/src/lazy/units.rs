@@ -1,4 +1,7 @@
-//! Which units of a file have been filled. A unit is so many bytes, the file's last one fewer; pure.
+//! A set of units of a file. A unit has `unit_bytes` bytes; the last one of a file may have fewer.
+//! Pure.
+//!
+//! Unaware of: what the set stands for.
 
 use std::ops::Range;
 
@@ -12,23 +15,23 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// None of the units of a file of that size.
+    /// An empty set for a file of this size.
     pub(super) fn none(size_bytes: u64, unit_bytes: u64) -> Units {
         let left = size_bytes.div_ceil(unit_bytes);
         Units { size_bytes, unit_bytes, words: vec![0; left.div_ceil(64) as usize], left }
     }
 
-    /// None of the units of the same file.
+    /// An empty set for the same file.
     pub(super) fn like(&self) -> Units {
         Units::none(self.size_bytes, self.unit_bytes)
     }
 
-    /// How many units the file has.
+    /// The number of units of the file.
     pub(super) fn count(&self) -> u64 {
         self.size_bytes.div_ceil(self.unit_bytes)
     }
 
-    /// How many are not in the set.
+    /// The number of units that are not in the set.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -37,7 +40,7 @@ impl Units {
         self.words.get((unit / 64) as usize).is_some_and(|word| word >> (unit % 64) & 1 == 1)
     }
 
-    /// Put a unit in; whether it is new.
+    /// Adds a unit. Returns true if it was not in the set.
     pub(super) fn put(&mut self, unit: u64) -> bool {
         let is_new = unit < self.count() && !self.has(unit);
         if is_new {
@@ -47,7 +50,7 @@ impl Units {
         is_new
     }
 
-    /// Take a unit out.
+    /// Removes a unit.
     pub(super) fn take(&mut self, unit: u64) {
         if self.has(unit) {
             self.words[(unit / 64) as usize] &= !(1 << (unit % 64));
@@ -55,7 +58,7 @@ impl Units {
         }
     }
 
-    /// The bytes of those of `units` that follow each other in the set.
+    /// The byte ranges of consecutive units of the set within `units`.
     pub(super) fn runs(&self, units: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut from = units.start;
         std::iter::from_fn(move || {
@@ -65,25 +68,27 @@ impl Units {
         })
     }
 
-    /// The units that these bytes touch; bytes beyond the file are none.
+    /// The units that these bytes touch. Bytes beyond the file are ignored. For example, with units
+    /// of 300 bytes, the bytes 299..301 touch the units 0 and 1.
     pub(super) fn touched(&self, bytes: &Range<u64>) -> Range<u64> {
         let end = bytes.end.min(self.size_bytes);
         if bytes.start >= end { 0..0 } else { bytes.start / self.unit_bytes..end.div_ceil(self.unit_bytes) }
     }
 
-    /// The units that these bytes hold wholly.
+    /// The units that lie completely in these bytes. For example, with units of 300 bytes, the
+    /// bytes 1..900 hold the units 1 and 2.
     pub(super) fn within(&self, bytes: &Range<u64>) -> Range<u64> {
         let end = if bytes.end >= self.size_bytes { self.count() } else { bytes.end / self.unit_bytes };
         let start = bytes.start.div_ceil(self.unit_bytes);
         start..end.max(start)
     }
 
-    /// The bytes of units.
+    /// The bytes of these units.
     pub(super) fn bytes(&self, units: &Range<u64>) -> Range<u64> {
         units.start * self.unit_bytes..(units.end * self.unit_bytes).min(self.size_bytes)
     }
 
-    /// Whether all units that these bytes touch are in the set.
+    /// Returns true if all units that these bytes touch are in the set.
     pub(super) fn cover(&self, bytes: &Range<u64>) -> bool {
         self.touched(bytes).all(|unit| self.has(unit))
     }

@@ -1,4 +1,7 @@
-//! The whole data file at once, for where files cannot be read before they are there: nothing is mounted before all of it is there.
+//! Fetches a whole data file before it is mounted, for systems where files cannot be read before
+//! their bytes are local.
+//!
+//! Unaware of: how it is mounted.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,17 +17,18 @@ use super::units::Units;
 use super::{UNIT_BYTES, forget_complete, make, note_complete, others_fill, try_lock, was_completed};
 use crate::{Fill, MountError};
 
-/// Whoever fills it already is waited for so long: a job waits a little longer for an image.
+/// How long this waits for another process that fills the file. A job waits a little longer for an
+/// image.
 const PATIENCE: Duration = Duration::from_secs(570);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Fill the file `data` of `size_bytes`, which is made, by so many at once. What belongs to it is in `directory`, as
-/// `Lazy::begin` has it: where that says that all is there, nothing is done. Where somebody else fills it, also while
-/// it is read, that is waited for.
+/// Fills the file `data` of `size_bytes`, which is created if it does not exist, by `workers`
+/// fetches at once. The state is kept in `directory`, as for `Lazy::begin`. If the file is complete
+/// already, this does nothing. If another process is filling it, this waits for that.
 ///
 /// # Errors
 ///
-/// Where somebody else fills it for too long, a fetch fails, or it cannot be written.
+/// If another process does not finish in time, if a fetch fails, or if the file cannot be written.
 pub fn fill_whole(
     directory: &Path,
     data: &Path,
@@ -42,12 +46,12 @@ pub fn fill_whole(
     noted.map_err(MountError::path(directory, "cannot be written"))
 }
 
-/// The lock once nobody else fills it; none once all of it is there.
+/// Waits for the lock of the filler. Returns `None` once the file is complete.
 fn turn(directory: &Path, data: &Path, size_bytes: u64) -> Result<Option<File>, MountError> {
     let until = Instant::now() + PATIENCE;
     while !was_completed(directory, data, size_bytes) {
         if let Some(lock) = try_lock(directory)? {
-            // Whoever had it may just have completed it.
+            // The process that held the lock may just have completed the file.
             return Ok((!was_completed(directory, data, size_bytes)).then_some(lock));
         }
         if Instant::now() >= until {

@@ -1,17 +1,22 @@
-//! What is mounted by us, in a state directory: a directory for each mount, with its record and what is written to it.
+//! The mounts that larder made, in a state directory: each mount has a directory with its record
+//! and its scratch space.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | mounting, unmounting, listing, sweeping |
-//! | `record.rs` | what is known of a mount, as text |
-//! | `lease.rs` | how long it stays, and whether whoever it is for still lives |
+//! | `mod.rs` | mounts, unmounts, lists, and sweeps after jobs that died |
+//! | `record.rs` | the record of a mount, as text |
+//! | `lease.rs` | how long a mount stays, and whether that time is over |
 //!
 //! ```text
-//! DIR/ID/record   which image, where, by which rung, for whom
-//! DIR/ID/upper    what was written; DIR/ID/work belongs to the kernel
+//! DIR/ID/record   the image, the target, the rung, the lease
+//! DIR/ID/upper    what was written
+//! DIR/ID/work     the kernel's work directory of the overlay
 //! ```
 //!
-//! A record is there before its mount, so whoever is killed in between leaves nothing that `sweep` does not find.
+//! The record is written before the mount is made. So a process that is killed in between leaves
+//! nothing that `sweep` does not find.
+//!
+//! Unaware of: how an image is found, and what a job does with it.
 
 mod lease;
 mod record;
@@ -30,119 +35,120 @@ use crate::overlay::{remove_scratch, source};
 use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};
 
 const RECORD: &str = "record";
-/// A record is a few paths.
+/// The limit for a record, in bytes. It holds a few paths.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
-/// Writing one takes no time.
+/// An incomplete record of this age is removed, because writing one takes far less time.
 const UNBEGUN_MAX: Duration = Duration::from_secs(60);
 
-/// What is to be mounted, where, and for whom.
+/// A request to mount an image.
 #[derive(Clone, Debug)]
 pub struct Ask<'a> {
-    /// What the image is called, to find it again.
+    /// The name of the image, which is listed and which a later broker finds it by.
     pub name: &'a str,
-    /// Whose the mount is.
+    /// The user that the mount belongs to.
     pub user: u32,
-    /// Which files.
+    /// The files of the image.
     pub image: &'a Image,
-    /// An empty directory.
+    /// The empty directory to mount on.
     pub target: &'a Path,
-    /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read
-    /// (`Lazy::mount`); its files are then only noted.
+    /// The mount of the image, if it is mounted already: shared by all jobs of a machine, or filled
+    /// while it is read (`Lazy::mount`). Then `image` is only recorded.
     pub layer: Option<&'a Mount>,
-    /// By which rung: never `Unpack`, and `Lazy` and `LazyFuse` only with a layer.
+    /// The rung to mount by. It is never `Unpack`, and `Lazy` and `LazyFuse` need a `layer`.
     pub via: Rung,
-    /// Whether it can be written to: what is written is gone with the mount.
+    /// True if the mount is writable. What is written is deleted with the mount.
     pub writable: bool,
-    /// Owners to be seen, where they are to be others than the image's.
+    /// The owners to show, if they are not those of the image.
     pub owners: Option<&'a Owners>,
-    /// How long it stays.
+    /// How long the mount stays.
     pub lease: Lease,
-    /// Mount also on a directory that is not empty.
+    /// True to mount even if the directory is not empty.
     pub over: bool,
-    /// Among whose mounts, where they are not ours.
+    /// The mount namespace to mount in, if it is not ours.
     pub inside: Option<Inside<'a>>,
 }
 
-/// A place among the mounts of others: `target` is then only its name.
+/// A directory in another mount namespace. `Ask::target` is then only used as its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Inside<'a> {
-    /// Their mount namespace.
+    /// A descriptor of the mount namespace.
     pub namespace: BorrowedFd<'a>,
-    /// Its name, as the kernel gives it.
+    /// The namespace's name as the kernel shows it: `mnt:[4026531841]`.
     pub name: &'a str,
-    /// The directory, opened by them.
+    /// The target directory, which a process in that namespace has opened.
     pub place: BorrowedFd<'a>,
 }
 
-/// A mount as it is listed.
+/// A recorded mount, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The name of its directory.
+    /// Its identifier: the name of its directory.
     pub id: String,
-    /// What its image is called.
+    /// The name of the image.
     pub name: String,
-    /// Whose it is.
+    /// The user that the mount belongs to.
     pub user: u32,
-    /// The kernel's number for it.
+    /// The kernel's number for the mount.
     pub number: Option<MountNumber>,
-    /// Where.
+    /// The path where it is mounted.
     pub target: PathBuf,
-    /// Its image's first file.
+    /// The first file of the image.
     pub image: PathBuf,
-    /// By which rung.
+    /// The rung that it was mounted by.
     pub via: Rung,
     /// How long it stays.
     pub lease: Lease,
-    /// Whether it is still there, as far as can be seen from here.
+    /// True if the mount exists. It is also true if that cannot be determined.
     pub mounted: bool,
 }
 
-/// A state directory, of one user and one machine.
+/// A state directory, of one user on one machine.
 #[derive(Clone, Debug)]
 pub struct Places {
     directory: PathBuf,
 }
 
-/// A mount that goes when this is dropped, or stays by its lease after `leave`.
+/// A mount that is removed when this is dropped. After `leave`, it stays as its lease says.
 #[derive(Debug)]
 pub struct Stay {
-    // Taken away in this order.
+    // `drop` unmounts, then it removes the directory. The lock is released last.
     placed: Option<Placed>,
     directory: PathBuf,
     lock: File,
 }
 
 impl Places {
-    /// Of this directory, which is made.
+    /// Opens a state directory, which is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// Where it cannot be made.
+    /// If it cannot be created.
     pub fn open(directory: &Path) -> Result<Places, MountError> {
         use std::os::unix::fs::DirBuilderExt;
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(MountError::path(directory, "mounts cannot be noted there"))?;
+        made.map_err(MountError::path(directory, "the state directory cannot be made"))?;
         let directory = fs::canonicalize(directory).map_err(MountError::path(directory, "cannot be found"))?;
         Ok(Places { directory })
     }
 
-    /// Mount an image by one rung. Whatever fails leaves nothing behind.
+    /// Mounts an image by one rung. If this fails, it leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// Where the target is taken or not empty, or the rung is not possible here.
+    /// If an image is mounted on the target, if the target is not empty, or if the rung does not
+    /// work here.
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
         let target = match ask.inside {
             Some(_) => ask.target.to_owned(),
             None => {
-                fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?
+                fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is not a directory to mount on"))?
             }
         };
         let place = match ask.inside {
             Some(inside) => inside.place.try_clone_to_owned(),
             None => larder_sys::open_place(&target),
         };
-        let place = place.map_err(MountError::path(&target, "is no directory to mount on"))?;
+        let place = place.map_err(MountError::path(&target, "is not a directory to mount on"))?;
         if self.find(place.as_fd())?.is_some() {
             return Err(MountError::Taken(target));
         }
@@ -161,24 +167,25 @@ impl Places {
         Ok(stay)
     }
 
-    /// Make the mount without a place, for whoever places it themselves; `target` is only noted. What is written there
-    /// goes with what is returned beside.
+    /// Makes a detached mount, which the caller attaches itself. `target` is only recorded. What is
+    /// written to the mount is deleted when the returned `Stay` is dropped.
     ///
     /// # Errors
     ///
-    /// Where the rung is not possible here.
+    /// If the rung does not work here.
     pub fn detached(&self, ask: &Ask) -> Result<(Mount, Stay), MountError> {
         let (directory, lock) = self.begin(ask, ask.target)?;
-        // From here on whatever fails leaves nothing behind.
+        // From here on, dropping `stay` removes everything if a step fails.
         let stay = Stay { placed: None, directory, lock };
         self.make(ask, &stay.directory, &stay.lock).map(|mount| (mount, stay))
     }
 
-    /// Note what is about to be mounted.
+    /// Writes the record of a mount that is about to be made.
     fn begin(&self, ask: &Ask, target: &Path) -> Result<(PathBuf, File), MountError> {
         let directory = self.directory.join(format!("{:016x}", larder_sys::random_u64()));
         let noted = || {
-            // Somebody who sweeps removes what is empty.
+            // A sweep in another process removes empty directories, so this one may vanish before
+            // it holds a record. Then it is created again.
             let file = loop {
                 fs::create_dir(&directory)?;
                 match File::options().create_new(true).read(true).write(true).open(directory.join(RECORD)) {
@@ -191,11 +198,11 @@ impl Places {
             (&file).write_all(record.encode().as_bytes())?;
             Ok(file)
         };
-        let noted = noted().map_err(MountError::path(&directory, "a mount cannot be noted there"));
+        let noted = noted().map_err(MountError::path(&directory, "the record of a mount cannot be written"));
         noted.inspect_err(|_| drop(remove(&directory))).map(|file| (directory.clone(), file))
     }
 
-    /// The mount, nowhere yet; its number is in its record.
+    /// Makes the detached mount, and appends its number to its record.
     fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<Mount, MountError> {
         let (made, owned);
         let mut layer = match ask.layer {
@@ -221,21 +228,22 @@ impl Places {
             let mut to = record;
             to.write_all(known.line().as_bytes())
         });
-        // One that goes with whoever made it is not looked for again: kernels before 5.8 have no numbers.
+        // A held mount is not looked up by its number later, so an error is ignored. Kernels before
+        // 5.8 have no mount numbers.
         let numbered = if ask.lease == Lease::Held { numbered.or(Ok(())) } else { numbered };
-        numbered.map_err(MountError::path(directory, "a mount cannot be noted there"))?;
+        numbered.map_err(MountError::path(directory, "the record of a mount cannot be written"))?;
         Ok(mount)
     }
 
     fn layer(&self, ask: &Ask) -> Result<Mount, MountError> {
         match (ask.via, ask.image) {
             (rung @ (Rung::Lazy | Rung::LazyFuse), _) => {
-                Err(MountError::Unable { rung, why: "nobody fills the image's data".to_owned() })
+                Err(MountError::Unable { rung, why: "no process fills the image's data".to_owned() })
             }
             (Rung::Mount, Image::Erofs { metadata, data }) => {
                 let by_file = layer::erofs(metadata, data.as_deref());
                 by_file.or_else(|first| {
-                    // What was refused first says more, where there are no devices either.
+                    // If there is no loop device either, the first refusal says more.
                     layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first)
                 })
             }
@@ -250,11 +258,11 @@ impl Places {
         }
     }
 
-    /// Take away what we mounted at `target`, and all that was written there.
+    /// Unmounts what larder mounted at `target`, and removes what was written there.
     ///
     /// # Errors
     ///
-    /// Where nothing of ours is there, or the kernel refuses.
+    /// If no mount of larder is there, or if the kernel refuses.
     pub fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let nothing = || MountError::NotMounted(target.to_owned());
@@ -263,41 +271,43 @@ impl Places {
         end(&directory, &record)
     }
 
-    /// Leave a mount of ours whose handle is gone, whatever its lease.
+    /// Ends a mount whose handle is gone, whatever its lease is.
     ///
     /// # Errors
     ///
-    /// Where there is none of that name, or the kernel refuses.
+    /// If there is no mount of this identifier, or if the kernel refuses.
     pub fn end(&self, id: &str) -> Result<(), MountError> {
         let (directory, record) = self.record(id)?;
         end(&directory, &record)
     }
 
-    /// Take a mount away if nobody needs it any more. Returns where it was noted to be.
+    /// Ends a mount if it is no longer needed: see `is_stale`. Returns the recorded target if so.
     ///
     /// # Errors
     ///
-    /// If there is no mount of that name, or the kernel refuses.
+    /// If there is no mount of this identifier, or if the kernel refuses.
     pub(crate) fn end_if_stale(&self, id: &str) -> Result<Option<PathBuf>, MountError> {
         let (directory, record) = self.record(id)?;
         end_if_stale(&directory, record)
     }
 
-    /// All mounts that are noted here. A record that cannot be read is left out; `sweep` reports it.
+    /// Lists all recorded mounts. A record that cannot be read is left out; `sweep` reports it.
     ///
     /// # Errors
     ///
-    /// Where the state directory cannot be read.
+    /// If the state directory cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, MountError> {
         self.list_those(|_| true)
     }
 
-    /// Those of one user. Mounts of others are not looked for: to look may take as long as their owners like.
+    /// Lists the mounts of one user. Mounts of other users are not looked up, because their owners
+    /// could make that take arbitrarily long.
     pub(crate) fn list_of(&self, user: u32) -> Result<Vec<Listed>, MountError> {
         self.list_those(|record| record.user == user)
     }
 
-    /// Those that go on when whoever mounted them is gone.
+    /// Lists the mounts of this boot that are kept, or whose process lives. Held mounts are left
+    /// out.
     pub(crate) fn list_lasting(&self) -> Result<Vec<Listed>, MountError> {
         self.list_those(|record| record.is_of_this_boot() && !record.lease.is_over())
     }
@@ -320,7 +330,8 @@ impl Places {
         Ok(all.collect())
     }
 
-    /// The names of all mounts that are noted here, and what is wrong with records that cannot be read.
+    /// Returns the identifiers of all recorded mounts, and an error for each record that cannot be
+    /// read.
     ///
     /// # Errors
     ///
@@ -330,7 +341,7 @@ impl Places {
         Ok((records.iter().map(|(directory, _)| id_of(directory)).collect(), errors))
     }
 
-    /// How many mounts of a user are noted, also those that are being taken away.
+    /// Counts the recorded mounts of a user, including those that are being removed.
     ///
     /// # Errors
     ///
@@ -339,7 +350,7 @@ impl Places {
         Ok(self.records()?.0.iter().filter(|(_, record)| record.user == user).count())
     }
 
-    /// The name of a user's mount that has this number, wherever it is now.
+    /// Returns the identifier of a user's mount with this number, wherever it is mounted now.
     ///
     /// # Errors
     ///
@@ -351,12 +362,13 @@ impl Places {
         Ok(self.records()?.0.iter().find(|(_, record)| is_it(record)).map(|(directory, _)| id_of(directory)))
     }
 
-    /// Take away what is mounted for those who are gone, and what is left of mounts that are. Returns the targets. An error
-    /// with one mount does not keep the others.
+    /// Ends all mounts whose lease is over, and removes what is left of mounts that are gone.
+    /// Returns the recorded targets. An error with one mount does not stop the others.
     ///
     /// # Errors
     ///
-    /// If the state directory cannot be read, or some mounts cannot be taken away: all that is wrong.
+    /// If the state directory cannot be read, or if some mounts cannot be removed. The error lists
+    /// all of them.
     pub fn sweep(&self) -> Result<Vec<PathBuf>, MountError> {
         let (records, mut errors) = self.records()?;
         let mut swept = Vec::new();
@@ -369,8 +381,8 @@ impl Places {
         MountError::all(errors).map_or(Ok(swept), Err)
     }
 
-    /// The same of those alone that went with whoever had them: others may be for processes, or among mounts, that cannot
-    /// be seen from here. What cannot be taken away stays.
+    /// Ends only the held mounts whose process is gone. Other leases are left alone, because their
+    /// processes or mount namespaces may not be visible from here. Errors are ignored.
     pub fn sweep_held(&self) {
         let held = |record: &Record| record.lease == Lease::Held && record.is_of_this_boot();
         for (directory, record) in self.records().unwrap_or_default().0 {
@@ -380,8 +392,8 @@ impl Places {
         }
     }
 
-    /// The mount of ours of which this is the root. It is known by its number, so it does not matter by which path, and
-    /// among whose mounts, it was opened.
+    /// Finds the recorded mount that has this root directory. The mount's number identifies it, so
+    /// the path and the namespace through which it was opened do not matter.
     fn find(&self, root: BorrowedFd) -> Result<Option<(PathBuf, Record)>, MountError> {
         if !larder_sys::is_mount_root(root).unwrap_or(true) {
             return Ok(None);
@@ -404,14 +416,15 @@ impl Places {
         Ok((directory, record))
     }
 
-    /// All records, and what is wrong with those that cannot be read.
+    /// Reads all records, and returns an error for each one that cannot be read.
     fn records(&self) -> Result<Records, MountError> {
         let entries = fs::read_dir(&self.directory).map_err(MountError::path(&self.directory, "cannot be listed"))?;
         let (mut records, mut errors) = (Vec::new(), Vec::new());
         for entry in entries {
             let directory = entry.map_err(MountError::path(&self.directory, "cannot be listed"))?.path();
             match read(&directory.join(RECORD)) {
-                // It ended meanwhile, or is just beginning, or whoever began it was killed: nothing else is empty.
+                // The mount ended in the meantime, or its record is about to be written, or the
+                // process that began it was killed. No other directory is empty.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                     let _ = fs::remove_dir(&directory);
                 }
@@ -429,26 +442,26 @@ impl Places {
 type Records = (Vec<(PathBuf, Record)>, Vec<MountError>);
 
 impl Stay {
-    /// The name by which it is listed.
+    /// The identifier by which the mount is listed.
     pub fn id(&self) -> String {
         id_of(&self.directory)
     }
 
-    /// Leave it mounted, as its lease says.
+    /// Leaves the mount in place, for as long as its lease says.
     pub fn leave(mut self) {
         self.placed.take().into_iter().for_each(Placed::keep);
         self.directory = PathBuf::new();
     }
 
-    /// Take it away now, and all that was written there.
+    /// Unmounts now, and removes what was written there.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses.
+    /// If the kernel refuses.
     pub fn end(mut self) -> Result<(), MountError> {
         self.placed.take().map_or(Ok(()), Placed::take_away)?;
         let directory = std::mem::take(&mut self.directory);
-        remove(&directory).map_err(MountError::path(&directory, "what is left of a mount cannot be removed"))
+        remove(&directory).map_err(MountError::path(&directory, "the state of an ended mount cannot be removed"))
     }
 }
 
@@ -456,7 +469,7 @@ impl Drop for Stay {
     fn drop(&mut self) {
         drop(self.placed.take());
         if !self.directory.as_os_str().is_empty() {
-            // What is left is swept.
+            // If this fails, a later sweep removes the rest.
             let _ = remove(&self.directory);
         }
     }
@@ -475,17 +488,18 @@ fn is_empty(place: BorrowedFd) -> io::Result<bool> {
     Ok(!names.any(|name| !matches!(name.file_name().to_bytes(), b"." | b"..")))
 }
 
-/// The name of a mount whose directory this is.
+/// The identifier of the mount with this directory.
 fn id_of(directory: &Path) -> String {
     directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Where the mount of a record is now; `None` if it is gone. An error means that nobody can tell.
+/// Returns where a recorded mount is now, or `None` if it is gone. It returns an error if that
+/// cannot be determined.
 fn whereabouts(directory: &Path, record: &Record) -> io::Result<Option<PathBuf>> {
     among_its_mounts(directory, record, |_, place, _| Ok(place))
 }
 
-/// Take the mount of a record away, wherever it is; false if it was gone.
+/// Unmounts a recorded mount, wherever it is. Returns false if it was gone already.
 fn unmount(directory: &Path, record: &Record) -> io::Result<bool> {
     let away = among_its_mounts(directory, record, |known, place, own| {
         let root = larder_sys::open_place(&place)?;
@@ -497,13 +511,14 @@ fn unmount(directory: &Path, record: &Record) -> io::Result<bool> {
     Ok(away.is_some())
 }
 
-/// Do something with where the mount of a record is, on a thread that sees the same mounts.
+/// Calls `act` with the current path of a recorded mount, on a thread in the mount's namespace.
+/// Returns `None` if the mount is gone.
 fn among_its_mounts<T: Send>(
     directory: &Path,
     record: &Record,
     act: impl FnOnce(&Known, PathBuf, BorrowedFd) -> io::Result<T> + Send,
 ) -> io::Result<Option<T>> {
-    // What has no number in its record was never given a place.
+    // A mount without a number in its record was never attached to a directory.
     let Some(known) = record.known.as_ref().filter(|_| record.is_of_this_boot()) else { return Ok(None) };
     let (own, id) = (File::open("/proc/self")?, directory.file_name().unwrap_or_default());
     let act = || match known.place(own.as_fd(), id)? {
@@ -519,12 +534,13 @@ fn among_its_mounts<T: Send>(
     }
 }
 
-/// Whether nobody needs it any more.
+/// Returns true if the mount is no longer needed: it is of an earlier boot, or it is not held, and
+/// its lease is over or it is gone.
 fn is_stale(directory: &Path, record: &Record) -> bool {
     if !record.is_of_this_boot() {
         return true;
     }
-    // Whoever is mounting it, or holds it, has its record locked.
+    // A process that makes or holds the mount has locked its record.
     let Ok(file) = File::open(directory.join(RECORD)) else { return false };
     file.try_lock().is_ok() && (record.lease.is_over() || matches!(whereabouts(directory, record), Ok(None)))
 }
@@ -536,14 +552,15 @@ fn end_if_stale(directory: &Path, record: Record) -> Result<Option<PathBuf>, Mou
     }
 }
 
-/// Take a mount away by its record, and what belongs to it. If it may still be there, its record and what was written to it
-/// stay.
+/// Unmounts a recorded mount and removes its directory. If the mount may still exist, its record
+/// and what was written to it are kept.
 fn end(directory: &Path, record: &Record) -> Result<(), MountError> {
     unmount(directory, record).map_err(MountError::path(&record.target, "cannot be unmounted"))?;
-    remove(directory).map_err(MountError::path(directory, "what is left of a mount cannot be removed"))
+    remove(directory).map_err(MountError::path(directory, "the state of an ended mount cannot be removed"))
 }
 
-/// A record that was never whole: nothing was mounted by it, and after a while nobody is writing it any more.
+/// Removes an incomplete record. Nothing was mounted by it. After `UNBEGUN_MAX`, no process is
+/// writing it any more.
 fn remove_unbegun(directory: &Path, text: &str) {
     let path = directory.join(RECORD);
     let age = fs::metadata(&path).and_then(|look| look.modified()).ok().and_then(|time| time.elapsed().ok());
@@ -552,7 +569,8 @@ fn remove_unbegun(directory: &Path, text: &str) {
     }
 }
 
-/// Remove all that belongs to a mount which is away, its record last: whoever is killed meanwhile leaves what is swept.
+/// Removes the directory of a mount that is gone, and its record last. If this process is killed in
+/// between, a later sweep finds the record and goes on.
 fn remove(directory: &Path) -> io::Result<()> {
     remove_scratch(directory)?;
     match fs::remove_file(directory.join(RECORD)) {

@@ -1,19 +1,29 @@
-//! What is known of a mount, as text: a line each, a word and its value; paths with their bytes escaped.
+//! The record of a mount, as text. Each line has a word and its value. In names and paths, all
+//! bytes but visible ASCII are escaped: a space is `%20`.
 //!
 //! ```text
 //! larder-mount 1
-//! boot 4f6c…              the system's boot: all others are over
-//! namespace mnt:[4026]    whose mounts it is among
+//! boot 4f6c…              the boot ID; mounts of another boot are gone
+//! namespace mnt:[4026]    the mount namespace that it is in
 //! via mount               the rung
 //! lease kept              or held, or process PID START
-//! name deps-1             what the image is called
+//! name deps-1             the name of the image
 //! user 1000
 //! image /path
 //! target /path
-//! number 8123             the mount's own, once it has one; before Linux 6.8, where others get it later:
-//! reused 45 52 17 larder-0f1e…   number, device, kind of file system; the source, if the mount is an overlay
+//! number 8123             the mount's unique ID (Linux 6.8), added when the mount is made
 //! ```
-//! Boot, lease and image are read by whoever evicts as well (crates/store/src/images.rs).
+//!
+//! Before Linux 6.8 mount IDs are reused. Then the last line has the ID, the device, the magic
+//! number of the file system and, if the mount is an overlay, its source:
+//!
+//! ```text
+//! reused 45 52 17 larder-0f1e…
+//! ```
+//!
+//! `crates/store/src/images.rs` reads boot, lease and image as well, when it evicts images.
+//!
+//! Unaware of: how mounts are made and removed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -43,18 +53,20 @@ pub(super) struct Record {
     pub(super) known: Option<Known>,
 }
 
-/// By what a mount is told from all others.
+/// The identity of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// By its number.
+    /// The unique ID of the mount, which the kernel never reuses.
     Unique(u64),
-    /// The next mount may have the same number, and the same device, once this one is gone. An overlay of ours has a
-    /// source that no other mount has; what is not an overlay is at least of this kind.
+    /// A mount ID that the kernel may reuse, together with the device, once this mount is gone. An
+    /// overlay of larder has a source that no other mount has. Other mounts are checked by the kind
+    /// of the file system.
     Reused { number: u64, device: u64, kind: u64, source: Option<String> },
 }
 
 impl Known {
-    /// Of a mount, which has this source if it is an overlay of ours.
+    /// Identifies a mount by its root directory. `source` is the mount's source, if it is an
+    /// overlay of larder.
     pub(super) fn of(root: BorrowedFd, source: Option<String>) -> io::Result<Known> {
         let number = match larder_sys::mount_number(root)? {
             MountNumber::Unique(number) => return Ok(Known::Unique(number)),
@@ -64,10 +76,11 @@ impl Known {
         Ok(Known::Reused { number, device: look.st_dev, kind: system.f_type as u64, source })
     }
 
-    /// Whether it is the mount that this descriptor is in, which this thread sees. `own` is an open `/proc/self`.
+    /// Returns true if this is the mount that the descriptor `root` is in. The calling thread must
+    /// be in the mount's namespace. `own` is an open `/proc/self`.
     pub(super) fn is(&self, root: BorrowedFd, own: BorrowedFd) -> io::Result<bool> {
         let Known::Reused { number, source, .. } = self else { return Ok(Known::of(root, None)? == *self) };
-        // The descriptor holds the mount, so the number cannot become another's meanwhile.
+        // The open descriptor keeps the mount alive, so its number cannot be reused meanwhile.
         let is_alike = Known::of(root, source.clone())? == *self;
         Ok(is_alike
             && match source {
@@ -79,13 +92,14 @@ impl Known {
             })
     }
 
-    /// Where the mount is now, among those that this thread sees; `None` if it is not among them. Nothing is looked up by
-    /// a path, because whoever sees the mount can rename what is above it. `own` is an open `/proc/self`, `id` the name of
-    /// the mount's directory.
+    /// Returns where the mount is now in the mount namespace of the calling thread, or `None` if it
+    /// is not there. Nothing is looked up by a path, because a process in that namespace can rename
+    /// the directories above the mount. `own` is an open `/proc/self`, and `id` is the identifier
+    /// of the mount.
     ///
     /// # Errors
     ///
-    /// If that cannot be told. Then the mount may be there.
+    /// If that cannot be determined. Then the mount may still exist.
     pub(super) fn place(&self, own: BorrowedFd, id: &OsStr) -> io::Result<Option<PathBuf>> {
         const EPERM: i32 = 1;
         const ENOSYS: i32 = 38;
@@ -94,7 +108,8 @@ impl Known {
         };
         match self {
             Known::Unique(number) => match larder_sys::mount_place(*number) {
-                // What runs in a container may not be allowed to ask. Only overlays have a source of their own.
+                // A process in a container may not be allowed to call `statmount`. Then an overlay
+                // is found by its unique source. For other mounts the error is returned.
                 Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSYS)) => {
                     let source = source_of(id);
                     let found = seen(&|mount| mount.source == source.as_bytes())?;
@@ -120,7 +135,7 @@ impl Known {
         }
     }
 
-    /// The line that follows once the mount is made.
+    /// The last line of the record, which is added when the mount is made.
     pub(super) fn line(&self) -> String {
         match self {
             Known::Unique(number) => format!("number {number}\n"),
@@ -147,7 +162,7 @@ impl Known {
 }
 
 impl Record {
-    /// Of what is about to be mounted by us, now.
+    /// The record of a mount that this process is about to make.
     pub(super) fn new(ask: &Ask, target: &Path) -> io::Result<Record> {
         Ok(Record {
             boot: larder_sys::boot_id()?,
@@ -186,12 +201,12 @@ impl Record {
             user: value("user")?.parse().ok()?,
             image: unescaped(&value("image")?)?,
             target: unescaped(&value("target")?)?,
-            // The last line may be missing, or cut.
+            // The last line may be missing or incomplete.
             known: whole().and_then(Known::read),
         })
     }
 
-    /// Whether a text that is no record is the beginning of one.
+    /// Returns true if a text that is not a record is the beginning of one.
     pub(super) fn is_begun(text: &str) -> bool {
         FIRST.starts_with(text) || text.starts_with(FIRST)
     }
@@ -200,17 +215,18 @@ impl Record {
         larder_sys::boot_id().is_ok_and(|boot| boot == self.boot)
     }
 
-    /// Whether it is among the mounts that we see.
+    /// Returns true if the mount is in our mount namespace.
     pub(super) fn is_of_our_mounts(&self) -> bool {
         namespace_of("self").is_ok_and(|namespace| namespace == self.namespace)
     }
 
-    /// The mounts that it is among; `None` if no process sees them any more. Processes that may not be looked at are passed
-    /// over: a broker that has its rights (`CAP_SYS_PTRACE`) may look at all.
+    /// Opens the mount namespace of the mount, or returns `None` if no visible process is in it.
+    /// Processes that may not be inspected are skipped. A broker has `CAP_SYS_PTRACE` and may
+    /// inspect all of them.
     ///
     /// # Errors
     ///
-    /// If processes cannot be listed.
+    /// If the processes cannot be listed.
     pub(super) fn open_namespace(&self) -> io::Result<Option<OwnedFd>> {
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
@@ -282,7 +298,7 @@ mod tests {
             }
         }
         for cut in 0..text.len() - 1 {
-            // Whatever is left is a record without its last bytes, or none.
+            // Each shorter text must be decoded or refused without a panic.
             let _ = Record::decode(&text[..cut]);
         }
         assert_eq!(Record::decode(&text.replace("mount 1", "mount 2")), None);

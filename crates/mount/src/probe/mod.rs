@@ -1,9 +1,12 @@
-//! Which rungs there are here: each tried on a tiny image, by whoever asks, where their images lie.
+//! Finds out which rungs work on this machine, by trying each of them with a tiny image. They are
+//! tried with the rights of the caller, in the directory where its images are.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the ladder as it is here, and the choice of a rung |
-//! | `tiny.rs` | images of an empty directory, as small as can be |
+//! | `mod.rs` | the results for this machine, and the choice of a rung |
+//! | `tiny.rs` | the smallest images with an empty directory |
+//!
+//! Unaware of: the image that is to be mounted, except for its kind.
 
 mod tiny;
 
@@ -13,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, lazy, overlay, serve};
 
-/// What is tried with, in a directory that is removed afterwards.
+/// The files of the tiny images, in a directory that is removed when this is dropped.
 struct Trial {
     directory: PathBuf,
 }
@@ -24,12 +27,13 @@ impl Drop for Trial {
     }
 }
 
-/// Try every rung, best first. `directory` is where images lie: its file system matters.
+/// Tries every rung, best first. `directory` is where images are stored: the result depends on its
+/// file system.
 pub fn ladder(directory: &Path) -> Vec<Step> {
     let trial = match Trial::begin(directory) {
         Ok(trial) => trial,
         Err(error) => {
-            let why = format!("nothing can be tried in {}: {error}", directory.display());
+            let why = format!("rungs cannot be tried in {}: {error}", directory.display());
             return Rung::ALL.map(|rung| Step { rung, found: Err(why.clone()) }).to_vec();
         }
     };
@@ -37,11 +41,12 @@ pub fn ladder(directory: &Path) -> Vec<Step> {
     rungs.map(|rung| Step { rung, found: trial.try_rung(rung).map_err(|why| because(rung, &why)) }).collect()
 }
 
-/// The best rung for an image of this kind of those that were found possible, or whether the one that is wanted is.
+/// Returns the best rung that works on this machine and suits the kind of the image. If `wanted`
+/// names a rung, returns that one.
 ///
 /// # Errors
 ///
-/// Where the wanted rung is not possible, with the reason.
+/// If the wanted rung does not work or does not suit the image, with the reason.
 pub fn choose(ladder: &[Step], image: &Image, wanted: Option<Rung>) -> Result<Rung, MountError> {
     let suits = |rung: Rung| match rung {
         Rung::Lazy => matches!(image, Image::Erofs { data: Some(_), .. }),
@@ -94,7 +99,7 @@ impl Trial {
         self.directory.join("squashfs")
     }
 
-    /// How the rung works here, or why not.
+    /// Tries one rung. Returns how it works on this machine, or why it does not.
     fn try_rung(&self, rung: Rung) -> Result<String, String> {
         let text = |error: MountError| error.to_string();
         match rung {
@@ -115,7 +120,7 @@ impl Trial {
             Rung::LazyFuse => {
                 serve::possible()?;
                 let layer = serve::on_trial(&self.erofs()).map_err(text)?;
-                // The server itself answers with owners as they are to be seen.
+                // The server itself answers with the mapped owners, so no ID-mapped mount is tried.
                 self.write_on(&layer, "")
                     .map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
             }
@@ -131,7 +136,7 @@ impl Trial {
     fn try_fuse(&self) -> Result<String, String> {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
-        // So a program without rights of its own is lent the right to mount, as for `image run`.
+        // `AsThread` lends the program the right to mount if it has none, as `image run` does.
         let layer = fuse::layer(&image, &self.directory, fuse::Life::AsThread).map_err(|error| error.to_string())?;
         self.write_on(&layer, "").map(|_| program.display().to_string())
     }
@@ -140,26 +145,31 @@ impl Trial {
         let (metadata, data) = (self.erofs(), self.data());
         let by_device = |first| match layer::erofs_by_loop_device(&metadata, Some(&data)) {
             Ok(layer) => Ok((layer, "EROFS by a loop device")),
-            // What was refused first says more, if there are no devices either.
+            // If there is no loop device either, the first refusal says more.
             Err(_) => Err(first),
         };
         layer::erofs(&metadata, Some(&data)).map(|layer| (layer, "EROFS from files")).or_else(by_device)
     }
 
-    /// The first Linux that shows EROFS with other owners.
+    /// The first Linux version that supports ID-mapped mounts of EROFS.
     const EROFS_OWNERS: &str = "5.19";
 
-    /// Whether an overlay is possible on it, here. Returns for whom, if that is not everybody: `since` is the first Linux
-    /// that shows the file system with other owners.
+    /// Tries an overlay on the mount. Returns an addition to the message, which is empty if the
+    /// overlay also works with mapped owners. `since` is the first Linux version that supports
+    /// ID-mapped mounts of this file system.
     fn write_on(&self, layer: &Mount, since: &str) -> Result<String, String> {
         let write_on = |layer: &Mount, name: &str| {
             let scratch = Scratch::make(&self.directory.join(name))?;
             overlay(layer, &scratch).map(drop)
         };
         write_on(layer, "scratch").map_err(|error| error.to_string())?;
-        // A broker shows the files of an image as those of whoever asks.
+        // A broker maps the owner of an image's files to the user that asks.
         let others = layer::owned_by(layer, &Owners::one((0, 0), (1, 1))).and_then(|owned| write_on(&owned, "others"));
-        Ok(if others.is_ok() { String::new() } else { format!("; for root's jobs alone (others' need Linux {since})") })
+        Ok(if others.is_ok() {
+            String::new()
+        } else {
+            format!("; only for jobs of root (jobs of other users need Linux {since})")
+        })
     }
 }
 
@@ -182,8 +192,9 @@ mod tests {
         check(&plain, None, Ok(Rung::Mount));
         check(&squashfs, None, Ok(Rung::Squashfs));
         check(&erofs, Some(Rung::Unpack), Ok(Rung::Unpack));
-        check(&erofs, Some(Rung::Fuse), Err("`fuse` is not possible here: no; `larder doctor` shows what is"));
-        let why = "`lazy` is not possible here: it is not for images of this kind; `larder doctor` shows what is";
+        check(&erofs, Some(Rung::Fuse), Err("`fuse` is not possible here: no; `larder doctor` shows what is possible"));
+        let why =
+            "`lazy` is not possible here: it is not for images of this kind; `larder doctor` shows what is possible";
         check(&squashfs, Some(Rung::Lazy), Err(why));
         let none: Vec<Step> = Rung::ALL.map(|rung| step(rung, rung == Rung::Unpack)).to_vec();
         assert_eq!(choose(&none, &erofs, None).expect("is always possible"), Rung::Unpack);

@@ -1,36 +1,41 @@
-//! Images of an empty directory, as small as can be: bytes by the formats' own descriptions (Linux,
-//! `Documentation/filesystems/erofs.rst` and `squashfs.rst`), made here so that trying needs no program.
+//! The smallest images with an empty root directory, byte by byte from the descriptions of the
+//! formats (Linux, `Documentation/filesystems/erofs.rst` and `squashfs.rst`). Making them here
+//! needs no program.
+//!
+//! Unaware of: how the images are mounted.
 
-/// What an image is padded to: block devices have no less.
+/// The size that images are padded to, in bytes. It is one block of a block device.
 const BLOCK_BYTES: usize = 4096;
 const DIRECTORY: u16 = 0o040_755;
 
-/// Bytes at a place.
+/// Copies bytes into the image at an offset.
 fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The data device of `erofs`.
+/// The data device that belongs to the image `erofs`.
 pub(super) fn data() -> Vec<u8> {
     vec![0; BLOCK_BYTES]
 }
 
-/// `erofs` without a data device, for kernels before 5.16.
+/// The image `erofs` without a data device, for kernels before 5.16.
 pub(super) fn whole() -> Vec<u8> {
     let mut image = erofs();
-    // Features, number of devices, where they are described.
+    // The incompatible features, the number of devices, and the position of the device table.
     image[1024 + 80..1024 + 90].fill(0);
     image
 }
 
-/// EROFS: the superblock at 1024, the data device in a slot of 128 bytes, then the root's inode with its two names inside.
-/// It has what larder's images have, because kernels before 5.16 mount EROFS but not images with a data device.
+/// An EROFS image: the superblock at offset 1024, the data device in a slot of 128 bytes, then the
+/// root's inode with its two entries. It has a data device as larder's images do, because kernels
+/// before 5.16 mount EROFS but refuse images with a data device.
 pub(super) fn erofs() -> Vec<u8> {
     const SUPERBLOCK: usize = 1024;
     const DEVICE: usize = 1152;
-    /// Files are lists of chunks; there is a table of devices.
+    /// `CHUNKED_FILE` (files are lists of chunks) and `DEVICE_TABLE`.
     const FEATURES: u32 = 0x4 | 0x8;
-    /// Inodes are counted in slots of 32 bytes; this is the first after the device's.
+    /// The number of the root inode. Inodes are numbered by slots of 32 bytes, and this is the
+    /// first slot after the device's.
     const ROOT: u64 = 40;
     const ROOT_AT: usize = ROOT as usize * 32;
     const INLINE: u16 = 2 << 1;
@@ -50,7 +55,8 @@ pub(super) fn erofs() -> Vec<u8> {
     put(&mut image, ROOT_AT + 6, &2u16.to_le_bytes());
     put(&mut image, ROOT_AT + 8, &(24 + NAMES.len() as u32).to_le_bytes());
     put(&mut image, ROOT_AT + 20, &1u32.to_le_bytes());
-    // Two entries of twelve bytes: which inode, where its name begins, a directory.
+    // Two entries of twelve bytes: the inode number, the offset of the name, the type (2 is a
+    // directory).
     for (entry, name) in [24u16, 25].into_iter().enumerate() {
         let at = ROOT_AT + 32 + entry * 12;
         put(&mut image, at, &ROOT.to_le_bytes());
@@ -61,10 +67,10 @@ pub(super) fn erofs() -> Vec<u8> {
     image
 }
 
-/// squashfs 4.0: the superblock, one inode, no directory entries, one owner.
+/// A squashfs 4.0 image: the superblock, one inode, no directory entries, one owner.
 pub(super) fn squashfs() -> Vec<u8> {
     const NONE: u64 = u64::MAX;
-    /// In front of a block of metadata: its length, and that it is not compressed.
+    /// The header of a metadata block: its length, with this bit if it is not compressed.
     const PLAIN: u16 = 0x8000;
     const INODES: u64 = 96;
     const DIRECTORIES: u64 = INODES + 2 + 32;
@@ -73,7 +79,8 @@ pub(super) fn squashfs() -> Vec<u8> {
     let mut image = vec![0; BLOCK_BYTES];
     let words: [u32; 5] = [0x7371_7368, 1, 0, 128 << 10, 0];
     words.iter().enumerate().for_each(|(at, word)| put(&mut image, at * 4, &word.to_le_bytes()));
-    // gzip, blocks of 2^17, everything uncompressed and no fragments, one owner, version 4.0.
+    // The fields: gzip, blocks of 2^17 bytes, flags (everything uncompressed, no fragments), one
+    // owner, version 4.0.
     let halves: [u16; 6] = [1, 17, 0x081b, 1, 4, 0];
     halves.iter().enumerate().for_each(|(at, half)| put(&mut image, 20 + at * 2, &half.to_le_bytes()));
     let places = [0, END, OWNERS, NONE, INODES, DIRECTORIES, NONE, NONE];
@@ -81,7 +88,8 @@ pub(super) fn squashfs() -> Vec<u8> {
     let inode = INODES as usize;
     let halves: [u16; 5] = [PLAIN | 32, 1, DIRECTORY & 0o7777, 0, 0];
     halves.iter().enumerate().for_each(|(at, half)| put(&mut image, inode + at * 2, &half.to_le_bytes()));
-    // Its number, two links, a size that means no entries, itself as its parent.
+    // The inode number, two links, a size of 3 (which means no entries), the inode as its own
+    // parent.
     put(&mut image, inode + 2 + 12, &1u32.to_le_bytes());
     put(&mut image, inode + 2 + 20, &2u32.to_le_bytes());
     put(&mut image, inode + 2 + 24, &3u16.to_le_bytes());

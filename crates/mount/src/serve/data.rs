@@ -1,6 +1,6 @@
-//! The bytes of an image's files: read if they are there, else once they have arrived.
+//! The bytes of an image's files: read at once if they are local, otherwise when they have arrived.
 //!
-//! Unaware of: the protocol by which they are asked for.
+//! Unaware of: the protocol of the requests.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,26 +12,26 @@ use std::sync::Arc;
 use crate::erofs::{Erofs, From, Part};
 use crate::lazy::Own;
 
-/// A buffer of a thread that is larger than this is not kept for its next read.
+/// A thread's buffer that is larger than this is freed after the read.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// What a thread reads into, again and again.
+    /// The buffer that a thread reads into, which is reused.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the bytes are.
+/// Where the bytes of files are.
 #[derive(Clone)]
 pub(super) enum Data {
-    /// Nowhere: no file has any that are not beside its inode.
+    /// There is no data file. All bytes are in the metadata.
     None,
-    /// In a file that has all of them.
+    /// In a complete data file.
     Whole(Arc<File>),
-    /// In a file that is filled.
+    /// In a data file that is being filled.
     Own(Arc<Own>),
 }
 
-/// What is read of a file, in its order.
+/// The parts of a file that one request reads, in order.
 pub(super) struct Pieces {
     tree: Arc<Erofs>,
     parts: Vec<Part>,
@@ -52,7 +52,8 @@ impl Pieces {
 }
 
 impl Data {
-    /// Calls `then` with the bytes: now if they are there, else from another thread once they are.
+    /// Calls `then` with the bytes: now if they are local, otherwise from another thread when they
+    /// have arrived.
     pub(super) fn read(&self, pieces: Pieces, then: impl FnOnce(io::Result<&[u8]>) + Send + 'static) {
         match self {
             Data::Own(own) => {

@@ -1,10 +1,11 @@
-//! An EROFS image as a FUSE file system: what the kernel asks, answered from the metadata, and from data that is waited
-//! for without holding up anything else.
+//! An EROFS image as a FUSE file system. Requests are answered from the metadata. A read that must
+//! wait for data does not delay other requests.
 //!
-//! The tree never changes, so the kernel may keep all that it was told for as long as it likes: names, also those that
-//! are not there, attributes, links and bytes. It asks for each once, and never before a file is opened.
+//! The tree never changes, so the kernel may cache everything for as long as it likes: names
+//! (including names that do not exist), attributes, symbolic links and bytes. It asks for each of
+//! them once, and it does not ask before it opens a file.
 //!
-//! Unaware of: who mounts it, and where bytes come from.
+//! Unaware of: which process mounts it, and where bytes come from.
 
 use std::ffi::OsStr;
 use std::io;
@@ -22,35 +23,38 @@ use super::data::{Data, Pieces};
 use crate::Owners;
 use crate::erofs::{DIRECTORY, Entry, Erofs, FILE, From, Inode, KIND_MASK, LINK, entry};
 
-/// The kernel may believe for so long what it was told. It never becomes wrong; more than a few years are not needed.
+/// How long the kernel may cache answers. They never become wrong, and a few years are enough.
 const FOR_EVER: Duration = Duration::from_secs(1 << 28);
-/// The number that FUSE gives the top directory; other inodes have theirs and this many more, so that none is it.
+/// The inode number that FUSE gives to the root directory. Other inodes have their EROFS number
+/// plus `NUMBERED_FROM`, so none of them has this one.
 const ROOT: u64 = 1;
 const NUMBERED_FROM: u64 = 2;
-/// One read, bytes. The kernel asks for 1 MiB at most; an answer that is shorter than a question would be taken for the
-/// end of the file, so that a longer one is an error.
+/// The limit for one read, in bytes. The kernel asks for at most 1 MiB. A longer request is an
+/// error, because a shorter answer would look like the end of the file.
 const READ_BYTES_MAX: u32 = 16 << 20;
-/// Whom files belong to whose owner is not to be seen, as with the kernel's own maps of owners.
+/// The owner that is shown for an owner in no range, as in the kernel's ID maps.
 const NOBODY: u32 = 65534;
-/// How many reads the kernel makes ahead of readers at once.
+/// The limit for requests that the kernel makes in the background, such as read-ahead.
 const AHEAD_MAX: u16 = 64;
-/// An extended attribute, bytes: Linux' own limit for one, and for all names of a file.
+/// The limit for one extended attribute and for all names of a file's attributes, in bytes. It is
+/// Linux' own limit.
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
-/// Entries are found again by block and place in it; a block has fewer entries than this.
+/// The position of a directory entry is its block, then this many bits for its index in the block.
 const ENTRIES_BITS: u32 = 16;
 
-/// See above.
+/// The file system, as `fuser` calls it.
 pub(super) struct Files {
     tree: Arc<Erofs>,
     data: Data,
     owners: Option<Owners>,
-    /// The kernel asks no more once it was told that opening is not needed. Before it knew that, every open is answered.
+    /// True if the kernel stops asking before it opens a file or directory when it is told that
+    /// this is not needed. Older kernels do not support that, so each open is answered.
     opens_unasked: bool,
     lists_unasked: bool,
 }
 
 impl Files {
-    /// Of this tree, with these bytes of its files, and owners that are to be seen as others.
+    /// A file system with this tree and data. `owners` maps the owners that are shown.
     pub(super) fn new(tree: Erofs, data: Data, owners: Option<Owners>) -> Files {
         let owners = owners.filter(|owners| !owners.is_plain());
         Files { tree: Arc::new(tree), data, owners, opens_unasked: false, lists_unasked: false }
@@ -64,7 +68,7 @@ impl Files {
         }
     }
 
-    /// As the kernel knows an inode.
+    /// The inode number in FUSE for an EROFS inode number.
     fn number(&self, inode: u64) -> INodeNo {
         INodeNo(if inode == self.tree.root() { ROOT } else { inode.saturating_add(NUMBERED_FROM) })
     }
@@ -95,7 +99,7 @@ impl Files {
         })
     }
 
-    /// Attributes by which the kernel remembers that a name is not there.
+    /// The answer that makes the kernel cache that a name does not exist: inode number 0.
     fn nothing(&self) -> FileAttr {
         FileAttr {
             ino: INodeNo(0),
@@ -116,7 +120,8 @@ impl Files {
         }
     }
 
-    /// Calls `each` with the entries of a directory from a place on, and with the place behind each, until it has enough.
+    /// Calls `each` with the entries of a directory from a position on, and with the position after
+    /// each entry, until it returns true.
     fn entries(
         &self,
         directory: INodeNo,
@@ -139,7 +144,7 @@ impl Files {
         Ok(())
     }
 
-    /// The value of an attribute, if the inode has it.
+    /// The value of an extended attribute, or `None` if the inode does not have it.
     fn attribute(&self, inode: INodeNo, wanted: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut found = None;
         let inode = self.inode(inode)?;
@@ -152,7 +157,7 @@ impl Files {
         Ok(found)
     }
 
-    /// The names of all attributes, each with a zero behind it.
+    /// The names of all extended attributes, each followed by a zero byte.
     fn attribute_names(&self, inode: INodeNo) -> io::Result<Vec<u8>> {
         let mut names = Vec::new();
         let inode = self.inode(inode)?;
@@ -165,7 +170,7 @@ impl Files {
         Ok(names)
     }
 
-    /// Where data or a hole begins, from `offset` on.
+    /// Returns where the next data (or the next hole) begins, at or after `offset`.
     fn seek(&self, inode: INodeNo, offset: u64, wants_data: bool) -> io::Result<Option<u64>> {
         let inode = self.inode(inode)?;
         let mut at = offset;
@@ -177,7 +182,7 @@ impl Files {
                 at += part.length;
             }
         }
-        // There is a hole behind every file, and no data.
+        // After the end of a file there is a hole and no data.
         Ok((!wants_data && offset < inode.size).then_some(inode.size))
     }
 }
@@ -193,7 +198,7 @@ impl Filesystem for Files {
             | InitFlags::FUSE_POSIX_ACL
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT;
-        // What an older kernel does not know it does without: it only asks more often.
+        // An older kernel ignores features that it does not know. It only asks more often.
         let _ = config.add_capabilities(wanted & has);
         let _ = config.set_max_background(AHEAD_MAX);
         Ok(())
@@ -241,7 +246,7 @@ impl Filesystem for Files {
     }
 
     fn flush(&self, _request: &Request, _number: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        // Nothing was written; asked once, it is not asked again.
+        // Nothing was written. After this answer the kernel does not ask again.
         reply.error(Errno::ENOSYS);
     }
 
@@ -338,7 +343,7 @@ impl Filesystem for Files {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        // The kernel asks for nothing but these: `SEEK_DATA` and `SEEK_HOLE`.
+        // `SEEK_DATA` and `SEEK_HOLE`. The kernel handles the others itself.
         let wants_data = match whence {
             3 => true,
             4 => false,
@@ -352,7 +357,7 @@ impl Filesystem for Files {
     }
 }
 
-/// A value, or how long it is, as is asked.
+/// Replies with a value, or with its length if the size of the request is 0.
 fn tell(value: &[u8], size: u32, reply: ReplyXattr) {
     match size as usize {
         0 => reply.size(value.len() as u32),
@@ -361,7 +366,7 @@ fn tell(value: &[u8], size: u32, reply: ReplyXattr) {
     }
 }
 
-/// An owner as it is to be seen.
+/// Maps an owner.
 fn seen(ranges: &[(u32, u32, u32)], stored: u32) -> u32 {
     let in_range = |&(first, seen, count): &(u32, u32, u32)| {
         let at = stored.checked_sub(first).filter(|at| *at < count)?;
@@ -405,7 +410,7 @@ fn kind_of_entry(kind: u8) -> io::Result<FileType> {
     })
 }
 
-/// The number of an error that a reader is told: what is damaged or cannot be fetched is an I/O error.
+/// The errno for an error. Damaged metadata and failed fetches become EIO.
 fn number_of(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::NotFound => Errno::ENOENT,

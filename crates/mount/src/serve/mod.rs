@@ -1,26 +1,29 @@
-//! An image served by a FUSE server of larder's own: a tree whose names are there at once, and whose bytes are fetched
-//! when they are first read, without rights over the machine and on every kernel since 5.10.
+//! Serves an image by a FUSE server of larder's own. All names are available at once, and bytes are
+//! fetched when they are first read. It needs no special rights and works on every kernel since
+//! 5.10.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | mounting, starting the server's process, being one |
-//! | `files.rs` | what the kernel asks, answered |
-//! | `data.rs` | bytes of files, read once they are there |
+//! | `mod.rs` | mounts, starts the server's process, runs the server |
+//! | `files.rs` | answers the kernel's requests |
+//! | `data.rs` | reads bytes of files once they are local |
 //!
 //! ```text
 //!   a job reads ─► overlay ─► FUSE ─► the kernel's cache, else: server ─► data file, else: Fill
 //! ```
 //!
-//! How it begins, where M mounts and S is the server's process:
+//! M is the process that mounts, and S is the server's process:
 //!
-//! 1. M opens `/dev/fuse`, and makes a mount of it that is nowhere yet.
-//! 2. M starts S with a socket as its standard input, passes the opened device and says what is to be served. M closes
-//!    the device: S alone has it, so that the kernel learns when S is killed.
-//! 3. S opens the image, greets the kernel, and says that it is ready. M makes an overlay on the mount and gives it a place.
+//! 1. M opens `/dev/fuse` and makes a detached mount with it.
+//! 2. M starts S with a socket as its standard input, passes the open device, and sends what is to
+//!    be served. M closes the device. Now only S has it open, so the kernel notices if S is killed.
+//! 3. S opens the image, answers the kernel's first request, and replies that it is ready.
+//! 4. M makes an overlay on the mount and attaches it to the target.
 //!
-//! S never looks at the mount that it serves, and its threads that answer wait for nothing but the disk: what has to be
-//! fetched is answered by those that fetch. When the last use of the mount is gone, the kernel says so, and S ends. When
-//! S is killed, whoever reads what is not in the kernel's cache gets `ENOTCONN`.
+//! S never accesses the mount that it serves. Its threads wait only for the disk: a read whose
+//! bytes must be fetched is answered by the thread that fetches. When the mount is no longer used,
+//! the kernel tells S, and S ends. If S is killed, reads that are not in the kernel's cache fail
+//! with `ENOTCONN`.
 //!
 //! Unaware of: keys, records, packs, remotes.
 
@@ -49,75 +52,78 @@ use crate::fuse::Life;
 use crate::lazy::{Options, Own, Trace};
 use crate::{Fill, Mount, MountError, Owners, Rung};
 
-/// What is said to a server, and what it says: a name and a few numbers; a sentence.
+/// The limit for a message to a server, which has a name and a few numbers, and for its reply.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const FIRST: &str = "larder-serve 1";
 const READY: &[u8] = b"ready";
-/// Ranges of owners that are to be seen as others.
+/// The limit for ranges of mapped owners.
 const RANGES_MAX: usize = 64;
-/// Threads that answer. None of them waits for a fetch.
+/// The limits for the number of threads that answer requests. None of them waits for a fetch.
 const THREADS: std::ops::RangeInclusive<usize> = 2..=8;
-/// So long it is noted what jobs touch of an image of which nobody knows that.
+/// How long the first reads of an image are traced, if no trace of it is recorded yet.
 const TRACE_FOR: Duration = Duration::from_secs(60);
-/// Whoever waits until what was touched is kept waits no longer than this.
+/// The time limit for a process that waits until the server has recorded the trace.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
-/// Of the thread that waits for the server's process to end.
+/// The stack of the thread that waits for the server's process to end, in bytes.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What is served.
+/// The image that a server serves.
 pub struct Served {
     /// The metadata of an EROFS image.
     pub metadata: PathBuf,
     /// Where the bytes of files are.
     pub bytes: Bytes,
-    /// As long as this is there, nobody removes these files.
+    /// Keeps the files from being evicted as long as it exists.
     pub lease: Arc<dyn Any + Send + Sync>,
 }
 
 /// Where the bytes of an image's files are.
 pub enum Bytes {
-    /// Nowhere but in the metadata.
+    /// Only in the metadata.
     Inside,
-    /// In a data file that has all of them.
+    /// In a complete data file.
     Whole(PathBuf),
-    /// In a data file that is filled when it is read.
+    /// In a data file that is filled while it is read.
     Filled(Filled),
 }
 
-/// Keeps what was touched.
+/// Called with the trace of an image's first reads, to record it.
 pub type KeepTrace = Arc<dyn Fn(&Trace) + Send + Sync>;
 
-/// A data file that is filled when it is read.
+/// A data file that is filled while it is read.
 pub struct Filled {
-    /// Where it is, and what belongs to it.
+    /// The directory of the data file and its state.
     pub directory: PathBuf,
-    /// Of the whole data file.
+    /// The size of the complete data file, in bytes.
     pub size_bytes: u64,
-    /// Where bytes come from.
+    /// Fetches the bytes.
     pub fill: Arc<dyn Fill>,
-    /// What earlier jobs touched, in their order.
+    /// The ranges that earlier jobs read, in the order of their first reads.
     pub order: Vec<Range<u64>>,
-    /// Keeps what is touched in the first minute, if that is not known. The server does not end before it returns.
+    /// Called with the trace of the first minute, if no trace is recorded yet. The server does not
+    /// end before this returns.
     pub traced: Option<KeepTrace>,
 }
 
-/// What is to be served, and how.
+/// A request to serve an image.
 #[derive(Clone, Copy, Debug)]
 pub struct ToServe<'a> {
     /// The program and its arguments that call `serve` with their standard input.
     pub server: &'a [OsString],
-    /// The working directory that it is started in, if not this one: what it is set to may depend on that.
+    /// The working directory that it is started in, or `None` for ours. Its configuration may
+    /// depend on it.
     pub from: Option<&'a Path>,
-    /// What the server knows the image by.
+    /// The name by which the server finds the image.
     pub name: &'a str,
-    /// Owners to be seen, where they are to be others than the image's. What is in no range is nobody's.
+    /// The owners to show, if they are not those of the image. An owner in no range is shown as
+    /// 65534.
     pub owners: Option<&'a Owners>,
-    /// How long the server is there.
+    /// How long the server runs.
     pub life: Life,
 }
 
-/// A server that ends with the thread that started it. Dropped, it keeps what was touched, if it is to, and that is
-/// waited for: the mount should be gone before.
+/// A server that ends with the thread that started it. When this is dropped, the server records its
+/// trace, if one was wanted, and this waits for that. The mount should be dropped before.
 pub struct Server {
     channel: Channel,
 }
@@ -130,17 +136,17 @@ impl Drop for Server {
     }
 }
 
-/// Whether this can be tried here at all: else why not.
+/// Checks whether a server could be started, without trying it. The error is a text for users.
 pub fn possible() -> Result<(), String> {
     open_device().map(drop).map_err(|error| format!("{DEVICE} cannot be opened: {error}"))
 }
 
-/// Mounts what a server answers for: a mount that is nowhere and cannot be written to, with the server's process if that
-/// is to end with this thread.
+/// Makes a detached read-only mount that a new server process answers for. Also returns the server
+/// if it is to end with this thread.
 ///
 /// # Errors
 ///
-/// If `/dev/fuse` cannot be opened, the kernel refuses, or the server cannot serve that.
+/// If `/dev/fuse` cannot be opened, if the kernel refuses, or if the server cannot serve the image.
 pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     let unable = |why: String| MountError::Unable { rung: Rung::LazyFuse, why };
     let device = open_device().map_err(|error| unable(format!("{DEVICE} cannot be opened: {error}")))?;
@@ -148,7 +154,7 @@ pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     let failed =
         |error: io::Error| MountError::Program { program: "the FUSE server".to_owned(), why: error.to_string() };
     let channel = start(wanted).map_err(failed)?;
-    // One that ended at once says nothing, which is said below.
+    // If the server ended at once, sending fails. Then the missing reply is reported below.
     let _ = channel.send(&encode(wanted), &[device.as_fd()]);
     drop(device);
     let said = hear(&channel, &mut Vec::new()).map_err(failed)?;
@@ -159,7 +165,7 @@ pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     Ok((mount, (wanted.life == Life::AsThread).then(|| Server { channel })))
 }
 
-/// Start the process, with the other end of what is returned as its standard input.
+/// Starts the server's process. Its standard input is the other end of the returned connection.
 fn start(wanted: &ToServe) -> io::Result<Channel> {
     let (ours, theirs) = Channel::pair()?;
     let (program, arguments) = wanted.server.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -171,7 +177,8 @@ fn start(wanted: &ToServe) -> io::Result<Channel> {
                 command.current_dir(from);
             }
             let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
-            // It outlives us, or somebody waits for it.
+            // The server may outlive this process. Until then, this thread collects its exit
+            // status.
             std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || child.wait())?;
         }
         Life::AsThread => {
@@ -179,19 +186,22 @@ fn start(wanted: &ToServe) -> io::Result<Channel> {
             let one = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
             let environment: Vec<Vec<u8>> = std::env::vars_os().map(one).collect();
             let start = || larder_sys::spawn_bound_to(program.as_bytes(), &argv, &environment, theirs.as_raw_fd());
-            // It makes mounts of its own, so that it never sees what is mounted for the job.
+            // The server gets a mount namespace of its own, so it never sees what is mounted for
+            // the job.
             larder_sys::lending_mount_rights(start)?;
         }
     }
     Ok(ours)
 }
 
+/// Encodes a request:
+///
 /// ```text
 /// larder-serve 1
 /// own-mounts no                   or yes
-/// users 0 1000 1                  ranges: as stored, as seen, how many; none if they are seen as they are
+/// users 0 1000 1                  ranges: first ID stored, first ID shown, count; may be empty
 /// groups 0 1000 1
-/// name …                          to the end
+/// name …                          up to the zero byte at the end
 /// ```
 fn encode(wanted: &ToServe) -> Vec<u8> {
     let ranges = |list: Option<&Vec<(u32, u32, u32)>>| -> String {
@@ -204,7 +214,7 @@ fn encode(wanted: &ToServe) -> Vec<u8> {
     format!("{FIRST}\nown-mounts {own}\nusers{users}\ngroups{groups}\nname {}\0", wanted.name).into_bytes()
 }
 
-/// What was asked for, read.
+/// A decoded request.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     own_mounts: bool,
@@ -232,12 +242,12 @@ fn decode(text: &str) -> Option<Asked> {
     Some(Asked { own_mounts, owners: is_any.then_some(owners), name: value("name ")?.to_owned() })
 }
 
-/// What the other side says: text, with a zero behind it.
+/// Receives one message: text that ends with a zero byte.
 fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let count = match channel.receive(&mut buffer, passed) {
-            // It ended before it had heard us.
+            // The other process ended before it read our message.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
             received => received?,
         };
@@ -247,21 +257,26 @@ fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
             return Ok(all);
         }
         if count == 0 || all.len() > MESSAGE_BYTES_MAX {
-            return Err(io::Error::other(if count == 0 { "it ended and said nothing" } else { "it says too much" }));
+            return Err(io::Error::other(if count == 0 {
+                "it ended without a message"
+            } else {
+                "its message is too long"
+            }));
         }
     }
 }
 
-/// Be a server: `socket` leads to whoever started us, and says the rest. `supply` finds what is served by its name, or
-/// says why it cannot be had. Returns when nothing needs it any more.
+/// Runs a server until its mount is gone. `socket` is a connection to the process that started it,
+/// which sends the request. `supply` finds the image by its name, or returns an error text.
 ///
 /// # Errors
 ///
-/// If it was not started as a server is, or the kernel does not go on asking as it should.
+/// If the request is not valid, or if the kernel's requests cannot be read.
 pub fn serve(socket: OwnedFd, supply: impl FnOnce(&str) -> Result<Served, String>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
-    // It ends with its mount: whoever asks all of larder to end by SIGTERM does not mean files that are in use.
+    // The server ends with its mount. SIGTERM is blocked, because a signal to all processes of
+    // larder should not end a server whose files are in use.
     let _blocked = larder_sys::SignalForwarding::prepare()?;
     let _ = std::env::set_current_dir("/");
     let channel = Channel::given(socket);
@@ -270,7 +285,7 @@ pub fn serve(socket: OwnedFd, supply: impl FnOnce(&str) -> Result<Served, String
     let device = passed.pop().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     let asked = std::str::from_utf8(&asked).ok().and_then(decode).ok_or(io::ErrorKind::InvalidData)?;
     if asked.own_mounts {
-        // Without, what is mounted over the store for the job is seen here as well.
+        // Otherwise the server would see what is mounted over the store for the job.
         let _ = larder_sys::own_mounts();
     }
     let begun = supply(&asked.name).and_then(|served| {
@@ -286,10 +301,10 @@ pub fn serve(socket: OwnedFd, supply: impl FnOnce(&str) -> Result<Served, String
     }
 }
 
-/// What tells whoever keeps it what was touched.
+/// Called with the trace of an image's first reads.
 type Traced = Arc<dyn Fn(&Trace) + Send + Sync>;
 
-/// A session with the kernel that has begun.
+/// A FUSE session that has answered the kernel's first request.
 struct Serving {
     session: fuser::Session<Files>,
     own: Option<Arc<Own>>,
@@ -317,15 +332,15 @@ impl Serving {
         Ok(Serving { session, own, traced })
     }
 
-    /// Answer until the mount is gone. With `until_told`, whoever started us says at its end that what was touched is to
-    /// be kept now, and waits for that.
+    /// Answers requests until the mount is gone. With `until_told`, the process that started us
+    /// closes its end when the trace should be recorded, and waits for that.
     fn run(self, channel: Channel, until_told: bool) -> io::Result<()> {
         let Serving { session, own, traced } = self;
         let (over, is_over) = mpsc::channel();
         let channel = Arc::new(channel);
         if until_told {
             let (its, over) = (Arc::clone(&channel), over.clone());
-            // Nothing is said but the end.
+            // Only the end of the connection is ever received here.
             std::thread::spawn(move || {
                 let _ = its.receive(&mut [0], &mut Vec::new());
                 let _ = over.send(());
@@ -355,12 +370,13 @@ impl Serving {
     }
 }
 
-/// Whoever started us waits no longer. Our standard input is the same connection, so that closing this would not do.
+/// Tells the process that started us that the trace is recorded. Our standard input is the same
+/// connection, so closing `channel` would not be enough.
 fn hang_up(channel: &Channel) {
     let _ = rustix::net::shutdown(channel.descriptor(), rustix::net::Shutdown::Both);
 }
 
-/// Greet the kernel.
+/// Answers the kernel's first request.
 fn session(files: Files, device: OwnedFd) -> Result<fuser::Session<Files>, MountError> {
     let threads = std::thread::available_parallelism().map_or(*THREADS.start(), usize::from);
     let mut config = fuser::Config::default();
@@ -370,12 +386,12 @@ fn session(files: Files, device: OwnedFd) -> Result<fuser::Session<Files>, Mount
     session.map_err(MountError::lazy("the kernel cannot be answered through /dev/fuse"))
 }
 
-/// A mount of the image in these metadata, which has no bytes elsewhere, served by a thread of ours that ends with it: to
-/// try whether that is possible here.
+/// Mounts the image with this metadata, served by a thread of this process, to try whether that
+/// works. All bytes of files must be in the metadata. The thread ends with the mount.
 ///
 /// # Errors
 ///
-/// If it is not.
+/// If it does not work.
 pub(crate) fn on_trial(metadata: &Path) -> Result<Mount, MountError> {
     let failed = |error: io::Error| MountError::Program { program: "a FUSE server".to_owned(), why: error.to_string() };
     let (ours, theirs) = Channel::pair().map_err(failed)?;
@@ -383,10 +399,11 @@ pub(crate) fn on_trial(metadata: &Path) -> Result<Mount, MountError> {
     let (metadata, its) = (metadata.to_owned(), Arc::clone(&theirs));
     let (says, begun) = mpsc::channel();
     let serve = move || {
-        // If we are killed while we look at the mount, the device must be closed nevertheless: by this thread, which
-        // looks at nothing. So it must be open in no other.
+        // The device must be closed even if this process is killed while another thread accesses
+        // the mount. So only this thread may have it open, in a descriptor table of its own, and
+        // this thread never accesses the mount.
         let own = larder_sys::own_descriptors(3, &[its.as_raw_fd()]).and_then(|()| its.try_clone());
-        // Closed where it was opened.
+        // The descriptor is closed in the table where it was opened.
         drop(its);
         let channel = match own {
             Ok(own) => Channel::given(own),

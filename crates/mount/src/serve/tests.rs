@@ -1,4 +1,4 @@
-//! What is said to a server.
+//! Tests of the request to a server.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn a_server_is_asked_as_it_is_told() {
     for (owners, life) in [(Some(&owners), Life::AsThread), (None, Life::AsMount)] {
         let wanted = ToServe { server: &[], from: None, name: "lazy-fuse 0 abc deps 1\nname x", owners, life };
         let mut bytes = encode(&wanted);
-        assert_eq!(bytes.pop(), Some(0), "a zero is behind it");
+        assert_eq!(bytes.pop(), Some(0), "a zero byte ends it");
         let asked = decode(std::str::from_utf8(&bytes).expect("is text"));
         let own_mounts = life == Life::AsThread;
         assert_eq!(asked, Some(Asked { own_mounts, owners: owners.cloned(), name: wanted.name.to_owned() }));

@@ -1,4 +1,4 @@
-//! Jobs without rights, and the broker that mounts for them.
+//! Jobs without the right to mount, and the broker that mounts for them.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -32,11 +32,13 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_is_served_outlives_its_broker", what_is_served_outlives_its_broker),
 ];
 
-/// Files of the fixture are root's; these are nobody's else.
+/// The users of jobs. The files of the fixture belong to root, and no other files belong to these
+/// users.
 const USER: u32 = 1234;
 const OTHER: u32 = 1236;
 
-/// The image of a fixture, as `deps`, and as `lazy` where that is asked for.
+/// Supplies the fixture's image under the name `deps`, and under the name `lazy` if it is to be
+/// filled lazily.
 struct OfFixture {
     image: Image,
     lazily: Option<(PathBuf, Arc<FromFile>, u64)>,
@@ -51,7 +53,7 @@ impl Supply for OfFixture {
                 Some(Lazily { directory, size_bytes, fill, order: Vec::new(), traced: None })
             }
             ("deps", _) => None,
-            // Its server is told all that by the same name.
+            // Such a name is a request to a test server, which is passed on as it is.
             _ if name.contains('\t') => return Ok(self.to_be_served(name)),
             _ => return Err(format!("no image is called {name}")),
         };
@@ -73,19 +75,19 @@ impl OfFixture {
     }
 }
 
-/// A broker in this process, until dropped.
+/// A broker in a thread of this process, until this is dropped.
 struct Served {
     fixture: Fixture,
     _wake: std::os::fd::OwnedFd,
 }
 
 impl Served {
-    /// `None`, with a printed reason, where it cannot be tried.
+    /// Starts a broker. Returns `None` after printing the reason if the test is not possible here.
     fn begin(policy: impl FnOnce(&Fixture) -> Policy) -> Option<Served> {
         let fixture = Fixture::new();
         let image = fixture.erofs()?;
         if !can_be_others() {
-            println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+            println!("    skipped: other users (setpriv) or user namespaces (unshare --user) are not possible here");
             return None;
         }
         let owners = Owners::one((0, 0), (USER, USER + 1));
@@ -104,7 +106,7 @@ impl Served {
         Some(Served { fixture, _wake: wake })
     }
 
-    /// An empty directory of a user's.
+    /// Makes an empty directory that belongs to this user.
     fn make(&self, name: &str, user: u32) -> PathBuf {
         let path = self.fixture.make(name);
         chown(&path, Some(user), Some(user + 1)).expect("changes");
@@ -115,7 +117,8 @@ impl Served {
         Job::start(&self.fixture.path("broker.sock"), user, in_container, role, words)
     }
 
-    /// The image by the kernel, and by a server where that can be tried.
+    /// The names under which the image is mounted: by the kernel, and by a server if that works
+    /// here.
     fn names(&self) -> Vec<String> {
         let Some(Image::Erofs { metadata, data: Some(source) }) = self.fixture.erofs() else { return Vec::new() };
         let (directory, fails) = (self.fixture.path("served"), self.fixture.path("fails"));
@@ -138,7 +141,8 @@ fn open_door(socket: &Path) -> Door {
     door
 }
 
-/// A command as another user; in a container with namespaces of its own, where it seems to be root.
+/// A command as another user. In a container it has namespaces of its own, in which it appears as
+/// root.
 fn as_user(user: u32, in_container: bool) -> Command {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={user}"), &format!("--regid={}", user + 1), "--clear-groups"]);
@@ -154,7 +158,7 @@ fn can_be_others() -> bool {
     reads.is_ok_and(|status| status.success())
 }
 
-/// Somebody who asks a broker, does something, and waits.
+/// A process that asks a broker, runs a script, and waits.
 struct Job {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
@@ -176,7 +180,7 @@ impl Job {
         line.trim_end().to_owned()
     }
 
-    /// Let it end by itself.
+    /// Lets the job end by itself. Returns true if it succeeded.
     fn end(mut self) -> bool {
         drop(self.child.stdin.take());
         self.child.wait().expect("ends").success()
@@ -188,10 +192,10 @@ impl Job {
     }
 }
 
-/// The job's side: `SOCKET NAME TARGET WISH SCRIPT`.
+/// The role of a job: `SOCKET NAME TARGET WISH SCRIPT`.
 pub(crate) fn ask_and_wait(arguments: &[String]) {
     let [socket, name, target, wish, script] = arguments else { panic!("{arguments:?}") };
-    let own = larder_sys::open_process(std::process::id()).expect("we live");
+    let own = larder_sys::open_process(std::process::id()).expect("this process exists");
     let wish = match wish.as_str() {
         "held" => Wish::Held,
         "process" => Wish::Process(own.as_fd()),
@@ -201,7 +205,7 @@ pub(crate) fn ask_and_wait(arguments: &[String]) {
     say_and_wait(client.map(|client| Box::new(client) as Box<dyn std::any::Any>), target, script);
 }
 
-/// The job's side: `SOCKET NAME TARGET SCRIPT`, where it mounts what it was passed.
+/// The role of a job that attaches a detached mount itself: `SOCKET NAME TARGET SCRIPT`.
 pub(crate) fn place_and_wait(arguments: &[String]) {
     let [socket, name, target, script] = arguments else { panic!("{arguments:?}") };
     let placed = Client::detached(Path::new(socket), name).and_then(|(client, mount)| {
@@ -223,7 +227,7 @@ fn say_and_wait(done: Result<Box<dyn std::any::Any>, larder_mount::MountError>, 
     drop(held);
 }
 
-/// What a job does with its tree; `$T/../../tree` would be the original, which it may not read.
+/// The script of a job on its tree, which is `$T`.
 const WORK: &str = "test $(ls $T/deep/er | wc -l) = 41; cat $T/large >/dev/null; echo more >>$T/deep/er/file1; \
     mkdir $T/new; echo new >$T/new/file; rm $T/deep/er/file2; test ! -e $T/deep/er/file2; \
     test $(stat -c %u $T/large) = $(id -u); ! mknod $T/null c 1 3 2>/dev/null; mv $T/deep/er/file3 $T/moved";
@@ -242,16 +246,16 @@ fn a_job_in_a_container_of_its_own() {
         let words = [name.as_str(), &target.to_string_lossy(), wish, &script];
         let mut job = served.job(USER, true, "role-ask", &words);
         assert_eq!(job.says(), "fine");
-        assert_eq!(mounts(), before, "nobody else sees it");
+        assert_eq!(mounts(), before, "the mount is only visible in the job's namespace");
         assert!(fs::read_dir(&target).expect("is there").next().is_none());
         let expect = format!("T={}; {sums}{}.expect", served.fixture.tree().display(), list.display());
         assert!(Command::new("sh").args(["-euc", &expect]).status().expect("runs").success());
         let read = |path: &Path| fs::read(path).expect("reads");
-        assert!(read(&list) == read(&list.with_extension("expect")), "all bytes of all files");
+        assert!(read(&list) == read(&list.with_extension("expect")), "the contents of all files");
         job.kill();
         served.until_nothing_is_left();
     }
-    // One that ends as it should, too.
+    // Also a job that ends regularly.
     let mut job = served.job(USER, true, "role-ask", &["deps", &target.to_string_lossy(), "process", WORK]);
     assert_eq!(job.says(), "fine");
     assert!(job.end());
@@ -300,7 +304,8 @@ fn a_job_among_everybodys_mounts() {
     let mut job = served.job(USER, false, "role-ask", &words);
     assert_eq!(job.says(), "fine");
     assert!(job.end());
-    // It stays when who asked is gone; it is theirs, and does no harm.
+    // The mount stays after the process that asked for it has ended. It belongs to that user and is
+    // harmless.
     assert_eq!(fs::metadata(target.join("large")).expect("is there").uid(), USER);
     let line = mounts().into_iter().find(|line| line.contains("allowed/target")).expect("is mounted");
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
@@ -317,14 +322,17 @@ fn a_job_among_everybodys_mounts() {
     };
     let said = String::from_utf8(unmount(OTHER).stdout).expect("is text");
     assert!(said.starts_with("refused: ") && said.contains("nothing of yours is mounted here"), "{said}");
-    assert!(Client::mounts(&served.fixture.path("broker.sock")).expect("asks").is_empty(), "of another user");
+    assert!(
+        Client::mounts(&served.fixture.path("broker.sock")).expect("asks").is_empty(),
+        "root sees no mount of another user"
+    );
     assert_eq!(String::from_utf8(list(USER).stdout).expect("is text"), expect);
     assert_eq!(String::from_utf8(unmount(USER).stdout).expect("is text"), "fine\n");
     assert_eq!(mounts(), before);
     served.until_nothing_is_left();
 }
 
-/// `SOCKET TARGET`.
+/// The role of a client: `SOCKET TARGET`.
 pub(crate) fn unmount(arguments: &[String]) {
     let [socket, target] = arguments else { panic!("{arguments:?}") };
     match Client::unmount(Path::new(socket), Path::new(target)) {
@@ -333,7 +341,7 @@ pub(crate) fn unmount(arguments: &[String]) {
     }
 }
 
-/// `SOCKET`.
+/// The role of a client: `SOCKET`.
 pub(crate) fn list(arguments: &[String]) {
     let [socket] = arguments else { panic!("{arguments:?}") };
     for (name, target) in Client::mounts(Path::new(socket)).expect("asks") {
@@ -360,16 +368,16 @@ fn what_a_broker_refuses() {
     check(USER, true, "deps", &full, "held", "is not empty");
     check(USER, true, "deps", &own, "kept", "say for which process it is");
     check(USER, true, "nothing", &own, "held", "no image is called nothing");
-    check(USER, false, "deps", &own, "held", "everybody sees it");
+    check(USER, false, "deps", &own, "held", "all users see it");
     let mut job = served.job(USER, true, "role-ask", &["deps", &own.to_string_lossy(), "held", "true"]);
     assert_eq!(job.says(), "fine");
     let said = served.job(USER, true, "role-ask", &["deps", &own.to_string_lossy(), "held", "true"]).says();
     assert!(said.contains("more are not allowed"), "{said}");
     assert!(job.end());
-    // Nonsense costs a connection, and nothing else.
+    // An invalid message only ends its connection.
     for nonsense in [&b"\xff\xff\xff\xff"[..], b"\x04\0\0\0\x01\x09\0\0", b"GET / HTTP/1.1\r\n\r\n", b""] {
         let mut stream = std::os::unix::net::UnixStream::connect(served.fixture.path("broker.sock")).expect("connects");
-        // It may have been refused before, because of its user.
+        // The broker may have refused the user and closed the connection before.
         let _ = stream.write_all(nonsense);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
@@ -380,7 +388,7 @@ fn what_a_broker_refuses() {
     served.until_nothing_is_left();
 }
 
-/// `DIRECTORY DEPTH`: make directories, one in the other.
+/// The role of a job: `DIRECTORY DEPTH` makes nested directories.
 pub(crate) fn nest(arguments: &[String]) {
     let [directory, depth] = arguments else { panic!("{arguments:?}") };
     std::env::set_current_dir(directory).expect("is there");
@@ -396,7 +404,7 @@ fn a_job_with_deep_directories() {
         let script = format!("{} role-nest $T 3000", program.display());
         ["deps".to_owned(), target.to_string_lossy().into_owned(), "held".to_owned(), script]
     };
-    // A broker that may open as much as it likes: what ends it is its stack.
+    // This broker has no limit for open files. Recursion would overflow its stack.
     let Some(served) = Served::begin(|_| Policy::default()) else { return };
     let target = served.make("target", USER);
     let job = |socket: &Path| {
@@ -412,7 +420,7 @@ fn a_job_with_deep_directories() {
         until_within(Duration::from_secs(600), "nothing is left", is_gone);
     };
     until_gone(&served.fixture.path("state"));
-    // And one that may open 1,024 files, as systemd has it.
+    // The second broker may open 1,024 files, the default of systemd.
     let Some(Image::Erofs { metadata, data: Some(source) }) = served.fixture.erofs() else { return };
     let (state, socket) = (served.fixture.path("few"), served.fixture.path("few.sock"));
     let mut command = Command::new("prlimit");
@@ -424,13 +432,14 @@ fn a_job_with_deep_directories() {
     assert_eq!(line, "serves\n");
     job(&socket);
     until_gone(&state);
-    assert!(broker.try_wait().expect("is known").is_none(), "it lives");
+    assert!(broker.try_wait().expect("is known").is_none(), "the broker is still running");
     broker.kill().expect("dies");
     broker.wait().expect("died");
 }
 
-/// `SOCKET COUNT MOST`: ask by so many connections, a byte at a time, until the broker has closed all of them. Says when
-/// the broker listens to that many at most.
+/// The role of a slow user: `SOCKET COUNT MOST` opens COUNT connections and sends a byte at a time
+/// on each, until the broker has closed all of them. It prints a line when at most MOST are still
+/// open.
 pub(crate) fn drip(arguments: &[String]) {
     let [socket, count, most] = arguments else { panic!("{arguments:?}") };
     let number = |text: &String| text.parse::<usize>().expect("is a number");
@@ -442,9 +451,9 @@ pub(crate) fn drip(arguments: &[String]) {
     };
     let mut open: Vec<_> = (0..count).map(connect).collect();
     let mut told = false;
-    // A request of 2,000 bytes.
+    // The first bytes announce a request of 2,000 bytes.
     for byte in 2000u32.to_le_bytes().into_iter().chain([1, 0]).chain(std::iter::repeat(0)).take(300) {
-        // What was refused, or took too long, was told so.
+        // Connections that were refused or took too long have received a reply or were closed.
         open.retain_mut(|stream| {
             let goes_on = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
             stream.write_all(&[byte]).is_ok() && stream.read(&mut [0; 64]).is_err_and(goes_on)
@@ -471,7 +480,7 @@ fn a_user_who_asks_slowly_keeps_nobody_waiting() {
         let mut job = served.job(USER, true, "role-ask", &["deps", &target.to_string_lossy(), "held", "true"]);
         assert_eq!(job.says(), "fine");
         assert!(job.end());
-        // A byte now and then does not make a request longer.
+        // A byte now and then does not extend the time limit of a request.
         assert_eq!(slow.says(), "ended");
         assert!(slow.end());
         served.until_nothing_is_left();
@@ -489,7 +498,7 @@ fn what_hangs_keeps_nobody_waiting() {
     let stuck = served.fixture.path("allowed/d");
     let mut job = served.job(USER, false, "role-ask", &["deps", &stuck.to_string_lossy(), "process", "true"]);
     assert_eq!(job.says(), "fine");
-    // It ends, and what is to be unmounted cannot be looked up.
+    // The job ends, but its mount point cannot be looked up.
     hanging.answer(false);
     job.kill();
     let target = served.make("target", OTHER);
@@ -499,14 +508,15 @@ fn what_hangs_keeps_nobody_waiting() {
         assert!(job.end());
     }
     let left = || fs::read_dir(served.fixture.path("state")).expect("is there").count();
-    until("all but the one that hangs is taken away", || left() == 1);
+    until("all mounts but the one that hangs are removed", || left() == 1);
     hanging.answer(true);
     served.until_nothing_is_left();
     drop(hanging);
     assert_eq!(mounts(), before);
 }
 
-/// `STATE SOCKET METADATA DATA SOURCE`: a broker of a lazily filled image, until killed.
+/// The role of a broker of a lazily filled image, until it is killed: `STATE SOCKET METADATA DATA
+/// SOURCE`.
 pub(crate) fn be_broker(arguments: &[String]) {
     let [state, socket, metadata, data, source] = arguments else { panic!("{arguments:?}") };
     let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
@@ -529,7 +539,9 @@ fn what_is_served_outlives_its_broker() {
         return println!("    skipped: {why}");
     }
     if !can_be_others() {
-        return println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+        return println!(
+            "    skipped: other users (setpriv) or user namespaces (unshare --user) are not possible here"
+        );
     }
     fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
     let (state, socket, directory) = (fixture.path("state"), fixture.path("broker.sock"), fixture.path("served"));
@@ -562,7 +574,7 @@ fn what_is_served_outlives_its_broker() {
     }
     assert_eq!(job.says(), "fine");
     let expect = Command::new("sh").args(["-euc", sums]).env("T", fixture.tree()).output().expect("runs").stdout;
-    assert!(fs::read(&list).expect("reads") == expect, "all bytes of all files");
+    assert!(fs::read(&list).expect("reads") == expect, "the contents of all files");
     assert_eq!(servers(&directory).len(), 1);
     assert!(job.end());
     until("nothing is left", || fs::read_dir(&state).expect("is there").next().is_none());
@@ -574,7 +586,7 @@ fn what_is_served_outlives_its_broker() {
 fn a_broker_that_is_killed_and_comes_back() {
     let Some(far) = far() else { return };
     if !can_be_others() {
-        println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+        println!("    skipped: other users (setpriv) or user namespaces (unshare --user) are not possible here");
         return;
     }
     fs::set_permissions(far.fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
@@ -606,7 +618,7 @@ fn a_broker_that_is_killed_and_comes_back() {
     }
     assert_eq!(job.says(), "fine");
     let expect = Command::new("sh").args(["-euc", sums]).env("T", far.fixture.tree()).output().expect("runs").stdout;
-    assert!(fs::read(&list).expect("reads") == expect, "all bytes of all files");
+    assert!(fs::read(&list).expect("reads") == expect, "the contents of all files");
     assert!(job.end());
     until("nothing is left", || fs::read_dir(&state).expect("is there").next().is_none());
     broker.kill().expect("dies");

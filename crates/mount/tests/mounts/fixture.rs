@@ -1,4 +1,4 @@
-//! A tree with everything in it that a tree can have, images of it, and whether another tree is the same.
+//! A tree with every kind of file, images of it, and a comparison of other trees with it.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -9,18 +9,19 @@ use std::process::Command;
 
 use larder_mount::{Image, Mount, MountError, Rung, erofs, erofs_by_loop_device, erofs_has_data, squashfs};
 
-/// A test and its name.
+/// The name of a test and its function.
 pub(crate) type Test = (&'static str, fn());
 
-/// Of the largest file.
+/// The size of the largest file, in bytes.
 pub(crate) const LARGE_BYTES: usize = 3 << 20;
 
-/// A fresh directory, with a tree in it and its images.
+/// A fresh directory with a tree and its images.
 pub(crate) struct Fixture {
     directory: tempfile::TempDir,
 }
 
-/// Bytes that are never zero, so that what was not filled is seen.
+/// Returns pseudo-random bytes that are never zero, so that bytes which were not filled are
+/// noticed.
 pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -33,7 +34,7 @@ pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
 }
 
 impl Fixture {
-    /// With a tree.
+    /// A fixture with its tree.
     pub(crate) fn new() -> Fixture {
         let fixture = Fixture { directory: tempfile::tempdir().expect("makes a directory") };
         let tree = fixture.tree();
@@ -68,15 +69,15 @@ impl Fixture {
         self.path("tree")
     }
 
-    /// An empty directory.
+    /// Makes a directory in the fixture.
     pub(crate) fn make(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(&path).expect("makes");
         path
     }
 
-    /// An EROFS image by the tool that everybody has; `None` where it is not installed. Its data is in a file of its own, or
-    /// in the same one if the kernel does not know that.
+    /// An EROFS image made by `mkfs.erofs`, or `None` if that is not installed. Its data is in a
+    /// separate file, or in the image if the kernel does not support that.
     pub(crate) fn erofs(&self) -> Option<Image> {
         let (metadata, data) = (self.path("metadata.erofs"), erofs_has_data().then(|| self.path("data")));
         if !metadata.exists() {
@@ -90,7 +91,7 @@ impl Fixture {
         Some(Image::Erofs { metadata, data })
     }
 
-    /// A squashfs image; `None` where its tool is not installed.
+    /// A squashfs image, or `None` if `mksquashfs` is not installed.
     pub(crate) fn squashfs(&self) -> Option<Image> {
         let file = self.path("image.squashfs");
         if !file.exists() {
@@ -102,7 +103,8 @@ impl Fixture {
         Some(Image::Squashfs(file))
     }
 
-    /// An image that this kernel mounts by itself, by its rung: EROFS, or squashfs if it has none.
+    /// An image that this kernel mounts by itself, and its rung: EROFS, or squashfs if the kernel
+    /// has no EROFS.
     pub(crate) fn of_kernel(&self) -> Option<(Rung, Image)> {
         let image = self.erofs()?;
         match layer(&image) {
@@ -111,7 +113,7 @@ impl Fixture {
         }
     }
 
-    /// Whether a directory has the same tree: bytes, and all that can be seen from outside, to the second.
+    /// Asserts that a directory holds the same tree: bytes, attributes, and times to the second.
     pub(crate) fn assert_same(&self, other: &Path) {
         let done = Command::new("diff").args(["-r", "--no-dereference"]).arg(self.tree()).arg(other).output();
         let done = done.expect("diff runs");
@@ -120,7 +122,7 @@ impl Fixture {
     }
 }
 
-/// An image as a mount that is nowhere, as the kernel has it.
+/// Mounts an image by the kernel, as a detached mount.
 pub(crate) fn layer(image: &Image) -> Result<Mount, MountError> {
     match image {
         Image::Erofs { metadata, data } => {
@@ -135,7 +137,8 @@ fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// A line for each name: kind, rights, owners, time, links, size (not of directories), target.
+/// A line for each path: path, type, mode, owners, mtime, link count, symbolic link target and
+/// size. Link count and size of directories are left out.
 fn looks(tree: &Path) -> String {
     let format = "%P %y %m %U %G %Ts %n %l";
     let line = |kind: &str, format: &str| {
@@ -147,16 +150,16 @@ fn looks(tree: &Path) -> String {
         lines.sort();
         lines.join("\n")
     };
-    // What a directory's links and size are differs between file systems.
+    // The link count and the size of a directory differ between file systems.
     line("!", &format!("{format} %s")) + &line("-true", "%P %y %m %U %G %Ts")
 }
 
-/// Run a program on a path.
+/// Runs a program on a path. Returns true if it succeeded.
 pub(crate) fn run(program: &str, words: &[&str], path: &Path) -> bool {
     Command::new(program).args(words).arg(path).status().is_ok_and(|status| status.success())
 }
 
-/// Write a file through a mount.
+/// Appends to a file through a mount.
 pub(crate) fn append(path: &Path, what: &[u8]) {
     let file = File::options().append(true).create(true).open(path);
     file.and_then(|mut file| file.write_all(what)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,4 +1,5 @@
-//! A file system whose names stop being answered: whoever looks one up waits in the kernel.
+//! A file system that can be told not to answer. A process that looks up a path in it then waits in
+//! the kernel.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,10 +14,11 @@ use fuser::{
 };
 use larder_sys::{MountAttributes, MountValue, new_mount, open_place, place_mount};
 
-/// Whether names are answered, and who waits until they are.
+/// True if lookups are answered, and the condition variable that the other lookups wait on.
 type Gate = Arc<(Mutex<bool>, Condvar)>;
 
-/// A directory `d` of a user's, in a file system that can be told to hang. Unmounted when dropped, with what is below.
+/// A file system with a directory `d` that belongs to a user. It can be told to hang. It is
+/// unmounted when this is dropped, with all mounts below it.
 pub(crate) struct Hanging {
     gate: Gate,
     path: std::path::PathBuf,
@@ -28,7 +30,7 @@ struct Names {
 }
 
 impl Hanging {
-    /// Mounted on `path`.
+    /// Mounts the file system on `path`.
     pub(crate) fn on(path: &Path, user: u32) -> std::io::Result<Hanging> {
         let device = File::options().read(true).write(true).open("/dev/fuse")?;
         let number = device.as_raw_fd().to_string();
@@ -51,7 +53,7 @@ impl Hanging {
         Ok(Hanging { gate, path: path.to_owned() })
     }
 
-    /// From now on names are answered, or not.
+    /// Sets whether lookups are answered from now on.
     pub(crate) fn answer(&self, answers: bool) {
         *self.gate.0.lock().expect("is sound") = answers;
         self.gate.1.notify_all();
@@ -94,7 +96,7 @@ impl Filesystem for Names {
             answers = self.gate.1.wait(answers).expect("is sound");
         }
         match name.to_str() {
-            // The kernel may believe none of it, so that it asks each time.
+            // A lifetime of zero: the kernel may not cache the answer, so it asks each time.
             Some("d") => reply.entry(&Duration::ZERO, &self.attributes(2), Generation(0)),
             _ => reply.error(Errno::ENOENT),
         }

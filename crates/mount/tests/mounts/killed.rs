@@ -1,8 +1,9 @@
-//! Whatever is killed, by which signal, in which order and how long after each other: a file that has not arrived reads
-//! right, waits, or fails. It never reads as zeros, and no read waits longer than is documented.
+//! Kills fillers, gates and servers by each signal, in each order and with different delays. A file
+//! that is not local then reads right, waits, or fails. It never reads as zeros, and no read waits
+//! longer than documented.
 //!
-//! `LARDER_TEST_KILLS=1000 cargo test -p larder-mount --test mounts killed` does so many rounds; so does
-//! `LARDER_TEST_FULL=1`.
+//! `LARDER_TEST_KILLS=1000 cargo test -p larder-mount --test mounts killed` does 1,000 rounds, and
+//! so does `LARDER_TEST_FULL=1`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -27,7 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 const ROUNDS: usize = 12;
 const ROUNDS_FULL: usize = 1000;
-/// Of a fetch of 64 KiB, of which there are about seventy.
+/// How long a fetch of 64 KiB takes. The image needs about seventy of them.
 const FETCH_MS: u32 = 10;
 const SIGNALS: [&str; 2] = ["-TERM", "-KILL"];
 const DELAYS_MS: [u64; 5] = [0, 1, 5, 20, 50];
@@ -47,7 +48,7 @@ enum Order {
     GateThenFiller,
 }
 
-/// What is killed in a round, and how.
+/// Which processes are killed in a round, and how.
 #[derive(Clone, Copy, Debug)]
 struct Kill {
     order: Order,
@@ -58,7 +59,7 @@ struct Kill {
 }
 
 impl Kill {
-    /// All combinations, in an order in which few rounds have some of each.
+    /// Round `round` of all 240 combinations, in an order that mixes them even in a few rounds.
     fn of(round: usize) -> Kill {
         let mut number = round * 77 % 240;
         let mut next = |count: usize| {
@@ -77,18 +78,19 @@ impl Kill {
         }
     }
 
-    /// Whether one that is left may have had no time to start what is missing. A gate does not end by SIGTERM.
+    /// Returns true if both processes may end before one of them could start the other anew. A gate
+    /// does not end by SIGTERM.
     fn may_end_both(self) -> bool {
         self.gate == "-KILL" && matches!(self.order, Order::FillerThenGate | Order::GateThenFiller)
     }
 }
 
 fn kill(signal: &str, pid: u32) {
-    // What ended by itself cannot be killed.
+    // An error is ignored, because the process may have ended by itself.
     let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-/// What readers saw.
+/// The results of all readers.
 #[derive(Default)]
 struct Seen {
     failed: AtomicUsize,
@@ -97,7 +99,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Read these files of the tree, and compare them.
+    /// Reads these files and compares them with the tree. `may_be` holds the errno values that are
+    /// allowed.
     fn read<'a>(&self, tree: &Path, target: &Path, names: impl Iterator<Item = &'a str>, may_be: &[i32]) {
         for name in names {
             let began = Instant::now();
@@ -121,14 +124,14 @@ impl Seen {
     }
 }
 
-/// The files, of which every other one is only read afterwards.
+/// The files of the tree. One in four is only read after the kill.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = (0..40).map(|number| format!("deep/er/file{number}")).collect();
     names.extend(["large".to_owned(), "sparse".to_owned()]);
     names
 }
 
-/// Where a round's files are.
+/// The paths of a round.
 struct Round<'a> {
     far: &'a Far,
     state: PathBuf,
@@ -143,7 +146,7 @@ impl Round<'_> {
         command.args(more).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts")
     }
 
-    /// End what a gate started, and what this test did.
+    /// Kills the processes of this round that are still running.
     fn end(&self) {
         let pids = fs::read_to_string(self.data.with_extension("pids")).expect("reads");
         for pid in pids.lines().map(|pid| pid.parse::<u32>().expect("a number")) {
@@ -216,10 +219,10 @@ fn one_round(round: &Round, kill: Kill, names: &[String]) -> Seen {
     let failed = seen.failed.load(SeqCst);
     assert!(failed == 0 || kill.may_end_both(), "{failed} reads failed: {kill:?}");
     if failed > 0 {
-        // Whoever fills it next also mends what is mounted.
+        // The next filler also repairs existing mounts.
         let mut again = round.filler(&[&far.metadata]);
-        until("all of it is there", || round.state.join("complete").exists());
-        until("what is mounted reads it", || {
+        until("all data is local", || round.state.join("complete").exists());
+        until("the mount reads it", || {
             let seen = Seen::default();
             seen.read(&far.fixture.tree(), &round.target, names.iter().map(String::as_str), &[5]);
             seen.assert_right(&kill);

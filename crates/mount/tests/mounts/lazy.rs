@@ -1,4 +1,5 @@
-//! Reading before the bytes have arrived: never zeros, whoever is killed and whatever fails.
+//! Reads of bytes that are not local yet. They never return zeros, whatever is killed and whatever
+//! fails.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -33,18 +34,18 @@ pub(crate) const TESTS: &[Test] = &[
     ("who_comes_after_the_last_reader_can_mount", who_comes_after_the_last_reader_can_mount),
 ];
 
-/// Waiting for another process.
+/// How long a test waits for another process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Small, so that there are many of them.
+/// The size of a piece. It is small, so that there are many pieces.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// Fills from a file that has it all.
+/// Fetches from a local file that has all bytes.
 pub(crate) struct FromFile {
     source: File,
     delay: Duration,
     fails: AtomicBool,
-    /// Where it comes from cannot be reached.
+    /// The source cannot be reached: fetches fail with `HostUnreachable`.
     is_away: AtomicBool,
     asked: Mutex<Vec<Range<u64>>>,
     at_once: AtomicUsize,
@@ -96,7 +97,7 @@ fn options() -> Options {
     Options { background: 0, ..Options::new(gate_command()) }
 }
 
-/// An image of which no data is there, and the file that has it.
+/// An image without local data, and a file that has the data.
 pub(crate) struct Far {
     pub(crate) fixture: Fixture,
     pub(crate) metadata: PathBuf,
@@ -105,7 +106,7 @@ pub(crate) struct Far {
     pub(crate) size_bytes: u64,
 }
 
-/// `None`, with a printed reason, where that cannot be tried.
+/// Returns `None` after printing the reason if lazy mounts are not possible here.
 pub(crate) fn far() -> Option<Far> {
     let fixture = Fixture::new();
     let Some(Image::Erofs { metadata, data: Some(source) }) = fixture.erofs() else { return None };
@@ -146,7 +147,7 @@ pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
     until_within(PATIENCE, what, holds);
 }
 
-/// The same for what a slow disk takes long for.
+/// Waits with a longer limit, for operations that are slow on a slow disk.
 pub(crate) fn until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + patience;
     while !holds() {
@@ -155,7 +156,7 @@ pub(crate) fn until_within(patience: Duration, what: &str, mut holds: impl FnMut
     }
 }
 
-/// Wait until no process is a gate of that image.
+/// Waits until no process is a gate of that image.
 fn until_gate_ends(far: &Far) {
     until("the gate ends", || std::os::unix::net::UnixStream::connect(far.state().join("gate2.sock")).is_err());
 }
@@ -176,7 +177,6 @@ fn what_is_touched_arrives() {
     let touched = lazy.trace();
     assert_eq!(touched.ranges.len(), 1, "{touched:?}");
     far.fixture.assert_same(&target);
-    // A file that was executed or mapped arrives like one that was read.
     drop((stay, layer));
     assert_eq!(mounts(), before);
 }
@@ -189,18 +189,18 @@ fn a_fill_that_fails_is_an_error_and_never_zeros() {
     let lazy = far.begin(&fill, &Options { background: 2, ..options() });
     let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
     for _ in 0..3 {
-        let error = fs::read(target.join("large")).expect_err("nothing is there");
+        let error = fs::read(target.join("large")).expect_err("nothing can be fetched");
         assert_eq!(error.raw_os_error(), Some(5), "{error}");
     }
     assert_eq!(lazy.filled_bytes(), 0);
-    // As soon as it does not fail any more, all of it can be read.
+    // Once fetches succeed again, everything can be read.
     fill.fails.store(false, SeqCst);
     far.fixture.assert_same(&target);
-    until("all of it is fetched", || lazy.is_complete());
+    until("all data is fetched", || lazy.is_complete());
     until_gate_ends(&far);
     placed.take_away().expect("unmounts");
     drop(lazy);
-    // The next time nobody is asked.
+    // The next time nothing is fetched.
     let asked = fill.asked.lock().expect("is sound").len();
     let lazy = far.begin(&fill, &options());
     assert!(lazy.is_complete());
@@ -219,10 +219,10 @@ fn what_is_away_for_a_moment_is_waited_for() {
     let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_all(&far, &target));
-        until("it was asked often", || fill.asked.lock().expect("is sound").len() > 40);
+        until("many fetches were tried", || fill.asked.lock().expect("is sound").len() > 40);
         assert_eq!(lazy.filled_bytes(), 0);
         fill.is_away.store(false, SeqCst);
-        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
+        assert_eq!(reading.join().expect("all bytes are right"), 0, "the waiting reads succeeded");
     });
     far.fixture.assert_same(&target);
     drop(placed);
@@ -253,14 +253,20 @@ fn many_readers_at_once() {
     let mut asked = fill.asked.lock().expect("is sound").clone();
     asked.sort_by_key(|range| range.start);
     let overlaps = asked.windows(2).filter(|two| two[0].end > two[1].start).count();
-    assert_eq!(overlaps, 0, "what is being fetched is not fetched again");
-    assert!(fill.at_once_max.load(SeqCst) > 4, "several at once");
+    assert_eq!(overlaps, 0, "no byte is fetched twice");
+    assert!(fill.at_once_max.load(SeqCst) > 4, "several fetches run at once");
     drop(placed);
     drop(lazy);
 }
 
-/// Fill from a file until killed, also what no reader asks for if there are metadata; with a target, mount first. The
-/// metadata alone are mounted nowhere: that is how a gate has one begin again, if there is a word behind the places.
+/// The role of a filler: `STATE DATA SOURCE DELAY_MS [METADATA [TARGET PLACES [rescue]]]`. It fills
+/// until it is killed.
+///
+/// - Without METADATA it takes over an existing mount.
+/// - With METADATA alone it makes a detached mount, which repairs existing mounts. A gate starts it
+///   like that.
+/// - With TARGET it mounts there first. With a further word, its gate starts a new filler if it is
+///   killed.
 pub(crate) fn fill_and_wait(arguments: &[String]) {
     let [state, data, source, delay_ms, more @ ..] = arguments else { panic!("{arguments:?}") };
     let pids = File::options().append(true).create(true).open(Path::new(data).with_extension("pids"));
@@ -285,13 +291,13 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
         let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Rung::Lazy) };
         Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts").leave();
     }
-    // A gate hears nothing of what its filler says.
+    // If a gate has started this filler, nothing reads this line. `println!` panics on errors.
     let _ = writeln!(io::stdout(), "fills");
     std::thread::sleep(Duration::from_secs(120));
     drop(nowhere);
 }
 
-/// Be a gate, as larderd is one.
+/// The role of a gate, as `larderd` runs it.
 pub(crate) fn be_gate(arguments: &[String]) {
     use std::os::fd::AsFd;
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
@@ -311,7 +317,8 @@ fn somebody(far: &Far, delay_ms: u32, target: Option<&Path>) -> Child {
     child
 }
 
-/// Read the whole tree from many threads. Returns how many files could not be read; none of them was other than it is.
+/// Reads the whole tree from many threads. Returns how many files could not be read. Panics if a
+/// file has wrong bytes.
 fn read_all(far: &Far, target: &Path) -> usize {
     let failed = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -340,14 +347,14 @@ fn a_filler_that_is_killed_shows_no_zeros() {
         let reading = scope.spawn(|| read_all(&far, &target));
         for round in 0..6 {
             std::thread::sleep(Duration::from_millis(20 + round * 10));
-            assert!(far.allocated_bytes() < LARGE_BYTES as u64, "in the middle of it");
+            assert!(far.allocated_bytes() < LARGE_BYTES as u64, "the data file is not complete yet");
             filler.kill().expect("dies");
             filler.wait().expect("died");
-            // Meanwhile reads wait.
+            // Reads wait meanwhile.
             std::thread::sleep(Duration::from_millis(20));
             filler = somebody(&far, 30, None);
         }
-        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
+        assert_eq!(reading.join().expect("all bytes are right"), 0, "the waiting reads succeeded");
     });
     far.fixture.assert_same(&target);
     filler.kill().expect("dies");
@@ -361,7 +368,7 @@ fn gate_of(far: &Far) -> Option<u32> {
     gate_in(&far.state())
 }
 
-/// The gate whose socket is in this directory.
+/// The process ID of the gate whose socket is in this directory.
 pub(crate) fn gate_in(state: &Path) -> Option<u32> {
     let program = std::env::current_exe().expect("is known");
     let socket = state.join("gate2.sock");
@@ -395,10 +402,10 @@ fn a_gate_that_is_killed_shows_no_zeros() {
             until("there is a gate", || gate_of(&far).is_some_and(|gate| Some(gate) != killed));
             killed = gate_of(&far);
             let gate = killed.expect("there is one").to_string();
-            assert!(!lazy.is_complete(), "in the middle of it");
+            assert!(!lazy.is_complete(), "the data file is not complete yet");
             assert!(Command::new("kill").args(["-KILL", &gate]).status().expect("runs").success());
         }
-        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
+        assert_eq!(reading.join().expect("all bytes are right"), 0, "the waiting reads succeeded");
     });
     far.fixture.assert_same(&target);
     drop((placed, lazy));
@@ -421,13 +428,13 @@ fn what_was_touched_comes_first_the_next_time() {
     placed.take_away().expect("unmounts");
     drop(lazy);
     until_gate_ends(&far);
-    // On another host.
+    // As on another host: without data and state.
     fs::remove_file(&far.data).expect("removes");
     fs::remove_dir_all(far.state()).expect("removes");
     let order = Trace::decode(&trace.encode()).expect("is one").ranges;
     let fill = FromFile::new(&far.source, Duration::ZERO);
     let lazy = far.begin(&fill, &Options { order: order.clone(), background: 1, workers: 1, ..options() });
-    until("all of it is fetched", || lazy.is_complete());
+    until("all data is fetched", || lazy.is_complete());
     let asked = fill.asked.lock().expect("is sound").clone();
     assert_eq!(asked[0].start, order[0].start / PIECE_BYTES * PIECE_BYTES);
     let first: u64 = order.iter().map(|range| range.end - range.start).sum();
@@ -437,7 +444,7 @@ fn what_was_touched_comes_first_the_next_time() {
         assert!(seen >= first || order.iter().any(is_wanted), "{range:?} of {order:?}");
         seen += range.end - range.start;
     }
-    assert_eq!(seen, far.size_bytes, "all of it, and each byte once");
+    assert_eq!(seen, far.size_bytes, "each byte is fetched exactly once");
 }
 
 fn all_of_it_at_once() {
@@ -451,12 +458,12 @@ fn all_of_it_at_once() {
         fill.asked.lock().expect("is sound").clear();
         fill_whole(&far.state(), &far.data, far.size_bytes, &*fill, 4).expect("fills");
     }
-    assert!(fill.asked.lock().expect("is sound").is_empty(), "all was there");
+    assert!(fill.asked.lock().expect("is sound").is_empty(), "nothing is fetched the second time");
     assert!(fs::read(&far.data).expect("reads") == fs::read(&far.source).expect("reads"));
     let stay = far.places().mount(&ask(&far.image(), &target, Rung::Mount)).expect("mounts");
     far.fixture.assert_same(&target);
     stay.end().expect("unmounts");
-    assert!(far.begin(&fill, &options()).is_complete(), "nothing is left to be filled lazily");
+    assert!(far.begin(&fill, &options()).is_complete(), "the lazy filler finds a complete file");
 }
 
 fn all_of_it_for_several_at_once() {
@@ -472,10 +479,10 @@ fn all_of_it_for_several_at_once() {
     std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(whole))));
     each_once(&fill);
     all_there();
-    // What is said of a file that is gone is not believed.
+    // The note that the file is complete does not hold for a new file.
     fs::remove_file(&far.data).expect("removes");
     fill.asked.lock().expect("is sound").clear();
-    // While it is filled as it is read, its filler is waited for, though it goes on noting what is touched.
+    // This waits for a filler that runs while the file is read, even if the filler goes on tracing.
     let lazy = far.begin(&fill, &Options { background: 2, trace: true, ..options() });
     assert!(!lazy.is_complete());
     whole();
@@ -493,18 +500,18 @@ fn a_gate_ends_with_the_last_reader() {
     let fill = FromFile::new(&far.source, Duration::ZERO);
     let lazy = far.begin(&fill, &options());
     let again = Lazy::begin(&far.state(), &far.data, far.size_bytes, Arc::clone(&fill) as Arc<dyn Fill>, &options());
-    assert!(matches!(again, Err(MountError::Path { .. })), "one fills at a time");
+    assert!(matches!(again, Err(MountError::Path { .. })), "only one process fills at a time");
     let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
     let file = File::open(target.join("large")).expect("opens");
     placed.take_away().expect("unmounts");
-    // It is nowhere any more, but somebody has a file of it open.
+    // The mount is detached now, but a file of it is open.
     let mut some = [0; 100];
     file.read_exact_at(&mut some, 1_000_000).expect("reads");
     assert!(some == bytes(99, LARGE_BYTES)[1_000_000..1_000_100]);
     assert!(gate_of(&far).is_some());
     drop(lazy);
     std::thread::sleep(Duration::from_millis(50));
-    assert!(gate_of(&far).is_some(), "whoever has it open could still read");
+    assert!(gate_of(&far).is_some(), "the open file could still be read");
     drop(file);
     until_gate_ends(&far);
 }
@@ -518,7 +525,7 @@ fn who_comes_after_the_last_reader_can_mount() {
         assert!(!lazy.is_complete());
         drop(layer);
         drop(lazy);
-        // Mostly its gate has not ended yet, or is just about to.
+        // Often the gate has not ended yet, or is just about to.
         std::thread::sleep(Duration::from_millis(round % 4));
     }
     until_gate_ends(&far);

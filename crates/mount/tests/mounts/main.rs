@@ -1,7 +1,9 @@
-//! Real mounts, in mount namespaces of this process's own: nothing of them is seen outside. Its own harness, since some
-//! tests start this program again as what they are about: a gate, a filler, a job.
+//! Tests with real mounts, in a mount namespace of this process, so that nothing of them is visible
+//! outside. There is a main function instead of the usual test harness, because some tests start
+//! this program again in another role: as a gate, a filler, a broker or a job.
 //!
-//! `cargo test -p larder-mount --test mounts [NAME]`. Without rights all of it is skipped, with a reason.
+//! `cargo test -p larder-mount --test mounts [NAME]`. Without the right to mount, everything is
+//! skipped with a reason.
 
 #[cfg(target_os = "linux")]
 mod broker;
@@ -30,7 +32,7 @@ fn main() {
         return roles(role, arguments.collect());
     }
     if let Err(error) = larder_sys::own_mounts() {
-        eprintln!("skipped: this process cannot have mounts of its own: {error}");
+        eprintln!("skipped: this process cannot have a mount namespace of its own: {error}");
         return;
     }
     let tests =
@@ -39,7 +41,7 @@ fn main() {
     run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
 }
 
-/// Run tests to their end, and fail if one of them did.
+/// Runs the tests to their end, and panics if one of them failed.
 #[cfg(target_os = "linux")]
 fn run(tests: impl Iterator<Item = fixture::Test>) {
     let mut failed = Vec::new();
@@ -52,7 +54,7 @@ fn run(tests: impl Iterator<Item = fixture::Test>) {
     assert!(failed.is_empty(), "failed: {failed:?}");
 }
 
-/// What this program is when a test starts it.
+/// Runs the role that a test has started this program for.
 #[cfg(target_os = "linux")]
 fn roles(role: &str, arguments: Vec<String>) {
     match role {
@@ -76,5 +78,5 @@ fn roles(role: &str, arguments: Vec<String>) {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("skipped: mounting is not on this system");
+    println!("skipped: mounting is only supported on Linux");
 }

@@ -1,5 +1,6 @@
-//! The same tests once more as on older kernels, whose ways this kernel would never take by itself: what those refuse is
-//! refused, with their own answers (larder-testkit, `older.c`).
+//! Runs the other tests again under an emulation of older kernels: system calls and options that
+//! those kernels refuse are refused with the same errors (`older.c` in larder-testkit). This covers
+//! code for older kernels that this kernel would never reach.
 
 use std::process::Command;
 
@@ -10,14 +11,15 @@ use crate::fixture::{Fixture, Test};
 use crate::{broker, lazy, rungs, served, state};
 
 pub(crate) const TESTS: &[Test] = &[
-    // Owners of others' cannot be shown there, so a broker is for root's own jobs.
+    // Linux 5.10 cannot map owners, so a broker only serves jobs of root there.
     ("as_on_linux_5_10", || as_on("5.10", &[Rung::Lazy], &["rungs", "state", "served"])),
     ("as_on_linux_6_1", || as_on("6.1", &[Rung::Lazy], &["rungs", "state", "served", "broker"])),
     ("as_on_linux_6_12", || as_on("6.12", &[], &["rungs", "state", "served", "broker", "lazy"])),
     ("as_on_linux_6_14", || as_on("6.14", &[], &["rungs", "state", "broker", "lazy"])),
 ];
 
-/// Run groups of tests as on this kernel, which has the rungs of this machine but for these.
+/// Runs groups of tests as on this kernel. `lacks` are the rungs that it does not have although
+/// this machine has them.
 fn as_on(kernel: &str, lacks: &[Rung], groups: &[&str]) {
     let fixture = Fixture::new();
     let Some(older) = older(&fixture.make("older")) else { return };
@@ -33,21 +35,21 @@ fn as_on(kernel: &str, lacks: &[Rung], groups: &[&str]) {
     let expected: Vec<&str> = here.lines().filter(is_expected).collect();
     assert_eq!(there.lines().collect::<Vec<_>>(), expected, "as on {kernel}; here: {here}");
     let done = Command::new(&older).arg(kernel).arg(&program).arg("role-tests").args(groups).output().expect("starts");
-    // What the older kernel lacks is no reason to look for it on this one.
+    // A skip under the emulation is not a skip of this machine, so the word is replaced.
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("skipped:", "not there:");
     println!("    as on {kernel}:\n{}", text(&done.stdout));
     assert!(done.status.success(), "as on {kernel}: {}", text(&done.stderr));
 }
 
-/// A line for each rung that is possible.
+/// Prints a line for each rung that works.
 pub(crate) fn tell_rungs() {
     let steps = ladder(&Fixture::new().make("images"));
     steps.iter().filter(|step| step.found.is_ok()).for_each(|step| println!("{}", step.rung));
 }
 
-/// The tests of these groups.
+/// Runs the tests of these groups.
 pub(crate) fn run_groups(names: &[String]) {
-    larder_sys::own_mounts().expect("is possible, as it was without");
+    larder_sys::own_mounts().expect("works, as it did without the emulation");
     let of = |name: &String| match name.as_str() {
         "rungs" => rungs::TESTS,
         "state" => state::TESTS,

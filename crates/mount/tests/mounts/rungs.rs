@@ -1,4 +1,4 @@
-//! Each rung shows the same tree, can be written to, and leaves nothing behind.
+//! Each rung shows the same tree, is writable, and leaves nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_is_refused_says_why", what_is_refused_says_why),
 ];
 
-/// How many mounts this process sees.
+/// The mounts that this process sees, one line each.
 pub(crate) fn mounts() -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").expect("is there");
     text.lines().map(str::to_owned).collect()
@@ -51,10 +51,10 @@ fn ladder_of_this_machine() {
         assert!(step.found.as_ref().err().is_none_or(|why| !why.is_empty()));
     }
     assert_eq!(found.iter().map(|step| step.rung).collect::<Vec<_>>(), Rung::ALL);
-    assert!(found.last().expect("there are some").found.is_ok(), "files can be made everywhere");
+    assert!(found.last().expect("there are some").found.is_ok(), "`unpack` works everywhere");
     assert_eq!(mounts(), before);
-    assert!(fs::read_dir(fixture.path("images")).expect("is there").next().is_none(), "nothing is left of trying");
-    // Where nothing can be tried, only that is said.
+    assert!(fs::read_dir(fixture.path("images")).expect("is there").next().is_none(), "the tiny images are removed");
+    // If the images cannot be written, each rung reports that.
     assert!(ladder(Path::new("/proc/no")).iter().all(|step| step.found.is_err()));
 }
 
@@ -93,10 +93,10 @@ fn every_rung_shows_the_same_tree() {
         assert_eq!(mounts(), before, "{rung}");
         assert!(fs::read_dir(fixture.path("state")).expect("is there").next().is_none(), "{rung}: nothing is left");
         assert!(fs::read_dir(&target).expect("is there").next().is_none(), "{rung}");
-        // What was written is gone, and the image is as it was. Then only for reading.
+        // What was written is gone, and the image is unchanged. The second mount is read-only.
         let stay = places.mount(&Ask { writable: false, ..ask(&image, &target, rung) }).expect("mounts again");
         fixture.assert_same(&target);
-        assert!(fs::write(target.join("new"), b"").is_err(), "{rung}: cannot be written to");
+        assert!(fs::write(target.join("new"), b"").is_err(), "{rung}: is read-only");
         drop(stay);
         assert_eq!(mounts(), before, "{rung}");
     }
@@ -107,13 +107,13 @@ fn handles_take_their_mounts_with_them() {
     let Some((_, image)) = fixture.of_kernel() else { return };
     let (before, target) = (mounts(), fixture.make("target"));
     let layer = layer(&image).expect("mounts");
-    assert_eq!(mounts(), before, "it is nowhere yet");
+    assert_eq!(mounts(), before, "the mount is detached");
     let placed = layer.another().expect("clones").place(&target).expect("is placed");
     fixture.assert_same(&target);
     placed.number().expect("has one");
     drop(placed);
     assert_eq!(mounts(), before);
-    // What is open stays readable while it is taken away.
+    // An open file is still readable after the mount is removed.
     let placed = layer.another().expect("clones").place(&target).expect("is placed");
     let file = fs::File::open(target.join("large")).expect("opens");
     placed.take_away().expect("unmounts");
@@ -121,7 +121,7 @@ fn handles_take_their_mounts_with_them() {
         std::io::read_to_string(file).map(|_| ()).map_err(|error| error.kind()).err(),
         Some(std::io::ErrorKind::InvalidData)
     );
-    // A directory of it, and one of that.
+    // A subdirectory as a mount, and a subdirectory of that.
     let below = layer.below("deep").and_then(|deep| deep.below("er")).expect("is a directory");
     let placed = below.place(&target).expect("is placed");
     assert_eq!(fs::read_dir(&target).expect("lists").count(), 41);
@@ -144,7 +144,7 @@ fn handles_take_their_mounts_with_them() {
     drop(scratch);
     assert_eq!(mounts(), before);
     assert!(!fixture.path("scratch/upper").exists());
-    // One that was copied can have a place of its own still.
+    // A mount that was copied can still be attached.
     layer.place(&target).expect("is placed").take_away().expect("unmounts");
     assert_eq!(mounts(), before);
 }
@@ -196,7 +196,7 @@ fn owners_are_seen_as_others() {
         let look = fs::symlink_metadata(target.join(name)).expect("is there");
         assert_eq!((look.uid(), look.gid()), (1234, 1235), "{name}");
     }
-    // That user may change what the image says is root's.
+    // The user that is shown as the owner may change files that belong to root in the image.
     let line = format!("echo more >>{0}/deep/er/file1 && echo new >{0}/deep/new && rm {0}/large", target.display());
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid=1234", "--regid=1235", "--clear-groups", "sh", "-c", &line]);
@@ -220,7 +220,7 @@ fn what_is_refused_says_why() {
     };
     check(ask(&image, &target, Rung::Squashfs), "nonsense cannot be mounted: create");
     check(ask(&image, &target, Rung::Mount), "`mount` is not possible here: it is not for a squashfs image");
-    check(ask(&image, &fixture.path("nowhere"), Rung::Squashfs), "nowhere: is no directory to mount on");
+    check(ask(&image, &fixture.path("nowhere"), Rung::Squashfs), "nowhere: is not a directory to mount on");
     let missing = Image::Erofs { metadata: fixture.path("missing"), data: None };
     check(ask(&missing, &target, Rung::Mount), "missing: cannot be found");
     check(ask(&image, &fixture.tree(), Rung::Squashfs), "tree: is not empty");

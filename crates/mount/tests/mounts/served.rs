@@ -1,5 +1,5 @@
-//! A FUSE server of our own: the same tree, bytes that are fetched when they are read, never zeros, and nothing left when
-//! it or whoever mounts is killed.
+//! larder's own FUSE server: it shows the same tree, fetches bytes when they are read, and never
+//! returns zeros. Nothing is left when it or the process that mounts is killed.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -32,23 +32,23 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_cannot_be_served_says_why", what_cannot_be_served_says_why),
 ];
 
-/// A piece, as `FromFile` fills.
+/// The size of a piece of `FromFile`.
 const PIECE_BYTES: usize = 64 << 10;
 
 pub(crate) fn server_command() -> Vec<OsString> {
     vec![std::env::current_exe().expect("is known").into(), "role-serve".into()]
 }
 
-/// What a server of these tests is told: whether all is there, the files, and how a fetch goes, in tabs.
+/// The name by which a test server is told what to serve, as fields separated by tabs.
 #[derive(Clone)]
 pub(crate) struct Told<'a> {
     pub(crate) metadata: &'a Path,
-    /// All of the data.
+    /// The file with all of the data.
     pub(crate) source: &'a Path,
-    /// Where it is filled; none where the source is served as it is.
+    /// The directory of the data file that is filled. `None` if the source is served itself.
     pub(crate) directory: Option<&'a Path>,
     pub(crate) delay_ms: u64,
-    /// While this is there every fetch fails.
+    /// While this file exists, every fetch fails.
     pub(crate) fails: &'a Path,
 }
 
@@ -61,7 +61,7 @@ impl Told<'_> {
     }
 }
 
-/// Fails while a file is there, and notes what was touched beside it.
+/// Fetches like `FromFile`, but fails while a file exists.
 struct Switched {
     fill: Arc<FromFile>,
     fails: PathBuf,
@@ -78,7 +78,7 @@ impl larder_mount::Fill for Switched {
     }
 }
 
-/// Be a server, as larderd is one.
+/// The role of a server, as `larderd` runs it.
 pub(crate) fn be_server() {
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
     serve(socket, |name| {
@@ -101,7 +101,8 @@ pub(crate) fn be_server() {
     .expect("serves");
 }
 
-/// An image and where it is filled; none, with a printed reason, where nothing can be served.
+/// An image and the directory in which it is filled. `near` returns `None` after printing the
+/// reason if a server is not possible here.
 pub(crate) struct Near {
     pub(crate) fixture: Fixture,
     metadata: PathBuf,
@@ -149,16 +150,16 @@ pub(crate) fn served(told: &Told, owners: Option<&Owners>, life: Life) -> (Mount
     mount(&ToServe { server: &server, from: None, name: &name, owners, life }).expect("is served")
 }
 
-/// An image all of whose data is there, served.
+/// Serves an image whose data is complete.
 pub(crate) fn whole(image: &Image) -> (Mount, Option<Server>) {
-    let Image::Erofs { metadata, data } = image else { panic!("{image:?} is served by none of ours") };
-    // For kernels that know no device the bytes are with the names.
+    let Image::Erofs { metadata, data } = image else { panic!("{image:?} is not served") };
+    // For kernels without devices in EROFS, the data is in the metadata.
     let source = data.as_deref().unwrap_or(metadata);
     let told = Told { metadata, source, directory: None, delay_ms: 0, fails: Path::new("/nowhere") };
     served(&told, None, Life::AsThread)
 }
 
-/// The processes that serve what is filled in that directory.
+/// The processes that serve the data file in that directory.
 pub(crate) fn servers(of: &Path) -> Vec<u32> {
     let of = of.join("data");
     let pids =
@@ -178,7 +179,7 @@ fn a_server_fetches_what_is_read() {
     let Some(near) = near() else { return };
     let (before, target) = (mounts(), near.fixture.make("target"));
     let (layer, server) = near.mount(0, Life::AsThread);
-    assert_eq!(mounts(), before, "it is nowhere yet");
+    assert_eq!(mounts(), before, "the mount is detached");
     let image = near.image();
     let asked = ask(&image, &target, Rung::LazyFuse);
     let asked = Ask { layer: Some(&layer), ..asked };
@@ -193,14 +194,14 @@ fn a_server_fetches_what_is_read() {
     stay.end().expect("unmounts");
     drop(layer);
     assert_eq!(mounts(), before);
-    // What was touched is kept before whoever started it goes on.
+    // Dropping the server waits until the trace was recorded.
     drop(server);
     let touched = fs::read_to_string(near.directory.join("touched.txt")).expect("was kept");
     let touched = Trace::decode(&touched).expect("is one");
     assert!(touched.ranges.iter().map(|range| range.end - range.start).sum::<u64>() > LARGE_BYTES as u64);
     until("the server ends", || servers(&near.directory).is_empty());
-    // The next time nobody fetches: each fetch would fail.
-    until("all of it was noted", || near.directory.join("complete").exists());
+    // The second server must not fetch anything: each fetch would fail.
+    until("the file is noted as complete", || near.directory.join("complete").exists());
     fs::write(&near.fails, b"").expect("writes");
     let (layer, _server) = near.mount(0, Life::AsThread);
     let placed = layer.place(&target).expect("is placed");
@@ -216,12 +217,12 @@ fn a_fetch_that_fails_is_an_error_and_never_zeros() {
     let placed = layer.place(&target).expect("is placed");
     for _ in 0..3 {
         for name in ["large", "deep/er/file39"] {
-            let error = fs::read(target.join(name)).expect_err("nothing is there");
+            let error = fs::read(target.join(name)).expect_err("nothing can be fetched");
             assert_eq!(error.raw_os_error(), Some(5), "{name}: {error}");
         }
     }
     assert_eq!(fs::read(target.join("nothing")).expect("has no bytes"), b"");
-    // As soon as it does not fail any more, all of it can be read.
+    // Once fetches succeed again, everything can be read.
     fs::remove_file(&near.fails).expect("removes");
     near.fixture.assert_same(&target);
     drop(placed);
@@ -230,18 +231,18 @@ fn a_fetch_that_fails_is_an_error_and_never_zeros() {
 fn a_slow_fetch_holds_up_nothing_else() {
     let Some(near) = near() else { return };
     let target = near.fixture.make("target");
-    // Some of it is there, by a first server that is killed when a file has been read.
+    // A first server fetches some of the data, and is killed after a file was read.
     let (layer, server) = near.mount(50, Life::AsThread);
     let placed = layer.place(&target).expect("is placed");
     assert!(fs::read(target.join("deep/er/file7")).expect("reads") == bytes(7, 100 + 7 * 311));
     servers(&near.directory).into_iter().for_each(kill);
     drop((placed, server));
-    assert!(near.filled_bytes() < LARGE_BYTES as u64, "in the middle of it");
+    assert!(near.filled_bytes() < LARGE_BYTES as u64, "the data file is not complete");
     let (layer, _server) = near.mount(3_600_000, Life::AsThread);
     let placed = layer.place(&target).expect("is placed");
     let (waiting, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        // More readers wait than the server has threads that answer, and than it fetches at once.
+        // More readers wait than the server has threads for requests, and than it fetches at once.
         for reader in 0..40 {
             let (target, waiting, failed) = (&target, &waiting, &failed);
             scope.spawn(move || {
@@ -261,7 +262,7 @@ fn a_slow_fetch_holds_up_nothing_else() {
         assert!(fs::read(target.join("deep/er/file7")).expect("is there") == bytes(7, 100 + 7 * 311));
         servers(&near.directory).into_iter().for_each(kill);
     });
-    assert!(failed.load(SeqCst) > 16, "those waited until the server was killed");
+    assert!(failed.load(SeqCst) > 16, "these readers waited until the server was killed");
     drop(placed);
 }
 
@@ -271,7 +272,7 @@ fn a_server_that_is_killed_leaves_errors() {
     for round in 0..10u64 {
         let _ = fs::remove_dir_all(&near.directory);
         let (layer, server) = near.mount(2, Life::AsMount);
-        assert!(server.is_none(), "it is there as long as the mount");
+        assert!(server.is_none(), "the server's life does not depend on a handle");
         let image = near.image();
         let asked = ask(&image, &target, Rung::LazyFuse);
         let stay = near.places().mount(&Ask { layer: Some(&layer), ..asked }).expect("mounts");
@@ -281,7 +282,8 @@ fn a_server_that_is_killed_leaves_errors() {
             servers(&near.directory).into_iter().for_each(kill);
             reading.join().expect("sees right bytes or errors");
         });
-        let never = fs::metadata(target.join("deep/was never asked for")).expect_err("nobody answers");
+        let never = fs::metadata(target.join("deep/was never asked for")).expect_err("no server answers");
+        // ENOENT, which is what an overlay says if the lookup failed, EIO, ENOTCONN, ECONNABORTED.
         assert!(matches!(never.raw_os_error(), Some(2 | 5 | 107 | 103)), "{never}");
         stay.end().expect("unmounts");
         drop(layer);
@@ -289,7 +291,7 @@ fn a_server_that_is_killed_leaves_errors() {
     }
 }
 
-/// Reads the whole tree from many threads: what is read is right, or it is an error.
+/// Reads the whole tree from many threads. Each file reads right or fails.
 fn read_all(near: &Near, target: &Path) {
     std::thread::scope(|scope| {
         for reader in 0..4 {
@@ -298,7 +300,7 @@ fn read_all(near: &Near, target: &Path) {
                 for name in names.chain(["large".to_owned(), "sparse".to_owned()]) {
                     match fs::read(target.join(&name)) {
                         Ok(got) => assert!(got == fs::read(near.fixture.tree().join(&name)).expect("reads"), "{name}"),
-                        // EIO, ENOTCONN, ECONNABORTED; by an overlay a file that cannot be looked at is not there.
+                        // EIO, ENOTCONN, ECONNABORTED.
                         Err(error) if matches!(error.raw_os_error(), Some(5 | 107 | 103)) => {}
                         Err(error) => panic!("{name}: {error}"),
                     }
@@ -308,7 +310,7 @@ fn read_all(near: &Near, target: &Path) {
     });
 }
 
-/// `METADATA SOURCE DIRECTORY TARGET PLACES`: mount for as long as this process lives, then wait to be killed.
+/// The role of a job that mounts and waits to be killed: `METADATA SOURCE DIRECTORY TARGET PLACES`.
 pub(crate) fn serve_and_wait(arguments: &[String]) {
     let [metadata, source, directory, target, places] = arguments else { panic!("{arguments:?}") };
     let (metadata, source, directory) = (Path::new(metadata), Path::new(source), Some(Path::new(directory)));
@@ -324,7 +326,7 @@ pub(crate) fn serve_and_wait(arguments: &[String]) {
 fn a_server_ends_with_its_mount_and_with_who_started_it() {
     let Some(near) = near() else { return };
     let (before, target) = (mounts(), near.fixture.make("target"));
-    // With the last use of its mount: a file that is open is one.
+    // A server ends with the last use of its mount. An open file is a use.
     let (layer, _) = near.mount(0, Life::AsMount);
     let placed = layer.place(&target).expect("is placed");
     let file = File::open(target.join("large")).expect("opens");
@@ -335,7 +337,8 @@ fn a_server_ends_with_its_mount_and_with_who_started_it() {
     assert!(got == bytes(99, LARGE_BYTES));
     drop(file);
     until("the server ends", || servers(&near.directory).is_empty());
-    // With whoever started it, who was killed, in mounts of its own or among ours.
+    // A server ends with the process that started it. That process is killed here, in our mount
+    // namespace and in its own.
     for (round, program) in ["", "unshare"].into_iter().enumerate() {
         let this = std::env::current_exe().expect("is known");
         let mut command = if program.is_empty() { Command::new(&this) } else { Command::new(program) };
@@ -354,7 +357,7 @@ fn a_server_ends_with_its_mount_and_with_who_started_it() {
         until("the server ends", || servers(&near.directory).is_empty());
         if round == 0 {
             let error = fs::read_dir(&target).map(|_| ()).and_then(|()| fs::read(target.join("large")).map(|_| ()));
-            assert!(error.is_err(), "nobody answers");
+            assert!(error.is_err(), "no server answers");
         }
         near.places().sweep().expect("sweeps");
         assert_eq!(mounts(), before);
@@ -384,7 +387,7 @@ fn what_is_served_has_other_owners() {
     let (layer, _server) = served(&near.told(0), Some(&nobodys), Life::AsThread);
     let placed = layer.place(&target).expect("is placed");
     let look = fs::metadata(target.join("large")).expect("is there");
-    assert_eq!((look.uid(), look.gid()), (65534, 65534), "what is in no range is nobody's");
+    assert_eq!((look.uid(), look.gid()), (65534, 65534), "an owner in no range is shown as 65534");
     drop(placed);
 }
 
@@ -469,7 +472,7 @@ fn attributes_holes_and_acls_are_served() {
         fs::set_permissions(fixture.path(directory), std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("changes");
     }
-    // `deep` is for root's group alone.
+    // Only root's group may enter `deep`.
     assert!(!read("1234") && !read("1235"));
     let sparse = File::open(target.join("sparse")).expect("opens");
     let data = rustix::fs::seek(&sparse, rustix::fs::SeekFrom::Data(0)).expect("has data");
@@ -494,11 +497,11 @@ fn what_cannot_be_served_says_why() {
         assert_eq!(mounts(), before);
     };
     check(&server, "nothing", "nothing: no delay");
-    check(&server, &Told { metadata: &nonsense, ..near.told(0) }.name(), "it is no EROFS image");
+    check(&server, &Told { metadata: &nonsense, ..near.told(0) }.name(), "it is not an EROFS image");
     check(&server, &Told { metadata: Path::new("/no/where"), ..near.told(0) }.name(), "/no/where: cannot be read");
-    check(&["/bin/true".into()], "x", "it ended and said nothing");
+    check(&["/bin/true".into()], "x", "it ended without a message");
     check(&["/no/program".into()], "x", "No such file");
-    // Damaged metadata are errors for who reads them, and no more than that.
+    // Damaged metadata leads to errors for readers, but the server goes on.
     let whole = fs::read(&near.metadata).expect("reads");
     let target = near.fixture.make("target");
     for seed in 0..12u64 {
@@ -518,7 +521,7 @@ fn what_cannot_be_served_says_why() {
             Command::new("timeout").args(["3", "tar", "-cf", "/dev/null"]).arg(&target).stderr(Stdio::null()).status();
         assert!(
             !matches!(fs::metadata(&target), Err(error) if error.raw_os_error() == Some(107)),
-            "{seed}: it goes on"
+            "{seed}: the server goes on"
         );
         drop(placed);
     }

@@ -1,4 +1,4 @@
-//! What is left of mounts whose owners died, and that it is taken away.
+//! What is left of mounts whose owners died, and that a sweep removes it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -20,10 +20,11 @@ pub(crate) const TESTS: &[Test] = &[
     ("an_error_with_one_mount_does_not_keep_the_others", an_error_with_one_mount_does_not_keep_the_others),
 ];
 
-/// Mounts that are made until one has a number that was given back: kernels give the lowest that is free.
+/// The limit for foreign mounts that are made until one of them gets a number that was freed.
+/// Kernels reuse the lowest free number.
 const STRANGERS_MAX: usize = 300;
 
-/// Mount, say so, and wait to be killed.
+/// The role of a job: mounts, prints a line, and waits to be killed.
 pub(crate) fn mount_and_wait(arguments: &[String]) {
     let [state, rung, target, lease, files @ ..] = arguments else { panic!("{arguments:?}") };
     let rung: Rung = rung.parse().expect("is a rung");
@@ -48,7 +49,7 @@ pub(crate) fn mount_and_wait(arguments: &[String]) {
     std::thread::sleep(std::time::Duration::from_secs(60));
 }
 
-/// This program as somebody who mounts.
+/// Starts this program in the role of a job.
 fn somebody(fixture: &Fixture, (rung, image): &(Rung, Image), lease: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("is known"));
     command.arg("role-mount").arg(fixture.path("state")).arg(rung.word()).arg(fixture.make("target")).arg(lease);
@@ -73,7 +74,7 @@ fn a_killed_job_leaves_nothing_mounted() {
     let mut job = somebody(&fixture, &image, "held");
     wait_for_mount(&mut job);
     append(&target.join("large"), b"more");
-    assert!(places.sweep().expect("sweeps").is_empty(), "it lives");
+    assert!(places.sweep().expect("sweeps").is_empty(), "the job is still running");
     assert!(places.list().expect("lists")[0].mounted);
     job.kill().expect("dies");
     job.wait().expect("died");
@@ -105,7 +106,7 @@ fn what_is_kept_stays_until_it_is_unmounted() {
     sleeper.wait().expect("died");
     assert_eq!(places.sweep().expect("sweeps"), std::slice::from_ref(&target));
     assert_eq!(mounts(), before);
-    // Unmounted by somebody else: what it wrote is swept.
+    // If another process unmounts it, a sweep removes what was written.
     let stay = places.mount(&Ask { lease: Lease::Kept, ..ask(&image.1, &target, image.0) }).expect("mounts");
     stay.leave();
     assert!(Command::new("umount").arg(&target).status().expect("runs").success());
@@ -125,7 +126,8 @@ fn killed_at_any_moment() {
         job.wait().expect("died");
         places.sweep().expect("sweeps");
         assert_eq!(mounts(), before, "killed after {micros} µs");
-        // A record that was just begun stays for a while: it could be that of somebody who lives.
+        // A record that was just begun stays for a while, because its process could still be
+        // running.
         for left in fs::read_dir(fixture.path("state")).expect("is there") {
             let left = left.expect("is listed").path();
             let names = fs::read_dir(&left).expect("is there").count();
@@ -148,7 +150,8 @@ fn a_stranger_with_the_same_number_stays() {
         assert_eq!(places.list().expect("lists")[0].number, Some(ours));
         assert!(places.list().expect("lists")[0].mounted);
         assert!(Command::new("umount").arg(&target).status().expect("runs").success());
-        // Others mount there, one on the other, until one of them has the number that was ours.
+        // Foreign file systems are mounted there on top of each other, until one of them gets the
+        // number that was ours.
         let mut strangers = 0;
         loop {
             let mounted = Command::new("mount").args(["-t", "tmpfs", "stranger"]).arg(&target).status();
@@ -157,10 +160,10 @@ fn a_stranger_with_the_same_number_stays() {
             match ours {
                 MountNumber::Unique(_) if strangers == 3 => break,
                 MountNumber::Reused(_) if number() == ours => break,
-                _ => assert!(strangers < STRANGERS_MAX, "the number {ours:?} was not given again"),
+                _ => assert!(strangers < STRANGERS_MAX, "the number {ours:?} was not reused"),
             }
         }
-        assert!(!places.list().expect("lists")[0].mounted, "it is another's");
+        assert!(!places.list().expect("lists")[0].mounted, "the mount is not ours");
         assert!(matches!(places.unmount(&target), Err(MountError::NotMounted(_))));
         assert_eq!(places.sweep().expect("sweeps"), std::slice::from_ref(&target));
         assert_eq!(mounts().len(), before.len() + strangers);
@@ -185,16 +188,19 @@ fn a_mount_below_a_renamed_directory_is_found() {
         };
         mount();
         fs::rename(fixture.path("parent"), fixture.path("renamed")).expect("renames");
-        assert!(places.sweep().expect("sweeps").is_empty(), "it is there, under another name");
+        assert!(places.sweep().expect("sweeps").is_empty(), "it is still mounted, at another path");
         let listed = places.list().expect("lists");
         assert_eq!((listed[0].mounted, &listed[0].target), (true, &new));
         fixture.assert_same(&new);
-        // The old name is free again.
+        // The old path is free again.
         fixture.make("parent");
         mount();
         assert_eq!(places.list().expect("lists").iter().filter(|mount| mount.mounted).count(), 2);
         assert!(matches!(places.mount(&ask(&image, &new, rung)), Err(MountError::Taken(_))));
-        assert!(matches!(places.unmount(&new.join("deep")), Err(MountError::NotMounted(_))), "is only a part of it");
+        assert!(
+            matches!(places.unmount(&new.join("deep")), Err(MountError::NotMounted(_))),
+            "a subdirectory is not the mount"
+        );
         for target in [&new, &old] {
             places.unmount(target).expect("unmounts");
         }
@@ -218,20 +224,21 @@ fn an_error_with_one_mount_does_not_keep_the_others() {
     }
     sleeper.kill().expect("dies");
     sleeper.wait().expect("died");
-    // Something hides two of them, so that the kernel cannot be told to unmount them, and one record is no file.
+    // Two of the mounts are hidden by other mounts, so that they cannot be unmounted. One record is
+    // a directory.
     let hidden = [fixture.path("parent2"), fixture.path("parent5")];
     for parent in &hidden {
         assert!(Command::new("mount").args(["-t", "tmpfs", "hides"]).arg(parent).status().expect("runs").success());
     }
     fs::create_dir_all(fixture.path("state/odd/record")).expect("makes");
-    let error = places.sweep().expect_err("three are wrong").to_string();
+    let error = places.sweep().expect_err("three errors are reported").to_string();
     assert_eq!(error.matches("cannot be unmounted").count(), 2, "{error}");
     assert_eq!(error.matches("its record cannot be read").count(), 1, "{error}");
     let left = places.list().expect("lists");
     assert!(left.len() == 2 && left.iter().all(|mount| mount.mounted), "{left:?}");
     for mount in &left {
         let scratch = fixture.path("state").join(&mount.id).join("upper");
-        assert!(scratch.exists(), "what is mounted keeps what was written");
+        assert!(scratch.exists(), "a mount that exists keeps what was written");
     }
     for parent in &hidden {
         assert!(Command::new("umount").arg(parent).status().expect("runs").success());

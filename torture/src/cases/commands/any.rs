@@ -1,4 +1,5 @@
-//! Any command: what it reads and what it asks for, by shell and by the small tools of every build.
+//! Any command: what shells and the small tools of every build read, and what they ask the system
+//! for.
 
 use crate::case::{Case, case};
 use crate::change::{
@@ -34,7 +35,7 @@ fn plain() -> Vec<Case> {
     ].iter()
         .map(|(name, line)| run(name).any(line).twice().changes("edited", edited()).back("back", swap("in", "one\n")))
         .collect();
-    // What does not read it stays as it is.
+    // This row is replaced by a case that is skipped if m4 is not installed.
     cases.retain(|case| !["F/run-m4"].contains(&case.name.as_str()));
     cases.extend([
         run("m4").program("m4").any("m4 in").twice().changes("edited", edited()),
@@ -112,7 +113,7 @@ fn plain() -> Vec<Case> {
     cases
 }
 
-/// Times of files and what is made of them.
+/// Commands that use mtimes of files.
 #[rustfmt::skip]
 fn times() -> Vec<Case> {
     let timed = |name: &str,
@@ -164,7 +165,7 @@ fn times() -> Vec<Case> {
     ]
 }
 
-/// What is in a directory.
+/// Commands that list directories.
 #[rustfmt::skip]
 fn lists() -> Vec<Case> {
     let listed = |name: &str,
@@ -203,7 +204,7 @@ fn lists() -> Vec<Case> {
     ]
 }
 
-/// What a command writes.
+/// Commands that write in different ways.
 #[rustfmt::skip]
 fn writes() -> Vec<Case> {
     let makes = |name: &str, text: &str| run(&format!("makes-{name}")).any_sh(text).twice().over().may_miss();
@@ -275,7 +276,7 @@ fn writes() -> Vec<Case> {
     ]
 }
 
-/// How a command ends, and what it leaves at work.
+/// Different exit codes, signals, and processes that are left running.
 #[rustfmt::skip]
 fn ends() -> Vec<Case> {
     let ends = |name: &str, text: &str| run(&format!("ends-{name}")).any_sh(text).cold().then("again", nothing());

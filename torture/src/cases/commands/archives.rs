@@ -1,4 +1,4 @@
-//! Archives, and the tools that change objects.
+//! Archives, and the tools that change object files.
 
 use crate::case::{Case, case};
 use crate::change::{all, chmod, link, nothing, put, rm, sh, symlink, touch};

@@ -1,4 +1,4 @@
-//! Generators of code: Python, bison, flex, protoc, and what they import and list.
+//! Code generators: Python, bison, flex, protoc, and the files that they import and list.
 
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, rm, sh};

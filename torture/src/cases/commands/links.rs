@@ -1,4 +1,4 @@
-//! Links.
+//! Links of programs and libraries.
 
 use crate::case::{Case, case};
 use crate::cases::configure::{archive, shared};
@@ -8,7 +8,7 @@ use crate::machine::Need;
 
 const TWO_C: &str = "int foo(void);int main(void){return foo();}\n";
 
-/// An object that returns a number from `foo`.
+/// Makes an object whose function `foo` returns the number.
 fn object(path: &str, number: u8) -> Change {
     sh(format!("echo 'int foo(void){{return {number};}}' > t.c; $CC -c t.c -o {path}; rm t.c"))
 }
@@ -122,8 +122,9 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(main_o(&format!("fuse-{linker}")).needs(need).cmd(&format!("cc -fuse-ld={linker} m.o f.o -o x"))
             .twice().changes("edited", object("f.o", 2)).over());
     }
-    // It draws random numbers, so a second run is compared with the first; and the library cannot follow it, so a run
-    // before that only shows that it is the kernel's.
+    // mold draws random numbers, so a second run is compared with the first one. The preload
+    // library cannot observe it, so one run more is needed before, which only shows that the kernel
+    // observer must be used.
     let compared = |case: Case, label: &str, change: Change| {
         case.then(label, change).then("compared", nothing()).then("compared again", nothing()).again()
     };

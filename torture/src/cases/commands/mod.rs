@@ -1,4 +1,5 @@
-//! Class F: commands beside the compile of one source: links, archives, other stages, and anything else.
+//! Class F: commands other than the compilation of one source: links, archives, other stages of a
+//! compiler, and any other command.
 
 mod any;
 mod archives;

@@ -1,4 +1,4 @@
-//! Other stages of a compiler than the object of one source.
+//! Stages of a compiler other than the compilation of one source to an object.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2, H3, X_C};
@@ -90,7 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Headers that are compiled.
+/// Precompiled headers.
 #[rustfmt::skip]
 fn headers() -> Vec<Case> {
     let why = "gcc's compiled headers hold addresses";
@@ -124,7 +124,7 @@ fn headers() -> Vec<Case> {
     ]
 }
 
-/// Modules of C++.
+/// C++ modules.
 #[rustfmt::skip]
 fn modules() -> Vec<Case> {
     let interface = |n: u8| put("m.cc", format!("export module m;\nexport int f(){{return {n};}}\nexport inline constexpr int c={n};\n"));

@@ -1,4 +1,4 @@
-//! Sources that hold the time of the compile, or of their files.
+//! Sources whose result depends on the time of the compilation, or on mtimes of files.
 
 use crate::case::{Case, case};
 use crate::change::{AGE_S, Change, all, nothing, put, rm, touch};
@@ -10,7 +10,7 @@ fn text(macro_name: &str) -> String {
     format!("const char *p = {macro_name};\n")
 }
 
-/// A result that must be made anew whenever the second has changed.
+/// A case whose result contains the current second, so no run may hit.
 fn now(name: &str, cmd: &str, files: &[(&str, &str)]) -> Case {
     let later = Change::Sleep(Duration::from_millis(1100));
     let case = case(format!("A/time-{name}")).both().any_time().files(files).cmd(cmd);
@@ -67,7 +67,7 @@ pub(super) fn cases() -> Vec<Case> {
         let case = case.usual_env().then("unset", nothing());
         let case = epoch("1000000", case).back("back", nothing());
         let case = epoch("nonsense", case).then("nonsense", nothing());
-        // clang takes notice of the variable from version 16 on.
+        // clang reads the variable since version 16.
         let mut of_clang = case.clone().clang().never_hits();
         of_clang.name += "-clang";
         cases.extend([case, of_clang]);

@@ -1,4 +1,5 @@
-//! The content of inputs changes, whatever times and names say; or times and names change, and the content does not.
+//! The contents of inputs change while mtimes, sizes or names stay the same, and the other way
+//! round.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2, H3, X_C};
@@ -78,7 +79,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A store through a mapping changes the file's times late or never.
+/// Writes through a shared mapping, which updates the file's times late or never.
 fn py_mmap(digit: &str) -> Change {
     crate::change::sh(format!(
         "/usr/bin/python3 -c \"import mmap; f=open('h.h','r+b'); m=mmap.mmap(f.fileno(),0); m[10:11]=b'{digit}'; m.flush()\""
@@ -89,7 +90,8 @@ fn copy_time(from: &str, to: &str) -> Change {
     crate::change::sh(format!("touch -r {from} {to}"))
 }
 
-/// An input is edited while the compiler runs: either result is right then, but it must not be kept for the other.
+/// An input is edited while the compiler runs. Either result is right then, but it must not be
+/// recorded for the other input.
 #[rustfmt::skip]
 fn while_running() -> Vec<Case> {
     let meddling = |name: &str, what: &str, new: &str| {

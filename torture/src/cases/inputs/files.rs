@@ -1,4 +1,4 @@
-//! Inputs that are named by an option, or found without being named.
+//! Inputs that an option names, and inputs that the compiler finds by itself.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2, MAIN_C, X_C};
@@ -10,7 +10,7 @@ const PROFILED_C: &str = "__attribute__((noinline)) int g(int a){return a*7;}\n\
     int f(int a){if(a>3){a=g(a);a+=g(a+1);}return a;}\n\
     int main(int c,char**v){int s=0;for(int i=0;i<c*100;i++)s+=f(i);return s&1;}\n";
 
-/// A file that an option names: edited, and back.
+/// A file that an option names is edited, removed, and restored.
 fn named(name: &str, cmd: &str, file: &str, one: &str, two: &str) -> Case {
     let case = case(format!("A/file-{name}")).file("x.c", KEY_C).file(file, one).cmd(cmd).twice();
     case.changes("edited", put(file, two)).then("gone", rm(file)).back("back", put(file, one))

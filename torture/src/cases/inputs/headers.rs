@@ -1,18 +1,18 @@
-//! A header appears ahead of the one in use, by every way that a search path has.
+//! A header appears earlier on the search path than the one in use, for each kind of search path.
 
 use crate::case::{Case, case};
 use crate::cases::{ANGLE_C, H1, H2, H3, X_C};
 use crate::change::{Change, all, chmod, dir, link, mv, nothing, put, put_old, rm, symlink};
 use std::path::{Path, PathBuf};
 
-/// A header appears, is seen, and goes again, with the directories that came with it.
+/// A header appears, is edited, and is removed again, with the directories that were made for it.
 fn appears(case: Case, cmd: &str, header: &str) -> Case {
     let goes = first_new(&case, Path::new(header));
     let with = case.both().provable().cmd(cmd).twice().changes("appears", put(header, H2));
     with.changes("is edited", put(header, H3)).back("goes", rm(goes))
 }
 
-/// The topmost directory above `header` that the case has not, or `header` itself.
+/// The topmost directory above `header` that the case does not have, or else `header` itself.
 fn first_new(case: &Case, header: &Path) -> PathBuf {
     let made: Vec<&Path> = case
         .files
@@ -97,7 +97,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What appears ahead is no plain file.
+/// What appears earlier on the search path is not a regular file.
 #[rustfmt::skip]
 fn odd_shadows() -> Vec<Case> {
     let odd = |name: &str, label: &str, change: Change| {

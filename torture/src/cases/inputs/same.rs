@@ -1,13 +1,15 @@
-//! Whether two files are one: `#pragma once`, `#import`, directories that are the same; and inputs that are no plain
-//! files.
+//! Two paths of one file: `#pragma once`, `#import`, and search directories that are the same. Also
+//! inputs that are not regular files.
 //!
-//! gcc takes two headers for one where size, time and content are equal; clang where the inode is.
+//! gcc regards two headers as one if size, mtime and content are equal, clang if the inode is the
+//! same.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2};
 use crate::change::{AGE_S, Change, all, copy, link, put, rm, symlink, touch};
 
-/// The number of definitions says how often the header was taken.
+/// Each inclusion of the header makes one definition, so their number shows how often it was
+/// included.
 const ONCE_H: &str = "#pragma once\nN\n";
 const TWICE_C: &str = "#define P(a,b) a##b\n#define Q(a,b) P(a,b)\n#define N int Q(v,__COUNTER__) = 1;\n\
                        #include \"a/h.h\"\n#include \"b/h.h\"\nint end;\n";
@@ -49,7 +51,7 @@ fn copy_time() -> Change {
 
 const NEXT_C: &str = "#include <h.h>\nint f(void){return H;}\n";
 
-/// Search directories that become one, which compilers then search once.
+/// Search directories that become the same, which compilers then search only once.
 #[rustfmt::skip]
 fn directories() -> Vec<Case> {
     let next = |name: &str| case(name).both().file("x.c", NEXT_C).file("a/h.h", "#include_next <h.h>\n")

@@ -1,4 +1,4 @@
-//! The tool itself, and what it starts: replaced, shadowed, found elsewhere.
+//! The tool and the programs that it starts are replaced, shadowed, or found elsewhere.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2, MAIN_C, X_C};
@@ -12,7 +12,7 @@ fn assembler(at: &str, value: u8) -> Change {
     script(at, format!("exec /usr/bin/as --defsym V={value} \"$@\"\n"))
 }
 
-/// A compiler that is a script; its time says nothing.
+/// A compiler that is a script, whose mtime is always the same.
 fn my_cc(value: u8) -> Change {
     all([script("my-cc", format!("exec @CC@ -DK={value} \"$@\"\n")), Change::Time("my-cc".into(), 1_000_000_000)])
 }
@@ -144,7 +144,7 @@ fn inner(value: u8) -> Change {
     script("inner", format!("exec @CC@ -DK={value} \"$@\"\n"))
 }
 
-/// A compiler that passes on a definition which a shared library of its own knows.
+/// A compiler that adds a definition, which it gets from a shared library.
 fn library_tool(value: &str) -> Change {
     all([
         put("k.c", format!("const char *k(void){{return \"-DK={}\";}}\n", &value[3..])),
@@ -169,7 +169,7 @@ fn preload(value: u8) -> Change {
     ])
 }
 
-/// The inputs of the compiler are the same, the way to them is another.
+/// The compiler's inputs stay the same, but are reached by another path.
 #[rustfmt::skip]
 fn links_and_copies() -> Vec<Case> {
     vec![

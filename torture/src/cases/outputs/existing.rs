@@ -1,13 +1,13 @@
-//! Something has the name of the output already: whatever the tool does to it, replacing it or writing through it.
+//! Something exists at the output's path already. The tool may replace it or write through it.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2, MAIN_C, X_C};
 use crate::change::{Change, all, chmod, dir, link, nothing, put, rm, sh, symlink, touch};
 
-/// What makes something of this name.
+/// A change that makes something at this path.
 type Maker = fn(&str) -> Change;
 
-/// What is there before every run, by the name of an output.
+/// The states of the output's path before each run.
 fn states() -> Vec<(&'static str, Maker)> {
     vec![
         ("newer", |name| all([rm(name), put(name, "old"), touch(name, 9999)])),
@@ -40,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
             ("link", "cc m.c -o out", "out"), ("shared", "cc -shared -fPIC x.c -o out", "out"),
         ] {
             if name == "fifo-unread" && ["S", "E", "MD"].contains(&kind) {
-                // It waits for a reader for ever.
+                // The compiler would wait for a reader of the FIFO forever.
                 continue;
             }
             let made = state(output);
@@ -49,7 +49,7 @@ pub(super) fn cases() -> Vec<Case> {
             let case = case.then("cold", made.clone()).then("warm", made.clone())
                 .then("edited", all([put("h.h", H2), made.clone()]));
             let may_hit = ["newer", "read-only", "executable", "private", "larger"].contains(&name) && kind == "c";
-            // The second of three.
+            // The second of the three steps is the warm one.
             let mut case = case;
             if may_hit {
                 case.steps[1].expect = crate::step::Expect::Hit;

@@ -1,4 +1,5 @@
-//! Outputs beside the one that is asked for: each is right after a hit, or the tool was run.
+//! Outputs besides the one that was requested. Each must be right after a hit, or the tool must be
+//! run.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, X_C};
@@ -11,7 +12,8 @@ fn looped(name: &str) -> Case {
     case(format!("C/{name}")).file("x.c", LOOP_C).file("h.h", "#define H 3\n")
 }
 
-/// One option: cold, warm, over what is there, another output, edited.
+/// An option with these runs: cold, warm, over existing outputs, with another output, after an
+/// edit.
 fn option(name: &str, args: &str) -> Case {
     let cmd = |output: &str| format!("cc {args} -c x.c -o {output}");
     let case = looped(&format!("with-{name}")).cmd(&cmd("x.o")).twice().over();
@@ -119,7 +121,7 @@ fn of_clang() -> Vec<Case> {
     ]
 }
 
-/// Outputs that go through links, are appended to, or are made by a script.
+/// Outputs that are written through links, appended to, or made by a script.
 #[rustfmt::skip]
 fn elsewhere() -> Vec<Case> {
     let hello = |name: &str| case(format!("C/{name}")).both().file("x.c", X_C).file("h.h", H1);

@@ -1,4 +1,4 @@
-//! Class C, outputs: which there are, and what was there before.
+//! Class C, outputs: which files a tool writes, and what exists before.
 
 mod existing;
 mod extra;
@@ -16,7 +16,7 @@ fn hello(name: &str) -> Case {
     case(format!("C/{name}")).both().file("x.c", X_C).file("h.h", H1)
 }
 
-/// Depfiles by every spelling.
+/// Depfiles by every spelling of their options.
 #[rustfmt::skip]
 fn depfiles() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -36,7 +36,7 @@ fn depfiles() -> Vec<Case> {
         let case = hello(&format!("dep-{name}")).dir("out").cmd(&cmd("", "x.o")).twice().cmd(&cmd("", "y.o"))
             .changes("other -o", nothing())
             .cmd(&cmd("-MT t2", "x.o")).changes("other -MT", nothing()).cmd(&cmd("", "x.o")).back("back", nothing());
-        // What goes to a device or fails is another matter.
+        // Depfiles that go to a device, and combinations that fail, need not hit.
         let odd = ["MD-MF-stdout", "MD-MF-dash", "MF-alone", "MP-alone", "MD-MF-is-output", "MD-MG", "MD-dumpbase", "MD-MF-null"].contains(&name);
         cases.push(if odd { case.never_hits() } else { case.provable() });
     }
@@ -83,7 +83,7 @@ fn modes() -> Vec<Case> {
     let mut cases: Vec<Case> = ["077", "000", "027", "002", "777"].map(|mask| hello(&format!("umask-{mask}"))
         .prelude(&format!("umask {mask}"))
         .cmd("cc -MD -MF x.d -c x.c -o x.o").twice().over()).to_vec();
-    // What nobody may write or read once it is there.
+    // With umask 777 no user can read or write the output, so these steps need not hit.
     cases[4] = cases[4].clone().never_hits();
     let changing = |name: &str, cmd: &str, file: &str| {
         let case = hello(name).file("m.c", crate::cases::MAIN_C).setup(crate::change::sh("gcc -c m.c -o m.o")).cmd(cmd)

@@ -1,4 +1,5 @@
-//! What can be made of a place's path without naming it, and what names it without being made of it.
+//! Results that are derived from a checkout's path without containing it, and results that contain
+//! it without being derived from it.
 
 use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places, in_two};
 use crate::case::{Case, case};
@@ -15,11 +16,12 @@ pub(super) fn cases() -> Vec<Case> {
     let absolute = format!("cc -O1 {ABSOLUTE}");
     let derived = |name: &str, files: &[(&str, &str)], cmd: &str, far| in_places(&format!("derived-{name}"), files, cmd, far);
     let mut cases = vec![
-        // A map that cuts the place's path: what remains of it names the place.
+        // A prefix map that removes a part of the checkout's path. The rest of the path is left in
+        // the result.
         derived("map-half-a-name", &plain, "cc -g -ffile-prefix-map={root}/=x -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("map-of-slash", &plain, "cc -g -fdebug-prefix-map=/=R -Iinc -c src/x.c -o out/x.o", Far::Differs),
         derived("map-of-all", &unit("const char *p = __FILE__;\n"), "cc -fmacro-prefix-map={cwd}/src=S -c {cwd}/src/x.c -o out/x.o", Far::Hits),
-        // Numbers made of a name.
+        // Numbers that are derived from a path.
         derived("file-length-pasted", &unit("#define P(a,b) a##b\nint f(void){return sizeof P(__FI,LE__);}\n"), &absolute, Far::Differs),
         derived("file-in-array-size", &unit("char v[sizeof __FILE__];\n"), &absolute, Far::Differs),
         derived("file-in-include-path", &unit("#include \"h.h\"\nint f(void){return H + __LINE__;}\n"), &absolute, Far::Hits),
@@ -27,14 +29,14 @@ pub(super) fn cases() -> Vec<Case> {
         derived("assert-unused", &unit("#include <assert.h>\nint f(int a){return a;}\n"), &absolute, Far::Hits),
         derived("assert-used", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &absolute, Far::Differs),
         derived("assert-relative", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &relative, Far::Hits),
-        // A header that names itself, found by a relative path and by an absolute one.
+        // A header that uses its own name, and is found by a relative or an absolute path.
         derived("header-names-itself-relative", &names_itself, "cc -O1 -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Hits),
         derived("header-names-itself-absolute", &names_itself, "cc -O1 -I{cwd}/inc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("header-names-itself-both", &names_itself, "cc -O1 -Iother -I{cwd}/inc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("define-length", &unit("int f(void){return sizeof P;}\n"), "cc '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
         derived("define-in-if", &unit("#if defined(P)\nint f(void){return 1;}\n#endif\n"), "cc '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Hits),
         derived("define-in-warning", &unit("int f(void){return P;}\n"), "cc -Wall '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
-        // Columns behind a path in a comment.
+        // Columns after a path in a comment.
         derived("comment-column", &config("#define HAVE_X 1\n/* @PLACE@ */ static inline int g(int a) { return a / 2; }\n"), &format!("cc -g -O0 {RELATIVE}"), Far::Differs),
         derived("comment-column-warning", &config("#define HAVE_X 1\n/* @PLACE@ */ static int g(int a) { int unused; return a; }\n"), &format!("cc -Wall {RELATIVE}"), Far::Differs),
         derived("comment-without-debug", &config("/* Made in @PLACE@. */\n#define HAVE_X 1\n"), &relative, Far::Hits),
@@ -42,33 +44,33 @@ pub(super) fn cases() -> Vec<Case> {
         derived("config-and-macros-debug", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -g3 {RELATIVE}"), Far::Hits),
         derived("config-continued", &config("#define HAVE_X 1\n#define PREFIX \\\n  \"@PLACE@/usr\"\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
         derived("config-absolute-depfile", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -MD -MF {{cwd}}/out/x.d {ABSOLUTE}"), Far::Hits),
-        // Sums of the bytes of sources, which clang keeps.
+        // Checksums of sources, which clang writes into debug information.
         derived("config-declares-and-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
         derived("config-declares-and-debug-S", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -fdebug-prefix-map={cwd}=. -Iinc -S src/x.c -o out/x.s", Far::Differs),
         derived("config-declares-and-debug-linked", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -shared -fPIC -Iinc src/x.c -o out/x.so", Far::Differs),
         derived("config-and-old-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -gdwarf-4 -fdebug-prefix-map={{cwd}}=. {RELATIVE}"), Far::Hits),
-        // A line that ends where gcc alone ends one.
+        // A line end (carriage return) that only gcc recognizes.
         derived("config-carriage-return", &config("#define HAVE_X 1\rint n = sizeof \"@PLACE@\";\n"), &relative, Far::Differs),
-        // A text that is called like a library.
+        // A text file whose name looks like that of a library.
         derived("named-in-what-is-called-like-a-library", &[("src/x.c", "#include \"config.h\"\n#include \"x.so\"\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n"), ("inc/x.so", "int n = sizeof PREFIX;\n")], &relative, Far::Differs),
-        // What the assembler reads.
+        // Inputs that the assembler reads.
         derived("assembled-length", &[("src/x.c", "__asm__(\".include \\\"inc/n.inc\\\"\\n.data\\n.long n\\n.text\");\n"), ("inc/n.inc", ".set n, 0\n.irpc c,\"@PLACE@\"\n.set n, n+1\n.endr\n")], &relative, Far::Differs),
         derived("assembled-config", &[("src/x.c", "__asm__(\".data\\n.incbin \\\"inc/config.h\\\", 18\\n.text\");\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")], &relative, Far::Differs),
         derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
         derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
-        // Lines that are broken at a column.
+        // Messages that are wrapped at a column.
         derived("message-length", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=50 {ABSOLUTE}"), Far::Differs),
         derived("message-length-none", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=0 {ABSOLUTE}"), Far::Hits),
-        // What was preprocessed before, and is not again.
+        // Sources that are preprocessed already.
         derived("preprocessed-before", &[("src/x.i", "int n = sizeof \"@PLACE@\";\n")], "cc -c src/x.i -o out/x.o", Far::Differs),
         derived("preprocessed-before-file-length", &[("src/x.i", "int n = sizeof __builtin_FILE();\nint f(void){return __builtin_strlen(__builtin_FILE());}\n")], "cc -O1 -c {cwd}/src/x.i -o out/x.o", Far::Differs),
         derived("preprocessed-before-unused", &[("src/x.i", "# 1 \"@PLACE@/src/x.c\"\nint f(void){return 1;}\n")], "cc -c {cwd}/src/x.i -o out/x.o", Far::Hits),
-        // Names that are cut, or compared with patterns.
+        // Paths that are shortened or matched with patterns.
         derived("instrumented-by-name", &plain, "cc -finstrument-functions -finstrument-functions-exclude-file-list=/another -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("sanitized-with-name-cut", &unit("int f(int a, int b){return a << b;}\n"), "cc -fsanitize=shift -fsanitize-undefined-strip-path-components=3 -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("sanitized-by-name", &[("src/x.c", "int f(int a, int b){return a << b;}\n"), ("src/list", "src:*/another*\n")], "cc -fsanitize=shift -fsanitize-ignorelist=src/list -c {cwd}/src/x.c -o out/x.o", Far::Differs),
-        // Names that the compiler writes in another way.
+        // Paths that the compiler rewrites.
         derived("isystem-goes-up", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem src/../inc -c src/x.c -o out/x.o", Far::Differs),
         derived("isystem-plain", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem inc -c src/x.c -o out/x.o", Far::Hits),
         derived("random-seed-absolute", &unit("#include \"h.h\"\nint f(void){return H;}\n"), &format!("cc -frandom-seed=1 {ABSOLUTE}"), Far::Differs),
@@ -77,12 +79,12 @@ pub(super) fn cases() -> Vec<Case> {
         derived("lto", &plain, &format!("cc -flto -frandom-seed=1 {RELATIVE}"), Far::Differs),
         derived("embedded-in-asm", &unit("__asm__(\".section s\\n.asciz \\\"@PLACE@\\\"\");\n"), &relative, Far::Differs),
         derived("wide-file", &unit("#define W(x) L##x\n#define V(x) W(x)\nconst int *p = (const int *)V(__FILE__);\n"), &absolute, Far::Differs),
-        // A directory beside the place, whose name begins with all of the place's.
+        // A directory beside the checkout, whose path begins with all of the checkout's path.
         case("B/derived-beside").both().setup(fill("a", &plain)).setup(fill("b", &plain))
             .setup(all([put("a @2/h2.h", "#define H2 1\n"), put("b @2/h2.h", "#define H2 2\n"),
                 put("a/src/x.c", "#include <h2.h>\nint f(void){return H2;}\n"), put("b/src/x.c", "#include <h2.h>\nint f(void){return H2;}\n")]))
             .cmd("cc -c '-I{cwd} @2' src/x.c -o out/x.o").cwd("a").twice().cwd("b").changes("elsewhere", nothing()),
-        // Outside of the place: the same bytes in both.
+        // A header outside of the checkouts, which is the same for both.
         case("B/derived-outside-names-first").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
             .setup(put("shared/s.h", "#define S \"@ROOT@/a/x\"\n")).setup(put("a/src/x.c", "#include <s.h>\nconst char *f(void){return S;}\n"))
             .setup(put(format!("{FAR}/src/x.c"), "#include <s.h>\nconst char *f(void){return S;}\n"))
@@ -94,27 +96,29 @@ pub(super) fn cases() -> Vec<Case> {
     ];
     cases.push(in_two(case("B/derived-instrumented-by-relative-name"), &plain,
         &format!("cc -finstrument-functions -finstrument-functions-exclude-file-list=/another {RELATIVE}"), Far::Hits, FAR));
-    // A directory of the place is called like a macro of the compiler's.
+    // A directory of the checkout has the name of a macro that the compiler defines.
     cases.push(in_two(case("B/derived-place-is-a-macro").both(), &unit("#define Q(x) #x\n#define S(x) Q(x)\nint n = sizeof S(P);\n"),
         &format!("cc -DP={{cwd}} {RELATIVE}"), Far::Differs, "b/linux/p"));
     cases.push(in_two(case("B/derived-place-is-a-macro-E").both(), &unit("const char *p = P;\n"),
         "cc -DP={cwd} -E src/x.c -o out/x.i", Far::Differs, "b/linux/p"));
-    // Pasted in the way of old.
+    // Token pasting of traditional preprocessors.
     cases.push(in_two(case("B/derived-traditional"), &[("src/x.c", "#include \"config.h\"\n#define C(a,b) a/**/b\nint n = sizeof C(PRE,FIX);\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")],
         &format!("cc -traditional-cpp {RELATIVE}"), Far::Differs, FAR));
     cases.push(in_places("derived-lambda-name", &[("src/x.cc", "template<class T> int n(T){return sizeof __PRETTY_FUNCTION__;}\nint f(){return n([]{});}\n")],
         "c++ -std=c++17 -c {cwd}/src/x.cc -o out/x.o", Far::Differs));
-    // A call that ends in another place by each branch of a condition, the source's name in its arguments.
+    // A macro call that ends in different places depending on a condition, with `__FILE__` in its
+    // arguments.
     cases.push(in_places("derived-pasted-between-conditions", &unit("#define CAT(a,b) a##b\nint f(int); int x;\nint g(void){int n = sizeof CAT(__FI,\n#if Z > 1\n x);\n n += f(\n#endif\n LE__); return n;}\n"),
         &absolute, Far::Differs));
-    // A link that is longer than what it leads to: gcc names what is in a directory of the system's by the shorter path.
+    // A link whose path is longer than its target. For system directories, gcc uses the shorter
+    // path.
     let link = "l".repeat(150);
     let linked = ["a", FAR, super::THIRD].iter().fold(case("B/derived-isystem-through-a-link").both(), |case, place| {
         case.setup(symlink("inc", format!("{place}/{link}")))
     });
     cases.push(in_two(linked, &[("src/x.c", "#include <n.h>\nconst char *f(void){return n;}\n"), ("inc/n.h", "static const char *n = __FILE__;\n")],
         &format!("cc -isystem {link} -c src/x.c -o out/x.o"), Far::Differs, FAR));
-    // A header of the system's that names itself.
+    // A system header that uses its own name.
     cases.push(in_two(case("B/derived-asserts-of-the-library"), &[("src/x.cc", "#include <vector>\nint f(std::vector<int> &v){return v[1];}\n")],
         "c++ -O1 -D_GLIBCXX_ASSERTIONS -c {cwd}/src/x.cc -o out/x.o", Far::Hits, FAR));
     cases.push(in_places("derived-static-constructor", &[("src/x.cc", "namespace { struct S { S(); ~S(); } s; S::S() {} S::~S() {} }\n")],

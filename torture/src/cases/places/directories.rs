@@ -1,10 +1,11 @@
-//! One file by several ways: from other directories, through links, as link, hard link or copy.
+//! The same file from other directories and by other paths: through links, as a link, hard link or
+//! copy.
 
 use crate::case::{Case, case};
 use crate::cases::{H1, H2, H3, X_C};
 use crate::change::{Change, all, copy, dir, link, mv, nothing, put, put_old, rm, swap, symlink};
 
-/// What gives a file another name.
+/// A change that gives a file a second path.
 type Same = fn(&str, &str) -> Change;
 
 const V_C: &str = "#include \"h.h\"\nint v = H;\n";

@@ -1,4 +1,4 @@
-//! Class B: the same command in another place, or from another directory.
+//! Class B: the same command in another checkout, or from another directory.
 
 mod derived;
 mod directories;
@@ -12,9 +12,9 @@ pub(super) fn cases() -> Vec<Case> {
     parts.iter().flat_map(|cases| cases()).collect()
 }
 
-/// A place that is longer and deeper than the first.
+/// The path of a second checkout, which is longer and deeper than that of the first.
 const FAR: &str = "bb/another-and-longer/123/x";
-/// One whose length is between those of the others.
+/// The path of a third checkout, whose length is between those of the others.
 const THIRD: &str = "c/third";
 const SOURCE: (&str, &str) = ("src/x.c", "#include \"h.h\"\nint f(int a){return a + H;}\n");
 const NAMES_ITSELF: (&str, &str) =
@@ -23,17 +23,18 @@ const HEADER: (&str, &str) = ("inc/h.h", "#define H 42\nstatic inline int g(void
 const RELATIVE: &str = "-Iinc -c src/x.c -o out/x.o";
 const ABSOLUTE: &str = "-I{cwd}/inc -c {cwd}/src/x.c -o {cwd}/out/x.o";
 
-/// Whether the results of two places can serve each other.
+/// The expectation when a result of one checkout is requested in another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Far {
-    /// Nothing of the place is in the result.
+    /// The result does not depend on the checkout's path in a way that larder cannot handle, so a
+    /// hit is expected.
     Hits,
-    /// The place is in the result.
+    /// The result depends on the checkout's path, so no hit is expected.
     Differs,
 }
 use Far::{Differs, Hits};
 
-/// Files of one place; `@PLACE@` in them is its path.
+/// Makes the files of a checkout. `@PLACE@` in a file stands for the checkout's path.
 fn fill(place: &str, files: &[(&str, &str)]) -> Change {
     let one = |(path, text): &(&str, &str)| {
         put(format!("{place}/{path}"), text.replace("@PLACE@", &format!("@ROOT@/{place}")))
@@ -42,7 +43,7 @@ fn fill(place: &str, files: &[(&str, &str)]) -> Change {
     Change::All(made.collect())
 }
 
-/// One command in one place, in another, in the first again, and in a third.
+/// A command in a first checkout, in a second one, in the first one again, and in a third one.
 fn in_places(name: &str, files: &[(&str, &str)], cmd: &str, far: Far) -> Case {
     in_two(case(format!("B/{name}")).both(), files, cmd, far, FAR)
 }
@@ -57,7 +58,7 @@ fn in_two(case: Case, files: &[(&str, &str)], cmd: &str, far: Far, other: &str) 
     if far == Hits { with.hits() } else { with }
 }
 
-/// Ways to name files, by ways to leave the place in a result.
+/// Combinations of ways to name files with options that put the path into the result.
 #[rustfmt::skip]
 fn combinations() -> Vec<Case> {
     let plain = [SOURCE, HEADER];
@@ -128,7 +129,7 @@ fn combinations() -> Vec<Case> {
     cases
 }
 
-/// The path of the place is in an input: in a macro that is used, or is not.
+/// A macro in an input holds the checkout's path. It is used or not used.
 #[rustfmt::skip]
 fn own_path() -> Vec<Case> {
     let config = ("inc/config.h", "#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n");

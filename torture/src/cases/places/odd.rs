@@ -1,4 +1,4 @@
-//! Places with odd names, and places that are not there any more.
+//! Checkouts with unusual paths, and directories that were removed.
 
 use super::{ABSOLUTE, FAR, Far, HEADER, NAMES_ITSELF, RELATIVE, SOURCE, fill, in_two};
 use crate::case::{Case, case};
@@ -64,7 +64,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A place whose path is no text.
+/// A checkout whose path is not valid UTF-8.
 fn not_text() -> Case {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
