@@ -231,7 +231,7 @@ fn images_are_listed_shown_and_dropped() {
         json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len),
         Some(1)
     );
-    assert!(image(&place, &["list", "c-"]).run().quiet().contains("begins with c-"));
+    assert!(image(&place, &["list", "c-"]).run().quiet().contains("starts with c-"));
     let shown = image(&place, &["show", "b-1"]).run().quiet();
     assert!(shown.contains("all of it in the store") && shown.contains("lock"), "{shown}");
     assert!(image(&place, &["drop", "a-1"]).run().quiet().contains("dropped a-1"));

@@ -137,7 +137,7 @@ fn too_few_processes() {
 #[test]
 fn limited_sizes() {
     probe_skip!(has("prlimit") && can_mount(), "no prlimit, or no mounts");
-    for limit in ["fsize=1000:1000", "as=60000000:60000000", "data=2000000:2000000"] {
+    for limit in ["fsize=1000:1000", "as=40000000:40000000", "data=2000000:2000000"] {
         each(&format!(
             "run prlimit --{limit} $L $CC -c large.c -MD -MF x.d -o x.o
                  run $L $CC -c large.c -MD -MF x.d -o x.o"

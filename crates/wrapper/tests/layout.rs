@@ -22,7 +22,8 @@ fn hot_functions_are_named_as_they_are() {
     let toolchain = include_str!("../../../rust-toolchain.toml");
     let value = |text: &str, before: &str| {
         let at = text.find(before).unwrap_or_else(|| panic!("{before} is not there")) + before.len();
-        text[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>()
+        let version = text[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>();
+        version.trim_end_matches('.').to_owned()
     };
     let (made_for, used) = (value(script, "rustc "), value(toolchain, "channel = \""));
     assert_eq!(made_for, used, "hot.ld is for another toolchain: regenerate its lists (docs/performance.md)");

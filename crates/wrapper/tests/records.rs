@@ -230,7 +230,7 @@ fn a_result_that_is_put_in_place_by_half() {
     forged();
     let (outcome, ran) = compile(&place);
     assert_eq!((outcome.as_str(), ran.code, ran.stdout.as_str()), ("fallback:half-placed", Some(1), ""));
-    assert!(ran.stderr.contains("some of what the command leaves is in place"), "{ran:#?}");
+    assert!(ran.stderr.contains("some outputs of the command are in place"), "{ran:#?}");
     for _ in 0..3 {
         place.remove(&["x.o"]);
         forged();

@@ -59,13 +59,18 @@ fn had(
         Some(Via::Squashfs) => Some(Rung::Squashfs),
         Some(Via::Fuse) => Some(Rung::Fuse),
     };
-    let waits = || {
+    // If a pack is nowhere any more, no method can provide the image. Unpacking would only find that out
+    // after it had downloaded the others.
+    let record = {
         let store = around.store()?;
         let far = FarImages::open(around, &store)?;
         let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
-        anyhow::Ok(found.record().is_some_and(|record| mount_waits(&store, record)))
+        let Some(record) = found.record().cloned() else { return Ok(None) };
+        has_all(&store, far.as_ref(), &record)?;
+        record
     };
-    let ways = wanted.is_none().then(|| ways(|| waits().unwrap_or(false)));
+    let waits = || around.store().is_ok_and(|store| mount_waits(&store, &record));
+    let ways = wanted.is_none().then(|| ways(waits));
     let mut trouble: Vec<anyhow::Error> = Vec::new();
     for rung in wanted.into_iter().chain(ways.into_iter().flatten()) {
         match mounted(around, key, fallbacks, how, rung, options.process) {
@@ -104,7 +109,6 @@ fn mounted(
     let far = FarImages::open(around, &store)?;
     let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
-    has_all(&store, far.as_ref(), record)?;
     let targets = targets(around, record, how)?;
     if is_bound(how) {
         let opened = open(&store, far.as_ref(), key, fallbacks, Rights::Dropped)?;
