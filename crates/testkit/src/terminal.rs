@@ -1,4 +1,4 @@
-//! A command on a pseudo-terminal.
+//! Runs a command on a pseudo-terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -10,12 +10,13 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::Run;
 
-/// Run with standard output and error on one terminal this wide. Gives the exit code, and what the terminal received.
+/// Runs a command with standard output and error on one terminal of this width. Returns the exit
+/// code and everything that the terminal received.
 pub fn on_terminal(run: Run, columns: u16) -> (Option<i32>, String) {
     started(run, columns, false)
 }
 
-/// Run with all three streams on one terminal, where nobody types.
+/// Runs a command with all three streams on one terminal of 80 columns. No input is ever typed.
 pub fn wholly_on_terminal(run: Run) -> (Option<i32>, String) {
     started(run, 80, true)
 }
@@ -35,12 +36,12 @@ fn started(mut run: Run, columns: u16, reads: bool) -> (Option<i32>, String) {
     let input = if reads { copy().into() } else { std::process::Stdio::null() };
     run.command.stdin(input).stdout(copy()).stderr(copy());
     let mut child = run.command.spawn().expect("starts");
-    // Only the child's ends are left, so that the reading below ends with them.
+    // Close our copies of the child's end, so that the reads below end when the child ends.
     drop((theirs, run));
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
     let mut ours = File::from(ours);
-    // The end of a terminal is an error.
+    // A read fails with EIO once the child's end is closed.
     while let Ok(count @ 1..) = ours.read(&mut buffer) {
         received.extend_from_slice(&buffer[..count]);
     }

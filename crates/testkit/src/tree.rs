@@ -1,33 +1,34 @@
-//! The files of a directory: to compare two runs, and to put back what was before the first.
+//! A snapshot of the files below a directory, used to compare two runs and to restore the state
+//! before the first.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// One name in a tree, as far as two runs must agree on it.
+/// One path in a tree, with the properties that two runs must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Permission bits.
+    /// The permission bits, including set-user-ID, set-group-ID and sticky.
     pub mode: u32,
-    /// What it is.
+    /// The type and content.
     pub kind: Kind,
 }
 
-/// What a name stands for.
+/// The type and content of a path.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A file with these bytes.
+    /// A regular file with these bytes.
     File(Vec<u8>),
     /// A symbolic link with this target.
     Link(PathBuf),
     /// A directory.
     Directory,
-    /// Something else.
+    /// Anything else, for example a FIFO.
     Other,
 }
 
-/// Paths relative to the top, and what is there.
+/// The paths below a directory, relative to it, and what is at each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree(pub BTreeMap<PathBuf, Entry>);
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Tree {
-    /// What is below `top` now.
+    /// Returns a snapshot of everything below `top`.
     pub fn of(top: &Path) -> Tree {
         let mut tree = Tree::default();
         tree.read(top, Path::new(""));
@@ -71,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// Undo below `top` what was done since this was read. What did not change is not touched.
+    /// Restores this snapshot below `top`. Paths that have not changed are not touched.
     pub fn put_back(&self, top: &Path) {
         let now = Tree::of(top);
         for (relative, entry) in now.0.iter().rev() {
@@ -79,7 +80,7 @@ impl Tree {
                 let path = top.join(relative);
                 let removed =
                     if entry.kind == Kind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
-                // A directory that is only of another mode is not empty, and stays.
+                // A directory of which only the mode changed is not empty, so it stays.
                 assert!(removed.is_ok() || self.0.contains_key(relative), "{}", path.display());
             }
         }
@@ -100,7 +101,7 @@ impl Tree {
         }
     }
 
-    /// The bytes of a file.
+    /// Returns the content of the file at `relative`. Panics if it is not a regular file.
     pub fn bytes(&self, relative: &str) -> &[u8] {
         match self.0.get(Path::new(relative)).map(|entry| &entry.kind) {
             Some(Kind::File(bytes)) => bytes,
@@ -108,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// The first name that differs, in words.
+    /// Returns the first path that differs, with its state in both trees, as text.
     pub fn difference(&self, other: &Tree) -> Option<String> {
         let names = self.0.keys().chain(other.0.keys());
         let mut different = names.filter(|name| self.0.get(*name) != other.0.get(*name));
