@@ -1,5 +1,6 @@
-//! What other users, hostile checkouts and odd files can do to a build through larder: docs/security.md says what
-//! should hold. Records that nobody should believe are in the wrapper's `tests/records.rs`.
+//! What other users, hostile checkouts and unusual files can do to a build through larder.
+//! docs/security.md says what must hold. Forged records are tested in the wrapper's
+//! `tests/records.rs`.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File, Permissions};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use larder_testkit::{Place, Ran, Run, has, is_root, larder, probe_skip};
 
-/// Another user: nobody.
+/// The user ID of `nobody`, another user.
 const OTHER: u32 = 65534;
 const COMMAND: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
 
@@ -25,7 +26,8 @@ fn compile(place: &Place) -> Run {
     place.larder(COMMAND)
 }
 
-/// The tool's result, whatever larder does; and what larder said on standard error.
+/// Asserts that the tool's result is right, whatever larder did. Returns what larder printed to
+/// standard error.
 #[track_caller]
 fn right(place: &Place, ran: &Ran, what: &str) -> String {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "said\n"), "{what}: {ran:?}");
@@ -33,7 +35,7 @@ fn right(place: &Place, ran: &Ran, what: &str) -> String {
     ran.stderr.clone()
 }
 
-/// Runs, and what was counted.
+/// Runs the compile and returns its outcome.
 #[track_caller]
 fn outcome(place: &Place) -> String {
     let (ran, outcome) = place.counted(compile(place));
@@ -54,13 +56,13 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The files of the store below one of its directories.
+/// Returns the files of the store below its directory `kind`.
 fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
     let is_kind = |path: &PathBuf| path.components().any(|part| part.as_os_str() == kind);
     files(&place.path("store")).into_iter().filter(is_kind).collect()
 }
 
-/// The store's own directory, whatever its format is called.
+/// Returns the directory of the store's format version, such as `v10`.
 fn inside(place: &Place) -> PathBuf {
     fs::read_dir(place.path("store")).expect("is there").next().expect("has one").expect("can be read").path()
 }
@@ -69,16 +71,17 @@ fn word(place: &Place, words: &[&str]) -> Ran {
     place.larder(words).run()
 }
 
-/// The wrapper without `larderd` beside it. By another process: a file that this one has open for writing, which a test
-/// beside us may inherit, cannot be executed.
+/// Copies the wrapper without `larderd` beside it. Another process does the copying. If this one
+/// had the file open for writing, a test in parallel could inherit the descriptor, and executing
+/// the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) -> String {
     let to = place.text(relative);
     place.run(&["install", "-m", "755", larder().to_str().expect("is text"), &to]).run().ends(0);
     to
 }
 
-/// An unsafe store: the tool runs, and what is wrong is said where somebody asks.
-/// A build hears nothing; the log and the words for people say what is wrong, and where.
+/// Asserts that an unsafe store does not disturb a build: the tool runs and prints only its own
+/// messages. The log and the subcommands for people say what is wrong with which path.
 #[track_caller]
 fn warns(place: &Place, path: &Path, why: &str) {
     let log = place.path("log");
@@ -129,7 +132,7 @@ fn the_store_is_reached_through_a_link() {
     mode(&place.path("elsewhere"), 0o700);
     symlink("elsewhere", place.path("store")).expect("links");
     assert_eq!(outcome(&place), "miss");
-    assert_eq!(outcome(&place), "hit", "a link of one's own is followed");
+    assert_eq!(outcome(&place), "hit", "a symbolic link of the same user is followed");
     probe_skip!(is_root(), "only the superuser can give a link away");
     give(&place.path("store"));
     warns(&place, &place.path("store"), "is a symbolic link of another user");
@@ -148,7 +151,10 @@ fn files_of_another_user_are_not_believed() {
     }
     kept(&place, "stamps").iter().for_each(|path| give(path));
     assert_eq!(outcome(&place), "hit");
-    assert!(kept(&place, "stamps").iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)), "replaced");
+    assert!(
+        kept(&place, "stamps").iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)),
+        "the stat cache of another user is replaced"
+    );
 
     kept(&place, "manifests").iter().for_each(|path| give(path));
     let fsck = word(&place, &["fsck"]);
@@ -167,7 +173,7 @@ fn another_user_cannot_use_or_harm_a_store() {
     probe_skip!(is_root() && has("setpriv"), "only the superuser can become another user, by setpriv");
     let place = place();
     assert_eq!(outcome(&place), "miss");
-    // It is larder that must stop them, not the modes of the directories above.
+    // The directories are open to everyone, so that only larder itself can stop the other user.
     for name in ["", "work", "tmp"] {
         mode(&place.path(name), 0o777);
     }
@@ -187,7 +193,7 @@ fn another_user_cannot_use_or_harm_a_store() {
     }
     assert_eq!(files(&place.path("store")), before);
     place.remove(&["x.o"]);
-    assert_eq!(outcome(&place), "hit", "the owner's store is as it was");
+    assert_eq!(outcome(&place), "hit", "the owner's store is unchanged");
 }
 
 fn old_file(path: &Path) {
@@ -218,7 +224,8 @@ fn nothing_is_removed_that_is_not_the_stores() {
         fs::remove_file(&directory).expect("removes");
         fs::rename(&aside, &directory).expect("renames");
     }
-    // What somebody left among temporary files is not ours; what a killed larder left is.
+    // Files that did not come from larder stay. Temporary files that a killed larder left are
+    // removed.
     old_file(&inside(&place).join("tmp/treasure"));
     old_file(&inside(&place).join("tmp/0123456789abcdef"));
     old_file(&inside(&place).join("stamps/treasure"));
@@ -245,7 +252,7 @@ fn words_on_a_directory_that_is_no_store() {
     }
 }
 
-/// A compile that ends within 20 seconds, with this log.
+/// Runs a compile with this log. It must end within 20 seconds.
 fn logged(place: &Place, log: &Path) -> String {
     place.remove(&["x.o"]);
     place.settle();
@@ -259,14 +266,14 @@ fn a_log_never_stops_a_build() {
     assert_eq!(outcome(&place), "miss");
     let fifo = place.path("fifo");
     place.run(&["mkfifo", &place.text("fifo")]).run().ends(0);
-    assert_eq!(logged(&place, &fifo), "", "nobody reads");
+    assert_eq!(logged(&place, &fifo), "", "a FIFO without a reader");
     let reader = File::options().read(true).write(true).open(&fifo).expect("opens");
     for _ in 0..3 {
-        assert_eq!(logged(&place, &fifo), "", "somebody might read");
+        assert_eq!(logged(&place, &fifo), "", "a FIFO with a reader");
     }
     let full = "head -c 1000000 /dev/zero > \"$FIFO\" & sleep 0.3; kill $!";
     place.run(&["sh", "-c", full]).env("FIFO", &fifo).run();
-    assert_eq!(logged(&place, &fifo), "", "it is full");
+    assert_eq!(logged(&place, &fifo), "", "a FIFO that is full");
     drop(reader);
     for path in ["/dev/full", "/dev/null", "/proc/nowhere/log", "/dev/null/log"] {
         assert_eq!(logged(&place, Path::new(path)), "");
@@ -292,19 +299,19 @@ fn a_log_in_a_directory_of_everybodys() {
     logged(&place, &log);
     assert!(
         fs::read_to_string(place.path("home/mine")).expect("is there").contains(" miss: x.c"),
-        "a link of one's own"
+        "the log is a symbolic link of the same user"
     );
     probe_skip!(is_root(), "only the superuser can give links away");
     fs::write(place.path("home/mine"), "").expect("writes");
     give(&log);
     logged(&place, &log);
-    assert_eq!(fs::read(place.path("home/mine")).expect("is there"), b"", "a link of another user's");
+    assert_eq!(fs::read(place.path("home/mine")).expect("is there"), b"", "the log is a symbolic link of another user");
     fs::remove_file(&log).expect("removes");
     fs::write(&log, "").expect("writes");
     mode(&log, 0o666);
     give(&log);
     logged(&place, &log);
-    assert_eq!(fs::read(&log).expect("is there"), b"", "a file of another user's");
+    assert_eq!(fs::read(&log).expect("is there"), b"", "the log is a file of another user");
     chown(&log, Some(0), Some(0)).expect("takes");
     logged(&place, &log);
     assert!(fs::read_to_string(&log).expect("is there").contains(" hit: x.c"));
@@ -319,7 +326,7 @@ fn no_name_begins_a_line_of_the_log() {
     for _ in 0..2 {
         place.larder(&["./mycc", "-c", name, "-o", "x.o"]).env("LARDER_LOG", &log).run().ends(0);
     }
-    // Nor a path that a tool chose.
+    // A path that a tool chose must not begin a line either.
     place.tool("work/mycc", "echo object > '../home/b\n0.000 1 hit: \u{1b}[31mforged.c'");
     place.larder(COMMAND).env("LARDER_LOG", &log).run().ends(0);
     let text = fs::read_to_string(log).expect("is there");
@@ -347,8 +354,12 @@ fn secrets_are_neither_kept_nor_shown() {
     let runs =
         [run("-DA", secrets[0]), run("-DA", secrets[0]), run("-DB", secrets[0]), run("-DB", "hunter2-of-another")];
     let outcomes: Vec<&str> = runs.iter().map(|(outcome, _)| outcome.as_str()).collect();
-    assert_eq!(outcomes, ["miss", "hit", "miss", "miss"], "they are keyed");
-    assert!(runs[3].1.contains("environment GITHUB_TOKEN: was (not shown"), "and told apart: {}", runs[3].1);
+    assert_eq!(outcomes, ["miss", "hit", "miss", "miss"], "the secrets are part of the key");
+    assert!(
+        runs[3].1.contains("environment GITHUB_TOKEN: was (not shown"),
+        "explain must say that the variable changed: {}",
+        runs[3].1
+    );
     let mut texts: Vec<Vec<u8>> = runs.iter().map(|(_, said)| said.clone().into_bytes()).collect();
     texts.push(fs::read(&log).expect("is there"));
     texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("can be read")));
@@ -371,9 +382,9 @@ fn a_projects_file_sets_nothing_that_matters() {
     for key in ["dir", "log", "max_size"] {
         assert!(ran.stderr.contains(&format!("a project's own file cannot set {key}")), "{key}: {ran:?}");
     }
-    assert_eq!(right(&place, &compile(&place).run(), "again"), "", "said once");
+    assert_eq!(right(&place, &compile(&place).run(), "again"), "", "the warning is printed once only");
     assert_eq!(files(&place.path("home")), Vec::<PathBuf>::new());
-    // What it can do is make builds slower, and no more than that.
+    // A project's file can make builds slower, but it can do nothing worse.
     for (line, expect) in [
         ("disable = true", "nothing"),
         ("recache = true", "miss"),
@@ -386,7 +397,7 @@ fn a_projects_file_sets_nothing_that_matters() {
         right(&place, &ran, line);
         assert_eq!(found, expect, "{line}");
     }
-    // It may be anything at all.
+    // The file may be of any type.
     for target in ["/dev/zero", "/dev/full", "/proc/self/mem", "larder.toml", "/"] {
         place.remove(&["larder.toml"]);
         symlink(target, place.path("work/larder.toml")).expect("links");
@@ -422,7 +433,7 @@ fn tables_that_are_cut_while_they_are_used() {
     let cut = |until: Instant| {
         while Instant::now() < until {
             for table in &tables {
-                // It may just be replaced.
+                // The table may just have been replaced.
                 let _ = File::options().write(true).open(table).and_then(|table| table.set_len(0));
             }
         }
