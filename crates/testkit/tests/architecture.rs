@@ -1,4 +1,5 @@
-//! ARCHITECTURE.md against the workspace: its table of edges, and the invariants that are about what is absent.
+//! Compares ARCHITECTURE.md with the workspace: its table of edges between crates, and the
+//! invariants that forbid something.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ type Edges = BTreeSet<(String, String)>;
 
 fn cargo(words: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cargo starts");
+    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cannot start cargo");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("is text")
 }
@@ -20,7 +21,7 @@ fn short(name: &str) -> String {
     name.trim_start_matches("larder-").to_owned()
 }
 
-/// Lines `a, b → c d` in fenced blocks; `nothing` stands for none.
+/// Parses lines such as `a, b → c d` in fenced blocks. `nothing` stands for no edge.
 fn table(text: &str) -> Edges {
     let mut edges = Edges::new();
     for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
@@ -34,7 +35,7 @@ fn table(text: &str) -> Edges {
     edges
 }
 
-/// The edges between our crates; what only tests need is none.
+/// Returns the edges between the crates of this workspace, without dev-dependencies.
 fn edges() -> Edges {
     let metadata: Value =
         serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("JSON");
@@ -52,13 +53,13 @@ fn edges() -> Edges {
 
 #[test]
 fn the_table_of_edges_is_the_workspace() {
-    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("cannot read ARCHITECTURE.md");
     let (table, edges) = (table(&text), edges());
-    assert!(!table.is_empty(), "ARCHITECTURE.md has no fenced lines with →");
+    assert!(!table.is_empty(), "ARCHITECTURE.md has no line with → in a fenced block");
     let outside: Vec<_> = edges.difference(&table).collect();
     let gone: Vec<_> = table.difference(&edges).collect();
-    assert!(outside.is_empty(), "edges that the table does not allow: {outside:?}");
-    assert!(gone.is_empty(), "edges of the table that do not exist: {gone:?}");
+    assert!(outside.is_empty(), "ARCHITECTURE.md does not list these edges between crates: {outside:?}");
+    assert!(gone.is_empty(), "ARCHITECTURE.md lists edges that do not exist: {gone:?}");
 }
 
 #[test]
@@ -72,7 +73,11 @@ fn the_wrapper_is_on_a_diet() {
         assert!(!crates.contains(unwanted), "the wrapper links {unwanted}");
     }
     let foreign: Vec<_> = crates.iter().filter(|name| !name.starts_with("larder-")).collect();
-    assert!(foreign.len() <= CRATES_MAX, "{} crates that are not ours: {foreign:?}", foreign.len());
+    assert!(
+        foreign.len() <= CRATES_MAX,
+        "the wrapper links {} third-party crates, at most {CRATES_MAX} are allowed: {foreign:?}",
+        foreign.len()
+    );
 }
 
 fn sources() -> Vec<(PathBuf, String)> {
@@ -113,7 +118,11 @@ fn no_module_is_named_after_nothing() {
     for (path, _) in sources() {
         for part in path.with_extension("").iter() {
             let name = part.to_str().expect("is text");
-            assert!(!["utils", "util", "common", "helpers", "types"].contains(&name), "{}", path.display());
+            assert!(
+                !["utils", "util", "common", "helpers", "types"].contains(&name),
+                "{}: this module name says nothing about its content",
+                path.display()
+            );
         }
     }
 }
@@ -122,7 +131,7 @@ fn no_module_is_named_after_nothing() {
 fn the_model_does_no_io() {
     for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("crates/model")) {
         for unwanted in ["std::fs", "std::env", "std::net", "std::process", "SystemTime::now", "Instant::now"] {
-            assert!(!text.contains(unwanted), "{}: {unwanted}", path.display());
+            assert!(!text.contains(unwanted), "{}: the model crate must not use {unwanted}", path.display());
         }
     }
 }
@@ -131,7 +140,11 @@ fn the_model_does_no_io() {
 fn who_decides_is_synchronous() {
     for (path, text) in sources() {
         let may = path.starts_with("crates/remote") || path.starts_with("crates/daemon");
-        assert!(may || !text.contains("async fn"), "{} is asynchronous", path.display());
+        assert!(
+            may || !text.contains("async fn"),
+            "{}: only `remote` and `daemon` may be asynchronous",
+            path.display()
+        );
     }
 }
 
@@ -140,7 +153,11 @@ fn git_is_started_in_one_place() {
     for (path, text) in sources() {
         let product = text.split("#[cfg(test)]").next().unwrap_or_default();
         let may = path.starts_with("crates/git") || path.starts_with("xtask");
-        assert!(may || !product.contains("Command::new(\"git"), "{} starts git", path.display());
+        assert!(
+            may || !product.contains("Command::new(\"git"),
+            "{}: only the `git` crate may start git",
+            path.display()
+        );
     }
 }
 
@@ -149,7 +166,7 @@ fn documents_name_the_format_version() {
     let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("can be read");
     let model = read("crates/model/src/lib.rs");
     let line = model.lines().find_map(|line| line.strip_prefix("pub const FORMAT_VERSION: u8 = "));
-    let version = line.and_then(|line| line.strip_suffix(';')).expect("a line says it");
+    let version = line.and_then(|line| line.strip_suffix(';')).expect("crates/model/src/lib.rs defines FORMAT_VERSION");
     for (page, words) in [
         ("store.md", vec![format!("DIR/v{version}"), format!("`v{version}` is the format version")]),
         ("remotes.md", vec![format!("[PREFIX/]v1.{version}/b/"), format!("`v1.{version}`: the version")]),

@@ -1,4 +1,5 @@
-//! Outputs where something is already: a hit leaves what the tool would have left, over, through and beside it.
+//! Outputs at paths where something exists already. A hit must leave what the tool would have left,
+//! also with links and other files involved.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use larder_testkit::{Place, Ran, Run, Tree, has, is_root, larder};
 
-/// Makes what is there before the compile, in an empty `out`.
+/// Creates what exists in the empty directory `out` before the compile.
 type Setup = fn(&Path);
 
 const ROWS: &[(&str, Setup)] = &[
@@ -72,7 +73,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
 }
 
-/// A compile as somebody for whom modes count, and the files and links that it left.
+/// Compiles without the right to override file modes. Returns the result, the files, and the number
+/// of hard links of each.
 fn compile(place: &Place, setup: Setup, before: &[&str], argv: &[&str]) -> (Ran, Tree, Vec<(String, u64)>) {
     let out = place.path("work/out");
     if out.exists() {
@@ -106,7 +108,8 @@ fn over_through_and_beside_what_is_there() {
         let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
         let own = larder().to_str().expect("is text");
         let mut wrong = Vec::new();
-        // One store for all rows, recorded over nothing; and a store for each row, recorded over what is there.
+        // Test each row with two stores. The shared one holds a record that was made with an empty
+        // `out`; the other holds one that was made with this row's files.
         let shared = Place::new();
         shared.put("x.c", "int f(void) { return 1; }\n");
         for (what, setup) in ROWS {
@@ -124,7 +127,7 @@ fn over_through_and_beside_what_is_there() {
                 }
             }
         }
-        assert!(wrong.is_empty(), "larder left, plain right: {wrong:#?}");
+        assert!(wrong.is_empty(), "results differ: {wrong:#?}");
         let counters = shared.counters();
         assert!(counters.get("hit") >= ROWS.len() as u64, "{counters:?}");
     }
@@ -164,15 +167,16 @@ fn a_failure_over_a_link_is_not_the_answer_without_it() {
     place.put("x.c", "int a;\n");
     let argv = ["gcc", "-c", "x.c", "-o", "out/x.o"];
     let own = larder().to_str().expect("is text");
-    // gcc cannot create what the link leads to, and removes the link.
+    // gcc cannot create the target of the link, and then removes the link.
     let into_nothing: Setup = |out| symlink("no/other", out.join("x.o")).expect("links");
     for setup in [into_nothing, |_| (), into_nothing] {
         let plain = compile(&place, setup, &[], &argv);
-        assert_eq!(compile(&place, setup, &[own], &argv), plain, "larder left, plain right");
+        assert_eq!(compile(&place, setup, &[own], &argv), plain, "left is with larder, right without");
     }
 }
 
-/// Two runs with one output: what the other is just writing there is not this one's result.
+/// Two runs write the same output. If another process changes the output meanwhile, larder must not
+/// record it.
 #[test]
 fn an_output_that_somebody_else_changes_is_not_recorded() {
     let place = Place::new();
@@ -195,7 +199,7 @@ fn an_output_that_somebody_else_changes_is_not_recorded() {
     place.check(&argv[1..], &["miss", "hit"]);
 }
 
-/// What a stream could not write is said where it is closed.
+/// An error that is reported only when a stream is closed must not be lost.
 #[test]
 fn a_full_disk() {
     if !has("gcc") {

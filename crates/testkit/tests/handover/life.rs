@@ -1,4 +1,4 @@
-//! How `larderd` begins and ends, what it holds, and who starts it.
+//! How `larderd` starts and ends, which resources it holds, and what can start it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,15 +16,15 @@ fn it_leaves_when_nobody_comes() {
     let here = Here::new();
     here.larder(&["daemon", "start", "--idle", "1"]).ends(0);
     let until = Instant::now() + PATIENCE;
-    // Asking would keep it.
+    // Asking for its status would keep it alive.
     while here.inside("daemon.sock").exists() {
         assert!(Instant::now() < until, "{}", here.daemon_log());
         std::thread::sleep(Duration::from_millis(50));
     }
-    here.wait("ends", |here| here.status()["runs"] == false);
+    here.wait("larderd ends", |here| here.status()["runs"] == false);
     assert!(here.daemon_log().contains("nobody came"), "{}", here.daemon_log());
     assert_eq!(here.larder(&["daemon", "status"]).code, Some(1));
-    assert_eq!(here.larder(&["daemon", "stop"]).code, Some(0), "is no error");
+    assert_eq!(here.larder(&["daemon", "stop"]).code, Some(0), "stopping a larderd that does not run is no error");
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn it_holds_nothing_of_the_builds() {
     assert_eq!(fs::read_link(proc("cwd")).expect("is a link"), PathBuf::from("/"));
     let stat = fs::read_to_string(proc("stat")).expect("is there");
     let session = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(4)).map(str::to_owned);
-    assert_eq!(session.as_ref(), Some(&pid), "a session of its own");
+    assert_eq!(session.as_ref(), Some(&pid), "larderd is the leader of its own session");
     let environment = fs::read(proc("environ")).expect("is there");
-    assert!(!environment.windows(7).any(|part| part == b"LC_ALL="), "nothing of the build's environment");
+    assert!(!environment.windows(7).any(|part| part == b"LC_ALL="), "larderd must not inherit the build's environment");
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn systemd_listens_for_it() {
     let variable = format!("--setenv=LARDER_DIR={}", here.store.display());
     let words = ["systemd-socket-activate", &variable, "-l", &socket, larderd.to_str().expect("is text"), "serve"];
     let listener = here.command(&words).start();
-    here.wait("listens", |here| PathBuf::from(&socket).exists() && here.status()["runs"] != Value::Null);
+    here.wait("systemd listens", |here| PathBuf::from(&socket).exists() && here.status()["runs"] != Value::Null);
     here.compile();
     here.wait_recorded(1);
     assert!(here.compile().contains(" hit: "), "{}", here.log());
     assert!(here.larder(&["daemon", "start"]).ends(0).stdout.contains("already"));
     here.larder(&["daemon", "stop"]).ends(0);
-    assert!(PathBuf::from(&socket).exists(), "it is not larderd's to remove");
+    assert!(PathBuf::from(&socket).exists(), "larderd must not remove a socket that systemd made");
     assert_eq!(Ran::of(listener).code, Some(0));
 }
 
@@ -102,7 +102,7 @@ fn units_are_written() {
     assert!(text("home/Library/LaunchAgents/larderd.plist").contains("<string>serve</string>"));
 }
 
-/// systemd reads them itself, and so does a reader of property lists.
+/// systemd checks its own unit files, and a parser of property lists checks the one for launchd.
 #[test]
 fn units_are_such() {
     probe_skip!(has("systemd-analyze"), "systemd-analyze is not installed");
@@ -116,7 +116,7 @@ fn units_are_such() {
             .chain(units.iter().map(String::as_str))
             .collect();
         let run = here.command(&all).env("XDG_RUNTIME_DIR", here.place.path("tmp"));
-        // A key that it does not know is a warning only.
+        // A key that systemd does not know is only a warning.
         let said = run.run().ends(0).stderr;
         assert!(!units.iter().any(|unit| said.contains(unit.as_str())), "{said}");
     }
