@@ -86,9 +86,7 @@ fn another_user_is_refused() {
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("can be set");
     let mut stream = connects(socket).expect("connects");
     let _ = stream.write_all(&[2, 0, 2, 3]);
-    here.wait("the other user is refused", |here| {
-        here.daemon_log().contains(&format!("refused: user {OTHER} connected"))
-    });
+    here.wait("user is refused", |here| here.daemon_log().contains(&format!("refused: user {OTHER} connected")));
 }
 
 #[test]

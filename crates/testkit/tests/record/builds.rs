@@ -1,4 +1,5 @@
-//! A build with larder inside, recorded: outcomes, first causes, and what comes of a second record.
+//! Records builds that use larder: the outcomes, their first causes, and the comparison of two
+//! records.
 
 use larder_testkit::{Place, Ran, larder, probe_skip};
 use serde_json::Value;
@@ -13,7 +14,7 @@ clean:
 \trm -f prog *.o
 ";
 
-/// A project of four sources that share a header.
+/// Writes a project of four sources, of which three include one header.
 fn project(place: &Place) {
     place.put("Makefile", MAKEFILE);
     place.put("shared.h", "int shared(void);\n");
@@ -38,7 +39,7 @@ fn record(place: &Place, name: &str) -> Value {
 
 #[test]
 fn outcomes_and_first_causes() {
-    probe_skip!(larder_testkit::has("gcc") && larder_testkit::has("make"), "gcc and make are not here");
+    probe_skip!(larder_testkit::has("gcc") && larder_testkit::has("make"), "gcc or make is not installed");
     let place = Place::new();
     project(&place);
     let cold = record(&place, "cold");
@@ -73,7 +74,7 @@ fn outcomes_and_first_causes() {
     let compared = word(&place, &["compare", "cold", "warm", "--json"]).stdout;
     let compared: Value = serde_json::from_str(&compared).expect("is JSON");
     assert_eq!(compared["actions"]["count"], 5, "{compared}");
-    assert_eq!(compared["measures"][0]["verdict"], "cannot tell", "of one run a side");
+    assert_eq!(compared["measures"][0]["verdict"], "cannot tell", "one run for each side is not enough for a verdict");
 }
 
 #[test]

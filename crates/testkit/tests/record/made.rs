@@ -1,4 +1,5 @@
-//! A record of a build that never was, as large as is wanted: make, and below it compilers with what they start.
+//! Writes an artificial record of a build of any size: make, and below it compilers with the
+//! processes that they start.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MS: u64 = 1_000_000;
 const JOBS: usize = 8;
 
-/// Write a record of about so many processes below `directory`, and return its path.
+/// Writes a record with about this many processes below `directory`, and returns its path.
 pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     let top = directory.join(format!("made-{processes}"));
     let run = top.join("runs/1");
@@ -60,7 +61,7 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     top
 }
 
-/// A shell, in it larder, in it gcc, in it cc1.
+/// Adds a chain of processes: a shell, which starts larder, which starts gcc, which starts cc1.
 fn chain(lines: &mut Vec<(u64, String)>, pid: i32, begin: u64, took: u64, at: usize) {
     let parents = [1, pid, pid + 1, pid + 2];
     let programs = ["/bin/sh", "/usr/bin/larder", "/usr/bin/gcc", "/usr/lib/gcc/cc1"];

@@ -1,5 +1,6 @@
-//! Records as people make them: two commands in turn, a script that does it again, builds that leave something behind,
-//! arguments that are no text, places where nothing can be followed.
+//! Records as people make them: two commands in turn, a script that repeats a build, builds that
+//! leave a process behind, arguments that are no UTF-8, and machines on which processes cannot be
+//! traced.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -28,7 +29,8 @@ fn two_commands_in_turn() {
     let other = place.path("other/larder");
     std::fs::create_dir_all(other.parent().expect("has one")).expect("can be made");
     std::fs::copy(larder(), &other).expect("copies");
-    // Thirty times as long, and two of twelve pairs may be disturbed by as much.
+    // The second command takes thirty times as long. Two of the twelve pairs may be disturbed by as
+    // much.
     let slow = format!(": {}; sleep 0.15", other.display());
     let words = ["record", "--name", "v", "-n", "12", "--trace", "never", "--ab-commands", "sleep 0.005", &slow];
     word(&place, &words).ends(0);
@@ -37,7 +39,7 @@ fn two_commands_in_turn() {
     assert_eq!((&compared["measures"][0]["verdict"], &compared["refused"]), (&"more".into(), &"".into()), "{compared}");
     assert!(compared["unlike"].as_array().is_some_and(|all| all.iter().any(|one| one["part"] == "command")));
     assert_eq!(shown(&place, "v-b")["record"]["command"][2], slow);
-    // Which larders a command names is kept.
+    // The record says which larder binaries a command names.
     let named = |name: &str| shown(&place, name)["context"]["binaries"].get(other.to_str().expect("text")).is_some();
     assert_eq!((named("v-a"), named("v-b")), (false, true));
 }
@@ -57,7 +59,7 @@ fn what_ab_takes() {
 
 #[test]
 fn a_script_does_it_again() {
-    probe_skip!(has("git"), "git is not here");
+    probe_skip!(has("git"), "git is not installed");
     let place = Place::new();
     let git = |words: &[&str]| {
         let mut command = Command::new("git");
@@ -72,7 +74,8 @@ fn a_script_does_it_again() {
     let words = [&[larder().to_str().expect("is text")], &whole[..]].concat();
     place.run(&words).env("CFLAGS", "-O2 -DX='a b'").run().ends(0);
     let script = place.path(RECORDS).join("x/reproduce.sh");
-    // larder is not in the `PATH` that was recorded: the one that made the record is taken.
+    // The recorded `PATH` does not contain larder, so the script uses the larder that made the
+    // record.
     let again = || place.run(&["/bin/sh", script.to_str().expect("is text")]).run();
     again().ends(0);
     let said = std::fs::read_to_string(place.path("said")).expect("is there");
@@ -129,7 +132,7 @@ fn secrets_are_taken_out() {
         assert!(!text.contains("hunter"), "{name}: {text}");
         looked += usize::from(text.contains("not shown"));
     }
-    assert!(looked >= 2, "they were there");
+    assert!(looked >= 2, "the secrets were replaced in at least two files");
     for form in ["json", "markdown", "chrome"] {
         let exported = word(&place, &["record", "export", "s", "--as", form]).ends(0).stdout;
         assert!(!exported.contains("hunter"), "{form}: {exported}");
@@ -138,21 +141,23 @@ fn secrets_are_taken_out() {
 
 #[test]
 fn what_goes_on_is_let_go() {
-    probe_skip!(has("setsid"), "setsid is not here");
+    probe_skip!(has("setsid"), "setsid is not installed");
     let place = Place::new();
     let script = "setsid sleep 600 > /dev/null 2>&1 < /dev/null & echo $! > ../pid";
     word(&place, &["record", "--name", "d", "--", "sh", "-c", script]).ends(0);
     let pid = std::fs::read_to_string(place.path("pid")).expect("is there").trim().to_owned();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it goes on");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .expect("the process that was left behind is still running");
     let _ = Command::new("kill").arg(&pid).status();
     assert!(status.contains("TracerPid:\t0"), "{status}");
     assert_eq!(shown(&place, "d")["runs"][0]["end"]["left"], 1);
 }
 
-/// As in a container that forbids `ptrace`: what is traced already cannot be followed.
+/// This imitates a container that forbids `ptrace`: a process that is traced already cannot be
+/// traced again.
 #[test]
 fn where_nothing_can_be_followed() {
-    probe_skip!(has("strace"), "strace is not here");
+    probe_skip!(has("strace"), "strace is not installed");
     let place = Place::new();
     let words = ["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null", larder().to_str().expect("is text")];
     let ran = place.run(&[&words[..], &["record", "--name", "n", "--", "sh", "-c", "true; exit 3"]].concat()).run();
@@ -198,7 +203,8 @@ fn a_recorder_that_is_killed_leaves_what_it_saw() {
     let page = place.text("tmp/page.html");
     word(&place, &["report", "cut", "-o", &page]).ends(0);
     assert!(std::fs::read_to_string(page).expect("is there").contains("Cut off."));
-    // What was cut off in the middle of a line, or lost one of its files, is read as far as it goes.
+    // Files that were cut off in the middle of a line or that are missing are read as far as
+    // possible.
     let state = place.path(RECORDS).join("cut/runs/1/run.json");
     std::fs::write(&state, "{\"number\":1,").expect("can be written");
     word(&place, &["report", "cut", "-o", &place.text("tmp/x.html")]).ends(0);

@@ -1,4 +1,4 @@
-//! Options of `larder run`: what counts and what does not.
+//! Options of `larder run` that say what counts as an input or output.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use larder_testkit::wholly_on_terminal;
 
 use crate::project::Project;
 
-/// A run with options in place 0; its outcome by the log.
+/// Runs a script in place 0 with these options, and returns its outcome from the log.
 fn run(project: &Project, options: &[&str], script: &str) -> String {
     let log = project.place.path("log");
     let _ = fs::remove_file(&log);
@@ -24,7 +24,7 @@ fn inputs_are_left_out_and_added() {
     assert_eq!(run(&project, &[], reads_both), "miss");
     project.change("stamp", "2\n");
     assert_eq!(run(&project, &[], reads_both), "miss");
-    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "miss", "other options are another command");
+    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "miss", "other options make another key");
     project.change("stamp", "3\n");
     assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "hit");
     project.change("in", "2\n");
@@ -65,7 +65,7 @@ fn nobody_types_to_a_whole_command() {
         let word = text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line");
         (code, shown, word.to_owned())
     };
-    // It finds the end at once instead of waiting for somebody.
+    // The command reads the end of file at once instead of waiting for input.
     let script = "cat - in > out; test -t 0 && echo typed; echo done";
     for expected in ["miss", "hit"] {
         let (code, shown, word) = outcome(&["--no-terminal"], script);
