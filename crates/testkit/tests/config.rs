@@ -1,11 +1,12 @@
-//! Configuration: where files are looked for, and that a bad one warns once and harms nobody.
+//! Configuration: where files are searched, and that a faulty file warns once and disturbs no
+//! build.
 #![cfg(target_os = "linux")]
 
 use std::path::PathBuf;
 
 use larder_testkit::{Counters, Place, Ran, Run, larder};
 
-/// A place with a copy of larder, so that a file can be put beside it, and a tool that does little.
+/// A place with a copy of larder, so that a file can be put beside it, and a small tool.
 struct Installed {
     place: Place,
     larder: PathBuf,
@@ -57,7 +58,8 @@ fn a_file_beside_the_wrappers_real_file() {
     assert!(installed.value("max_size", bare).contains(&format!("{path}:2")));
     bare(installed.compile()).run().quiet();
     assert!(elsewhere.is_dir(), "the store is where the file says");
-    // Through a link the file is still the one beside the real wrapper.
+    // If larder is called through a link, the file beside the real wrapper is used, not one beside
+    // the link.
     std::os::unix::fs::symlink(&installed.larder, installed.place.path("bin/larder")).expect("links");
     installed.file("bin/larder.toml", "max_size = \"1GiB\"\n");
     let linked = installed.place.text("bin/larder");
@@ -97,13 +99,14 @@ fn a_projects_own_file_sets_little() {
     }
     assert!(installed.value("recache", |run| run).contains("true"));
     assert!(installed.value("dir", |run| run).contains("LARDER_DIR"));
-    // It switches on, never off.
+    // A project's file can only switch larder off, never on.
     installed.file("work/larder.toml", "disable = false\n");
     installed.file("opt/larder.toml", "disable = true\n");
     assert!(installed.value("disable", |run| run).contains("true"));
 }
 
-/// The first compile warns, the second is silent; both do what the tool does; `config` says where.
+/// Asserts that the first compile warns and the second is silent, that both give the tool's result,
+/// and that `larder config` names the place of the fault.
 #[track_caller]
 fn warns_once(installed: &Installed, piece: &str, change: impl Fn(Run) -> Run) {
     let compile = || {
@@ -164,7 +167,7 @@ fn files_that_cannot_be_read() {
     let installed = Installed::new();
     let path = installed.file("opt/larder.toml", &"# comment\n".repeat(200_000));
     warns_once(&installed, &path, |run| run);
-    // Nobody writes to this FIFO, and nobody waits for it.
+    // No process writes to this FIFO, and larder must not wait for one.
     let installed = Installed::new();
     installed.place.run(&["mkfifo", &installed.place.text("opt/larder.toml")]).run().quiet();
     installed.compile().run().ends(0);

@@ -1,6 +1,7 @@
-//! Every byte of every file of a store is damaged in turn, files are cut, exchanged, or something else altogether:
-//! larder's run then is the plain tool's, to the byte. With `LARDER_TEST_FULL=1` every byte; else a spread of them.
-//! `crates/store/tests/corruption.rs` has every byte always, without programs.
+//! Damages every byte of every file of a store in turn, cuts files, exchanges them, and replaces
+//! them by something else. A run of larder must then give the result of the tool, to the byte.
+//! `LARDER_TEST_FULL=1` damages every byte; otherwise only some of them.
+//! `crates/store/tests/corruption.rs` always damages every byte, without running programs.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -9,14 +10,15 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, is_full, larder};
 
-/// Standard output and the object are blobs, the depfile and standard error stand in the record.
+/// Standard output and the object are stored as blobs; the depfile and standard error are kept
+/// inside the record.
 const SCRIPT: &str = "read line < $2; printf \"%s%05000d\" \"$line\" 1; echo warning $2 >&2; \
     printf \"$2%06000d\" 7 > $2.o; echo dep > $2.d; exit 3";
 const SOURCES: [&str; 2] = ["x.c", "y.c"];
-/// Bytes of a file that are damaged in the quick tests, of each way of damage.
+/// How many bytes of a file the quick tests damage, for each kind of damage.
 const QUICK: usize = 45;
 
-/// What a run gives: messages, exit code, object, depfile.
+/// The result of a run: messages and exit code, object, depfile.
 type Given = (Ran, Option<Vec<u8>>, Option<Vec<u8>>);
 
 struct Bench {
@@ -36,7 +38,7 @@ fn files(store: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Run one of the two commands, and take away what it made.
+/// Runs one of the two commands, and removes its outputs.
 fn given(place: &Place, words: &[&str], source: &str) -> Given {
     let argv: Vec<&str> = words.iter().copied().chain(["./mycc", "-c", source]).collect();
     let ran = place.run(&argv).run();
@@ -47,7 +49,7 @@ fn given(place: &Place, words: &[&str], source: &str) -> Given {
 }
 
 impl Bench {
-    /// A store with two records.
+    /// Creates a store with two records.
     fn new() -> Bench {
         let place = Place::new();
         place.tool("work/mycc", SCRIPT);
@@ -70,13 +72,18 @@ impl Bench {
 
     #[track_caller]
     fn right(&mut self, source: &str, what: &str) {
-        let at = SOURCES.iter().position(|known| *known == source).expect("is one");
+        let at = SOURCES.iter().position(|known| *known == source).expect("a known source");
         let given = given(&self.place, &[larder().to_str().expect("is text")], source);
         self.runs += 1;
-        assert!(given == self.plain[at], "{what}, {source}: {:?}, not {:?}", given.0, self.plain[at].0);
+        assert!(
+            given == self.plain[at],
+            "{what}, {source}: the result is {:?} instead of {:?}",
+            given.0,
+            self.plain[at].0
+        );
     }
 
-    /// The command that needs a file.
+    /// Returns the source whose command needs this file.
     fn user_of(&self, path: &Path, bytes: &[u8]) -> &'static str {
         let of_other = |manifest: &[u8]| holds(manifest, b"y.c.o");
         let is_other = match kind(path) {
@@ -91,13 +98,14 @@ impl Bench {
         SOURCES[usize::from(is_other)]
     }
 
-    /// Put all files back that are not as they were.
+    /// Restores all files that have changed.
     fn put_back(&self) {
         for (path, bytes) in &self.kept {
             if path.is_symlink() || path.is_dir() {
                 let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
             }
-            // Counted up with each run, stamped with each look: as good as before.
+            // Counters are increased by each run, and stamps are updated by each stat, so these
+            // files may differ.
             let may_differ = matches!(kind(path), "counters" | "stamps") && is_whole(path, bytes);
             if !may_differ && fs::read(path).ok().as_ref() != Some(bytes) {
                 fs::create_dir_all(path.parent().expect("has one")).expect("can be made");
@@ -107,7 +115,7 @@ impl Bench {
     }
 }
 
-/// The digest that a blob is named by.
+/// Returns the digest that is the name of a blob.
 fn digest_of(path: &Path) -> Vec<u8> {
     let text = path.to_str().expect("is text").replace('/', "");
     let digits: Vec<u32> = text[text.len() - 64..].chars().filter_map(|c| c.to_digit(16)).collect();
@@ -118,7 +126,8 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Which of the store's directories a file is in, or its own name.
+/// Returns the name of the store's directory that a file is in, or the file's own name if it is in
+/// none.
 fn kind(path: &Path) -> &str {
     let below = path.components().skip_while(|part| part.as_os_str() != "store").nth(2);
     below.and_then(|part| part.as_os_str().to_str()).expect("is in a store")
@@ -128,8 +137,8 @@ fn is_whole(path: &Path, bytes: &[u8]) -> bool {
     fs::read(path).is_ok_and(|now| now.len() == bytes.len() && now[..16] == bytes[..16])
 }
 
-/// Where a file is damaged: everywhere, or in a spread of places with the first and the last ones. What is empty of
-/// the stamps is like the rest of it.
+/// Returns the positions at which a file is damaged: all, or some that include the first and the
+/// last ones. Of the empty slots in the stamps only some are damaged, because all are alike.
 fn places(path: &Path, bytes: &[u8]) -> Vec<usize> {
     let told = |at: &usize| kind(path) != "stamps" || *at < 80 || bytes[at / 80 * 80..(at / 80 + 1) * 80] != [0; 80];
     let (told, empty): (Vec<usize>, Vec<usize>) = (0..bytes.len()).partition(told);
@@ -145,14 +154,14 @@ fn places(path: &Path, bytes: &[u8]) -> Vec<usize> {
     told.into_iter().chain(spread(empty, if is_full() { 4 * QUICK } else { 10 })).collect()
 }
 
-/// For every file, each place that `places` names: `damage` it there, and run.
+/// Damages every file at each position that `places` returns, and runs the command after each.
 fn sweep(what: &str, damage: impl Fn(&mut Vec<u8>, usize)) {
     let mut bench = Bench::new();
     let mut damaged = 0;
     for (path, bytes) in bench.kept.clone() {
         let user = bench.user_of(&path, &bytes);
         for at in places(&path, &bytes) {
-            let mut other = fs::read(&path).expect("is put back");
+            let mut other = fs::read(&path).expect("the file was restored");
             damage(&mut other, at.min(bytes.len() - 1));
             fs::write(&path, other).expect("can be written");
             bench.right(user, &format!("{} {what} at {at}", path.display()));
@@ -186,7 +195,7 @@ fn files_are_exchanged() {
     let kept = bench.kept.clone();
     for (at, (a, a_bytes)) in kept.iter().enumerate() {
         for (b, b_bytes) in &kept[at + 1..] {
-            // By content, and by name: then their times come along.
+            // Exchange by content, and by renaming, which also exchanges the mtimes.
             for by_name in [false, true] {
                 if by_name {
                     let aside = a.with_extension("aside");

@@ -1,5 +1,5 @@
-//! The examples for CI (`examples/ci`): they can be parsed, and their steps work as they stand on a machine where larder
-//! is already, twice: the second time everything comes from the first.
+//! The examples for CI in `examples/ci` can be parsed, and their steps work on a machine where
+//! larder is already installed. A second machine gets everything from the first one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use larder_testkit::{Place, Run, has, larder, probe_skip, workspace};
 use serde_json::Value;
 
-/// An example as JSON: there is one way to read YAML, and that is Python's.
+/// Returns an example as JSON, or `None` if Python's yaml, which parses it, is not installed.
 fn example(place: &Place, name: &str) -> Option<Value> {
     let path = workspace().join("examples/ci").join(name);
     let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1])), default=str))";
@@ -19,7 +19,8 @@ fn example(place: &Place, name: &str) -> Option<Value> {
     Some(serde_json::from_str(&read.ends(0).stdout).expect("JSON"))
 }
 
-/// A machine of CI: an empty store, the programs where the example has them, a project of its own.
+/// Prepares a CI machine: an empty store, larder's programs at the path that the example uses, and
+/// a small project.
 fn machine(place: &Place, number: u32) {
     place.put("Makefile", "all: a.o b.o\n%.o: %.c\n\t$(CC) -c $< -o $@\n");
     for name in ["a", "b"] {
@@ -35,7 +36,8 @@ fn machine(place: &Place, number: u32) {
     let _ = fs::create_dir(place.path(format!("store{number}")));
 }
 
-/// A step, by the shell and with the switches that the service runs it by.
+/// Runs a step with the shell and the options that the CI service uses, and returns its standard
+/// output.
 fn step(place: &Place, number: u32, words: &[&str], script: &str) -> String {
     place.settle();
     let path = format!("{}:{}", place.text("work/.larder-programs"), std::env::var("PATH").expect("is set"));
@@ -57,8 +59,9 @@ fn texts(value: &Value) -> Vec<String> {
     all.map(|one| one.as_str().expect("is text").to_owned()).collect()
 }
 
-/// All steps on one machine, then on others, of which one finds all of it at the remote: on a busy machine `larderd` may
-/// begin too late, and the tool runs. The last step says `larder stats`.
+/// Runs all steps on one machine and then on others, until one of them gets everything from the
+/// remote. On a busy machine `larderd` may start too late, and then the tool runs. The last step
+/// must print `larder stats`.
 fn works(place: &Place, words: &[&str], steps: &[String]) {
     assert!(steps.len() >= 3, "{steps:?}");
     let build = |number: u32| {
@@ -71,7 +74,7 @@ fn works(place: &Place, words: &[&str], steps: &[String]) {
         (stats["hit"].as_u64().expect("a number"), stats["remote_hit"].as_u64().unwrap_or(0))
     };
     machine(place, 1);
-    // The first runs of a compiler teach how it is observed.
+    // In the first runs larder learns how the compiler can be observed.
     let mut hits = 0;
     let recorded = (0..8).any(|_| {
         let before = std::mem::replace(&mut hits, build(1).0);
@@ -85,11 +88,12 @@ fn works(place: &Place, words: &[&str], steps: &[String]) {
         step(place, number, words, "larder daemon stop");
         found == (2, 2)
     });
-    assert!(found, "no machine finds what the first one sent");
+    assert!(found, "no machine got everything that the first one uploaded");
 }
 
-/// Returns what a step of a job on GitHub runs, as a script of a shell. A script of `actions/github-script` is run by Node
-/// with as much of the action's toolkit as the examples use; `core.setOutput` prints what it sets.
+/// Returns what a step of a GitHub job runs, as a shell script. Node runs a script of
+/// `actions/github-script`, with as much of that action's toolkit as the examples use.
+/// `core.setOutput` prints what it sets.
 fn script_of(job: &Value, name: &str) -> String {
     const TOOLKIT: &str = "const exec = { exec: async (program, words, options = {}) => {\n\
         const code = require('child_process').spawnSync(program, words, { stdio: 'inherit' }).status;\n\
@@ -105,7 +109,8 @@ fn script_of(job: &Value, name: &str) -> String {
     step["run"].as_str().expect("is a script").to_owned()
 }
 
-/// Each action is pinned by the digest of a commit, and no step hands the token of GitHub's cache to later ones.
+/// Each action is pinned by the digest of a commit, and no step passes the token of GitHub's cache
+/// to later ones.
 #[test]
 fn github_actions_are_pinned_and_keep_the_token() {
     let place = Place::new();
@@ -145,13 +150,13 @@ fn gitlab() {
     let kept: Vec<String> =
         job["cache"].as_array().expect("is a list").iter().flat_map(|one| texts(&one["paths"])).collect();
     assert_eq!(kept, [".larder-programs", ".larder-remote"]);
-    // One shell for the first two, as GitLab has it. The programs are there: nothing is built.
+    // GitLab runs the first two in one shell. The programs exist already, so nothing is built.
     let before = [texts(&job["before_script"]), texts(&job["script"])].concat().join("\n");
     let steps: Vec<String> = [before].into_iter().chain(texts(&job["after_script"])).collect();
     works(&place, &["sh", "-e", "-c"], &steps);
 }
 
-/// A project with one package, which npm installs from a file beside it; nothing is fetched.
+/// Writes a project with one package, which npm installs from a file beside it without a download.
 fn node_project(place: &Place) {
     place.put("dep/package.json", r#"{ "name": "dep", "version": "1.0.0", "main": "index.js" }"#);
     place.put("dep/index.js", "module.exports = 42;\n");
@@ -166,8 +171,8 @@ fn node_project(place: &Place) {
     place.run(&["sh", "-e", "-c", prepare]).env("HOME", place.path("tmp")).run().ends(0);
 }
 
-/// The first machine installs and saves, others only restore. `packages` are the steps of which the first says what became
-/// of the image; the others run if it was not exact.
+/// Asserts that the first machine installs and saves, and that others only restore. The first of
+/// the steps `packages` prints the outcome for the image; the others run if it was not exact.
 fn node_modules_come_from_the_first(place: &Place, words: &[&str], packages: &[String], test: &str) {
     for number in 1..=3 {
         let _ = fs::remove_dir_all(place.path("work/node_modules"));

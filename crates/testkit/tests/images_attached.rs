@@ -1,4 +1,5 @@
-//! Squashfs files that others made, files beside directories, what images may take, and what is trouble with a file.
+//! Squashfs files that another program made, files beside directories in an image, limits on
+//! images, and errors with single files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ fn image(place: &Place, words: &[&str]) -> Run {
     place.run(&argv)
 }
 
-/// A tree, and a squashfs file of it that `mksquashfs` made by itself.
+/// Creates a directory, and a squashfs file of it by `mksquashfs`. Returns `None`, and prints the
+/// reason, if that is not installed.
 fn squashed() -> Option<(Place, Tree)> {
     let place = Place::new();
     for (name, bytes) in [("deps/a/index.js", "a"), ("deps/a/b/x.js", "x"), ("deps/empty", "")] {
@@ -102,7 +104,7 @@ fn images_have_limits_of_their_own() {
     };
     for (key, name) in [("a-1", "a"), ("a-2", "b"), ("a-3", "c")] {
         let mut state = u64::from(name.as_bytes()[0]);
-        // What cannot be made much smaller.
+        // These bytes cannot be compressed much.
         let noise = std::iter::repeat_with(|| {
             state ^= state << 13;
             state ^= state >> 7;
@@ -114,7 +116,7 @@ fn images_have_limits_of_their_own() {
         image(&place, &["save", "--key", key, name]).run().quiet();
     }
     assert_eq!(keys(), ["a-3", "a-2", "a-1"]);
-    // As if it had been used three days ago.
+    // Set back the mtime of the oldest image, as if it was last used three days ago.
     let records = place.path("store").join("v10/images/records");
     let oldest =
         files_below(&records).into_iter().min_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
@@ -143,7 +145,7 @@ fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn trouble_with_the_cache_is_no_trouble_with_an_archive() {
     let place = Place::new();
-    // The one pack is the one large blob.
+    // The image's only pack is the one large blob.
     let noise: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     fs::create_dir(place.path("work/deps")).expect("makes");
     fs::write(place.path("work/deps/a"), noise).expect("writes");
@@ -159,7 +161,7 @@ fn trouble_with_the_cache_is_no_trouble_with_an_archive() {
     image(&place, &["import", "--key", "c-1", "c.tar"]).run().ends(1);
 }
 
-/// All files below a directory, with their sizes.
+/// Returns all files below a directory, with their sizes.
 fn files(dir: &Path) -> Vec<(u64, PathBuf)> {
     let below = |path: PathBuf| match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => files(&path),

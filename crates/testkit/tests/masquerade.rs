@@ -1,22 +1,23 @@
-//! Links with a compiler's name, larder twice in a row, and other caches before and behind: the real tool is found,
-//! once.
+//! Symbolic links with a compiler's name that lead to larder, larder twice in a row, and other
+//! caches before and behind it. larder must find the real tool, and run it once.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::{Place, Run, has, larder, probe_skip};
 
 const LARDER: &str = "larder";
 
-/// Run `argv` with these directories of the place before the usual `PATH`.
+/// Runs `argv` with these directories of the place before the usual `PATH`.
 fn with_path(place: &Place, directories: &[&str], argv: &[&str]) -> Run {
     let mut path: Vec<String> = directories.iter().map(|directory| place.text(directory)).collect();
     path.push("/usr/bin:/bin".to_owned());
     place.settle();
-    // The shell looks along this `PATH`, as a build would.
+    // The shell searches this `PATH`, as a build would.
     let line = [&["sh", "-c", "exec \"$0\" \"$@\""], argv].concat();
     place.run(&line).env("PATH", path.join(":"))
 }
 
-/// Twice the plain one's object, the second time from the store.
+/// Runs the command twice. Each run must give the same object as without larder, and the second
+/// must hit.
 #[track_caller]
 fn check(place: &Place, run: impl Fn() -> Run, object: &[u8], what: &str) {
     let mut outcomes = Vec::new();
@@ -42,7 +43,7 @@ fn plain(place: &Place, compiler: &str) -> Vec<u8> {
     place.read("x.o")
 }
 
-/// A source that the compiler of this name takes without a word.
+/// Returns a source for which the compiler of this name prints no warning.
 fn source(compiler: &str) -> &str {
     if compiler.ends_with("++") { "x.cc" } else { "x.c" }
 }
@@ -61,7 +62,8 @@ fn a_link_finds_the_real_one() {
         let argv = |tool| [tool, "-c", source(name), "-o", "x.o"];
         check(&place, || with_path(&place, &["links"], &argv(name)), &object, name);
         check(&place, || with_path(&place, &["links", "more", "links"], &argv(name)), &object, "two");
-        // By its path, `argv[0]` is another one; and it finds the real one also where it is not on `PATH`.
+        // If larder is called by its path, `argv[0]` differs. It must find the real compiler also
+        // if the link is not on `PATH`.
         check(&place, || with_path(&place, &["links"], &argv(&link)), &object, "by its path");
         check(&place, || with_path(&place, &[], &argv(&link)), &object, "not on PATH");
     }

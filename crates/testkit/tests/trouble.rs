@@ -1,4 +1,5 @@
-//! Whatever is wrong with the store, the tool's own result and exit code; and a cause that is counted where it can be.
+//! Whatever is wrong with the store, the tool's own result and exit code arrive. If the store can
+//! still count, the cause is counted.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
 
-/// The store of this version of the formats.
+/// The directory of this format version in the store.
 const BASE: &str = "v10";
 
-/// Enough output for blobs, messages on both streams, an exit code of its own.
+/// Output that is large enough for blobs, messages on both streams, and an unusual exit code.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \
     echo dep > x.d; exit 3";
 
@@ -25,7 +26,7 @@ fn compile(place: &Place) -> Run {
     place.larder(&["./mycc", "-c", "x.c", "-o", "x.o"])
 }
 
-/// The run's result is the plain tool's.
+/// Asserts that a run gave the result of the tool, and removes its outputs.
 #[track_caller]
 fn right(place: &Place, ran: &Ran, what: &str) {
     let expect = ("int a;\n", "warning\n", Some(3));
@@ -35,8 +36,8 @@ fn right(place: &Place, ran: &Ran, what: &str) {
     place.remove(&["x.o", "x.d"]);
 }
 
-/// By another process: a file that this one has open for writing, which a test beside us may inherit, cannot be
-/// executed.
+/// Another process does the copying. If this one had the file open for writing, a test in parallel
+/// could inherit the descriptor, and executing the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) {
     let words = ["install", "-m", "755", larder().to_str().expect("is text"), &place.text(relative)];
     place.run(&words).run().ends(0);
@@ -49,7 +50,8 @@ fn runs_right(place: &Place, change: impl Fn(Run) -> Run, what: &str) {
     }
 }
 
-/// Take from the superuser what lets it write anywhere, so that modes count.
+/// Returns a compile for which file modes count: the superuser gives up the capabilities that
+/// override them.
 fn fenced(place: &Place) -> Run {
     place.settle();
     let words = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"];
@@ -109,7 +111,7 @@ fn a_store_without_permissions() {
     }
     mode(&store, 0o700);
     right(&place, &compile(&place).run(), "usable again");
-    // A store that is full of records and can only be read still answers.
+    // A store with records that can only be read must still answer.
     for path in files(&store) {
         mode(path.parent().expect("has one"), 0o555);
         mode(&path, 0o444);
@@ -124,7 +126,7 @@ fn a_store_without_permissions() {
     assert!(text.contains(" hit: "), "{text}");
 }
 
-/// As after `su` without `-`, which leaves root's own directories in `PATH`.
+/// This happens after `su` without `-`, which leaves root's own directories in `PATH`.
 #[test]
 fn a_directory_of_the_search_path_may_not_be_searched() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -164,7 +166,8 @@ fn places_that_are_not_there() {
 fn without_a_home_the_password_database_says() {
     let place = place();
     for home in [None, Some(""), Some("/nonexistent"), Some("/dev/null"), Some("relative")] {
-        // The store is somewhere of the user's then: it must not be written to by a test.
+        // The store is then in the home directory of the real user, so the test must not write to
+        // it.
         let change = |run: Run| {
             let run = run.without("LARDER_DIR").env("LARDER_READ_ONLY", "1");
             match home {
@@ -190,7 +193,8 @@ fn no_place_for_temporary_files() {
     let place = Place::new();
     place.tool("work/mycc", "echo object > x.o; exit 3");
     place.put("x.c", "int a;\n");
-    // This place is in /tmp, too, so that it has to be seen elsewhere once that is empty and read-only.
+    // This place is in /tmp as well. So it is mounted elsewhere before /tmp becomes empty and
+    // read-only.
     let script = "mkdir -p /run/larder-here && mount --bind \"$TOP\" /run/larder-here && mount -t tmpfs -o ro none /tmp && \
         mkdir -p /dev/shm && mount -t tmpfs -o ro none /dev/shm && cp_larder=/run/larder-here/larder && \
         cd /run/larder-here/work && export LARDER_DIR=/run/larder-here/store TMPDIR= && \
@@ -205,9 +209,9 @@ fn no_place_for_temporary_files() {
 fn a_store_of_somebody_else() {
     probe_skip!(is_root(), "only the superuser can give a directory away");
     let place = place();
-    runs_right(&place, |run| run, "ours");
+    runs_right(&place, |run| run, "a store of this user");
     std::os::unix::fs::chown(place.path("store"), Some(65534), Some(65534)).expect("gives away");
-    runs_right(&place, |run| run, "theirs");
+    runs_right(&place, |run| run, "a store of another user");
     let doctor = place.larder(&["doctor"]).run();
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
 }
@@ -235,7 +239,7 @@ fn a_full_disk() {
     }
 }
 
-/// Every file of the store.
+/// Returns every file of the store.
 fn files(store: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(store).expect("can be listed") {
@@ -280,7 +284,7 @@ fn every_file_of_the_store_damaged_in_turn() {
             restore();
             let mut spoilt = bytes.clone();
             spoil(&mut spoilt);
-            // Not replaced but changed, with its times put back: what a bad disk does.
+            // The file is changed in place and its mtime restored, as a failing disk would do.
             let modified = fs::metadata(path).and_then(|meta| meta.modified()).expect("has a time");
             fs::write(path, spoilt).expect("writes");
             fs::File::options().append(true).open(path).and_then(|file| file.set_modified(modified)).expect("sets");
@@ -310,7 +314,7 @@ fn a_killed_larder_leaves_nothing_wrong() {
         child.kill().expect("can be killed");
         child.wait().expect("ends");
     }
-    // Killed children may still write for a moment.
+    // Tools of killed larders may still write for a moment.
     std::thread::sleep(std::time::Duration::from_millis(400));
     place.remove(&["x.o"]);
     for _ in 0..2 {
@@ -331,7 +335,8 @@ fn sixteen_writers_of_one_key() {
     }
     place.settle();
     let start = |directory: PathBuf| compile(&place).cwd(directory).start();
-    // First all in one directory, so that it is one key to the last bit; then each in its own.
+    // First all run in one directory, so that their keys are equal to the last bit. Then each runs
+    // in its own.
     for apart in [false, true] {
         let directory = |number| if apart { place.path(format!("w{number}")) } else { place.path("work") };
         let children: Vec<_> = (0..WRITERS).map(|number| start(directory(number))).collect();

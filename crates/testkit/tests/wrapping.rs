@@ -1,4 +1,5 @@
-//! The tool cannot tell that larder is in front of it, nor can its caller: what it is started with, and how it ends.
+//! Neither the tool nor its caller can tell that larder is between them: the tool starts with the
+//! same environment, and ends in the same way.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,10 +8,12 @@ use std::os::unix::process::CommandExt;
 use larder_testkit::{Place, Ran, Run, has, is_ignored, larder, on_terminal, probe_skip};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A tool that is observed and one that is not: a script called as a compiler, and one of no known name.
+/// A tool that larder observes, and one that it does not know: a script called as a compiler, and
+/// one with an unknown name.
 const NAMES: [&str; 2] = ["gcc", "frobnicate"];
 
-/// A place whose `PATH` begins with a fake `gcc` and a fake `frobnicate` that run `script`, with a source for them.
+/// Creates a place whose `bin` holds a fake `gcc` and a fake `frobnicate` that run `script`, and a
+/// source for them.
 fn fakes(script: &str) -> Place {
     let place = Place::new();
     place.put("x.c", "int a;\n");
@@ -18,7 +21,7 @@ fn fakes(script: &str) -> Place {
     place
 }
 
-/// The same script plainly and through larder, twice: equal each time, and not from the store.
+/// Runs the script without larder, and twice through it. The results must be equal each time.
 fn check(script: &str, change: impl Fn(Run) -> Run) {
     for name in NAMES {
         let place = fakes(script);
@@ -28,7 +31,7 @@ fn check(script: &str, change: impl Fn(Run) -> Run) {
         let plain = change(place.run(&[&["/usr/bin/env", "--"], &argv[..]].concat())).run();
         for _ in 0..2 {
             let through = change(place.larder(&argv)).run();
-            assert_eq!(through, plain, "{name}: larder left, plain right: {script}");
+            assert_eq!(through, plain, "{name}: left is with larder, right without: {script}");
         }
     }
 }
@@ -49,7 +52,7 @@ fn environment_and_descriptors_are_the_callers() {
 #[test]
 fn the_name_it_is_called_by_is_the_one_typed() {
     let place = Place::new();
-    // A script is told its path; the kernel keeps the words of a program.
+    // A script gets its path from the kernel, so only a binary shows which `argv[0]` larder passed.
     std::fs::copy("/bin/sleep", place.path("bin/mycc")).expect("copies");
     let path = format!("{}:/usr/bin:/bin", place.text("bin"));
     let link = place.text("bin/mycc");
@@ -105,14 +108,14 @@ fn death_by_a_signal_is_death_by_that_signal() {
             assert!(plain.signal.is_some(), "{plain:?}");
             for _ in 0..2 {
                 let (ran, outcome) = place.counted(place.larder(&argv));
-                assert_eq!(ran, plain, "{name} {signal}: larder left");
+                assert_eq!(ran, plain, "{name} {signal}: left is with larder, right without");
                 assert!(["miss:signal", "bypass:unknown-tool"].contains(&&*outcome), "{outcome}");
             }
         }
     }
 }
 
-/// Start a tool that says its own number and waits; send a signal to larder alone.
+/// Starts a tool that prints its process ID and waits. Then sends signals to larder only.
 fn interrupted(name: &str, script: &str, signals: &[Signal]) -> Ran {
     let place = fakes(script);
     let mut child = place.larder(&[&place.text(&format!("bin/{name}")), "-c", "x.c"]).start();
@@ -125,7 +128,11 @@ fn interrupted(name: &str, script: &str, signals: &[Signal]) -> Ran {
     let ran = Ran::of(child);
     let tool = std::path::PathBuf::from(format!("/proc/{}", line.trim()));
     assert!(!tool.exists(), "{name}: the tool outlived larder: {ran:?}");
-    assert_eq!(place.counters().get("miss"), place.counters().get("miss:signal"), "nothing was recorded");
+    assert_eq!(
+        place.counters().get("miss"),
+        place.counters().get("miss:signal"),
+        "an interrupted run must not be recorded"
+    );
     ran
 }
 
@@ -179,7 +186,7 @@ fn one_file_for_both_keeps_its_order() {
 #[test]
 fn messages_stream_and_so_does_input() {
     for name in NAMES {
-        // The tool goes on only when its first line was answered.
+        // The tool continues only after the test has answered its first line.
         let place = fakes("echo first; read answer; echo \"$answer\"; printf 'no end of line'");
         let mut child = place.larder(&[&place.text(&format!("bin/{name}")), "-c", "x.c"]).start();
         let mut stdin = child.stdin.take().expect("is a pipe");
@@ -286,7 +293,7 @@ fn tools_that_are_not_there_or_cannot_run() {
     let bad = place.tool("bin/badcc", "");
     std::fs::write(&bad, "#!/nonexistent/interpreter\n").expect("writes");
     assert!(matches!(place.larder(&[&bad, "-c", "x.c"]).run().code, Some(126 | 127)));
-    // A script without a first line of its own: a shell would run it, the kernel does not.
+    // A script without a `#!` line: a shell would run it, but the kernel does not.
     std::fs::write(&bad, "exit 5\n").expect("writes");
     assert!(matches!(place.larder(&[&bad, "-c", "x.c"]).run().code, Some(126 | 5)));
 }
@@ -303,7 +310,7 @@ fn words_and_tools_of_the_same_name() {
     assert!(said(&["stats", "--json"]).starts_with('{'));
     assert!(said(&["--version"]).contains("larder"));
     assert!(said(&["help"]).contains("stats"));
-    // Its own name is no more than a name: anything may be typed for `argv[0]`.
+    // `argv[0]` is ignored, because a caller can set it to anything.
     let mut run = place.run(&[larder().as_os_str(), "stats".as_ref(), "--json".as_ref()]);
     run.command.arg0("larder");
     assert!(run.run().quiet().starts_with('{'));

@@ -1,4 +1,4 @@
-//! Stores that are filled from a remote alone.
+//! Stores that are filled from a remote only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn a_second_store_is_filled(far: &Far) {
     far.record();
     let log = far.compile(SECOND);
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
-    // From now on it is the store's own.
+    // The second time, the record is in the store itself.
     assert!(!far.compile(SECOND).contains("fetched"));
     let stats = far.stats(SECOND);
     assert_eq!((&stats["hit"], &stats["remote_hit"], &stats["miss"]), (&2.into(), &1.into(), &0.into()));
@@ -58,7 +58,7 @@ fn from_each_other_service() {
     }
 }
 
-/// Nobody listens yet when they begin: one starts `larderd`, and the others wait for it.
+/// No `larderd` runs yet. One of the commands starts it, and the others wait for it.
 #[test]
 fn those_who_begin_together_all_hit() {
     let far = Far::directory();
@@ -82,14 +82,16 @@ fn those_who_begin_together_all_hit() {
     let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
     all.into_iter().for_each(|mut one| assert!(one.wait().expect("ends").success()));
     let stats = far.stats(SECOND);
-    // On a busy machine a fetch may take so long that the tool runs as well, and ends first: nobody misses otherwise.
+    // On a busy machine a fetch may take so long that the tool also runs and ends first. There must
+    // be no other miss.
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     let lost = number(&stats["remote"]["races"]) - number(&stats["remote"]["races_won"]);
     let (hits, misses) = (number(&stats["hit"]), number(&stats["miss"]));
     assert!(hits + misses == places.len() as u64 && misses <= lost, "{stats}");
 }
 
-/// What one fetched from far is near for the next.
+/// A record that one machine fetched from the far remote is copied to the near remote for the next
+/// machine.
 #[test]
 fn from_a_near_one_that_another_filled() {
     let mut far = Far::directory();
@@ -139,14 +141,14 @@ fn a_scope_that_only_reads() {
     far.compile_by(FIRST, read_only);
     far.compile_by(FIRST, read_only);
     read_only(far.larder(FIRST, &["remote", "flush"])).run().ends(0);
-    assert!(!far.place.path("far").exists(), "nothing was sent");
+    assert!(!far.place.path("far").exists(), "nothing may be uploaded");
     let pushed = read_only(far.larder(FIRST, &["remote", "push"])).run();
     assert!(pushed.code == Some(1) && pushed.stderr.contains("read_only"), "{pushed:?}");
     far.larder(FIRST, &["daemon", "stop"]).run().ends(0);
     assert!(far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout.contains("1 record sent"));
     let again = far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout;
     assert!(again.contains("0 records sent") && again.contains("1 there already"), "{again}");
-    // Reading goes on.
+    // The remote can still be read.
     let (log, _) = far.compile_by(SECOND, read_only);
     assert!(log.contains("fetched from a remote"), "{log}");
 }
@@ -187,7 +189,7 @@ fn a_sandbox_without_network_is_served() {
     assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
 }
 
-/// What a build of this commit used comes before it is asked for.
+/// `larderd` prefetches what an earlier build of this commit used.
 #[test]
 fn a_commit_that_was_built_elsewhere() {
     probe_skip!(has("git"), "git is not installed");
@@ -213,16 +215,16 @@ fn a_commit_that_was_built_elsewhere() {
         }
         fs::read_to_string(far.place.path("log")).expect("is logged")
     };
-    assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all are recorded");
+    assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all commands are recorded");
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
-    // Another commit after it, of which nobody knows anything yet.
+    // A second commit, of which the remote knows nothing yet.
     git(&["commit", "-q", "--allow-empty", "-m", "two"]);
     let log = build(SECOND);
     assert_eq!(log.matches(" hit: ").count(), all.len(), "{log}");
     let stats = far.stats(SECOND);
     let (asked, ahead) = (stats["remote_hit"].as_u64(), stats["remote"]["prefetched"].as_u64());
     assert!(ahead >= Some(10) && asked <= Some(4), "{stats} {}", far.daemon_log(SECOND));
-    // By hand as well.
+    // `larder remote pull` prefetches as well.
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
     fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
     assert!(far.larder(SECOND, &["remote", "pull"]).run().ends(0).stdout.contains("12 records fetched"));

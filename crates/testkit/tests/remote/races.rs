@@ -1,5 +1,5 @@
-//! A fetch and the tool, at once. The tool is gcc with an assembler that takes its time, and has begun its output by
-//! then.
+//! A fetch and the tool at the same time. The tool is gcc with a slow assembler that has already
+//! begun to write its output.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,12 +8,13 @@ use larder_testkit::{Ran, Run, Way, has, larder};
 
 use crate::far::{FIRST, Far, SECOND};
 
-/// More than is waited for without history, and less than the compile takes.
+/// A delay longer than a fetch is waited for without history, and shorter than the compile.
 const LATE: Way = Way::Late(Duration::from_millis(400));
 const COMPILE: [&str; 6] = ["gcc", "-B./tools/", "-c", "x.c", "-o", "x.o"];
 
-/// With a compile that takes so long, recorded and sent by the first; and a second store that knows all of its
-/// programs. `says` is what the assembler says, a shell's words.
+/// Returns a place where the first machine recorded and uploaded a compile that takes this long,
+/// and the second machine knows all of its programs. `says` is a shell command that the assembler
+/// runs first.
 fn far(seconds: f64, says: &str) -> Option<Far> {
     if !has("gcc") {
         eprintln!("skipped: gcc is not installed");
@@ -43,13 +44,13 @@ fn source(far: &Far, which: u32) {
     far.place.put("x.c", functions.collect::<String>());
 }
 
-/// What larder logged, and what it said.
+/// Compiles without an old output. Returns what larder logged, and the result.
 fn compile(far: &Far, store: &str, change: impl Fn(Run) -> Run) -> (String, Ran) {
     far.place.remove(&["x.o"]);
     compile_over(far, store, change)
 }
 
-/// The same over what is there.
+/// Compiles over whatever output exists. Returns what larder logged, and the result.
 fn compile_over(far: &Far, store: &str, change: impl Fn(Run) -> Run) -> (String, Ran) {
     let _ = fs::remove_file(far.place.path("log"));
     let ran = change(far.larder(store, &COMPILE)).run().ends(0);
@@ -60,7 +61,7 @@ fn is_right(far: &Far) -> bool {
     far.place.read("x.o") == fs::read(far.place.path("right.o")).expect("is there")
 }
 
-/// What is left in the directory of temporary files.
+/// Returns the compiler's files that are left in the directory for temporary files.
 fn temporary(far: &Far) -> Vec<String> {
     let entries = fs::read_dir(far.place.path("tmp")).expect("lists").flatten();
     entries
@@ -81,11 +82,15 @@ fn a_fetch_that_wins_stops_the_tool() {
     assert_eq!(temporary(&far), [""; 0]);
     let stats = far.stats(SECOND);
     assert_eq!((&stats["remote"]["races"], &stats["remote"]["races_won"]), (&1.into(), &1.into()));
-    assert_eq!(far.place.run(&["pgrep", "-f", "^sleep 6.5$"]).run().stdout, "", "what the tool had started is gone");
+    assert_eq!(
+        far.place.run(&["pgrep", "-f", "^sleep 6.5$"]).run().stdout,
+        "",
+        "a process that the tool started must be stopped as well"
+    );
     assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
 }
 
-/// What was there before is found by a hit as by the tool.
+/// A hit finds the files that existed before the compile, just as the tool does.
 #[test]
 fn outputs_that_were_there() {
     let Some(far) = far(6.0, ":") else { return };
@@ -110,7 +115,7 @@ fn a_tool_that_wins_is_recorded() {
     assert!(compile(&far, SECOND, |run| run).0.contains(" hit: "));
 }
 
-/// Once it has said something, its words would come twice.
+/// If the tool has printed something, stopping it and replaying the record would print that twice.
 #[test]
 fn a_tool_that_speaks_is_let_run() {
     let Some(far) = far(4.0, "echo warning >&2") else { return };
@@ -121,7 +126,7 @@ fn a_tool_that_speaks_is_let_run() {
     assert!(is_right(&far));
 }
 
-/// A signal that comes meanwhile is the tool's.
+/// A signal that arrives during the race ends the run as it would end the tool.
 #[test]
 fn an_interrupted_race_ends_by_the_signal() {
     let Some(far) = far(5.0, ":") else { return };

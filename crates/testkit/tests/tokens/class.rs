@@ -14,10 +14,11 @@ fn place() -> Place {
     place
 }
 
-/// Niceness, how soon it is killed for memory, policy (5 is idle), I/O class, as a tool of this class sees them.
+/// Returns what a tool of this class sees: niceness, oom_score_adj, scheduling policy (5 is
+/// SCHED_IDLE) and I/O class.
 fn seen(place: &Place, class: &str, variables: &[(&str, &str)], before: &[&str]) -> Vec<String> {
     place.remove(&["0.o"]);
-    // With tokens a machine that has other work would be found too busy for it.
+    // Without tokens, because larder might find a busy machine too busy for the class.
     let mut run = wrapped(place, &compile("mycc", 0), "2")
         .env("LARDER_CLASS", class)
         .env("LARDER_RECACHE", "1")
@@ -44,7 +45,8 @@ fn inherited() -> (i32, i32) {
     (nice.stdout.trim().parse().expect("a number"), score.trim().parse().expect("a number"))
 }
 
-/// By each way in which a tool is started: beside us, under a filter, in our place.
+/// The ways in which a tool is started: as a child, under a seccomp filter, and by replacing
+/// larder.
 const WAYS: [&[(&str, &str)]; 3] =
     [&[], &[("LARDER_OBSERVER", "kernel")], &[("LARDER_READ_ONLY", "1"), ("LARDER_RECACHE", "0")]];
 
@@ -67,7 +69,7 @@ fn each_class_by_each_way() {
     }
 }
 
-/// A build that is nicer already stays so.
+/// A build with a higher niceness than its class keeps it.
 #[test]
 fn never_more_than_inherited() {
     let place = place();
@@ -76,7 +78,7 @@ fn never_more_than_inherited() {
     }
 }
 
-/// The wrapper itself is not lowered: what it becomes is, and what it starts.
+/// The wrapper of a whole command is not lowered, and neither is the command.
 #[test]
 fn a_whole_command_is_as_the_build() {
     let place = place();
@@ -124,7 +126,8 @@ fn a_cgroup_that_was_delegated() {
     assert!(background.contains(&name) && !utility.contains(&name), "{background}");
 }
 
-/// Off by default; part of no key, and what a caller says of its own stays.
+/// Huge pages are off by default. The setting is not part of any key, and the caller's own tunables
+/// are kept.
 #[test]
 fn compilers_ask_for_huge_pages_where_that_is_set() {
     let place = Place::new();
@@ -137,10 +140,10 @@ fn compilers_ask_for_huge_pages_where_that_is_set() {
         String::from_utf8(place.read("0.o")).expect("is text")
     };
     assert_eq!(seen(&[]), ", \n");
-    assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1")]), ", \n", "it is a hit");
+    assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1")]), ", \n", "a hit, because the setting is not part of the key");
     let asked = "glibc.malloc.hugetlb=1, thp:always\n";
     assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1"), ("LARDER_RECACHE", "1")]), asked);
-    assert_eq!(seen(&[]), asked, "it is a hit");
+    assert_eq!(seen(&[]), asked, "a hit");
     let own = [("LARDER_HUGE_PAGES", "1"), ("MALLOC_CONF", "thp:never"), ("LARDER_TOKENS", "0")];
     assert_eq!(seen(&own), "glibc.malloc.hugetlb=1, thp:never\n");
 }
