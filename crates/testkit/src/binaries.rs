@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Returns the root directory of the repository.
 pub fn workspace() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("this crate is two levels below the workspace")
+    here.ancestors().nth(2).expect("this crate is not two levels below the workspace")
 }
 
 /// Returns the canonical path of the wrapper, `larder`. `larderd` lies in the same directory.

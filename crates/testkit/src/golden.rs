@@ -34,7 +34,7 @@ pub fn golden(path: &Path, what: &str, bytes: &[u8]) {
     if std::env::var_os("LARDER_GOLDEN").is_some_and(|value| value == "renew") {
         let hex = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let lines: Vec<String> = bytes.chunks(LINE_BYTES).map(hex).collect();
-        fs::create_dir_all(path.parent().expect("the golden file has a parent directory"))
+        fs::create_dir_all(path.parent().expect("the golden file has no parent directory"))
             .expect("cannot create the directory of the golden file");
         fs::write(path, format!("# {what}\n{}\n", lines.join("\n"))).expect("cannot write the golden file");
     }

@@ -15,15 +15,16 @@ impl Counters {
         let json: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
         let mut counters = BTreeMap::new();
         for outcome in ["hit", "miss", "bypass", "fallback"] {
-            counters.insert(outcome.to_owned(), json[outcome].as_u64().expect("the counter of an outcome is a number"));
+            counters
+                .insert(outcome.to_owned(), json[outcome].as_u64().expect("the counter of an outcome is not a number"));
         }
         for (outcome, table) in
             [("miss", "unrecorded_reasons"), ("bypass", "bypass_reasons"), ("fallback", "fallback_reasons")]
         {
-            for (reason, count) in json[table].as_object().expect("the reasons of an outcome are an object") {
+            for (reason, count) in json[table].as_object().expect("the reasons of an outcome are not an object") {
                 counters.insert(
                     format!("{outcome}:{reason}"),
-                    count.as_u64().expect("the counter of a reason is a number"),
+                    count.as_u64().expect("the counter of a reason is not a number"),
                 );
             }
         }

@@ -53,7 +53,7 @@ impl Place {
 
     /// Returns a path in this place as text.
     pub fn text(&self, relative: &str) -> String {
-        self.path(relative).to_str().expect("the path is UTF-8").to_owned()
+        self.path(relative).to_str().expect("the path is not UTF-8").to_owned()
     }
 
     /// Writes a file below `work` whose mtime is one hour ago.
@@ -66,11 +66,11 @@ impl Place {
     pub fn tool(&self, relative: &str, script: &str) -> String {
         let path = self.path(relative);
         self.write(&path, format!("#!/bin/sh\n{script}\n").as_bytes(), 0o755);
-        path.to_str().expect("the path is UTF-8").to_owned()
+        path.to_str().expect("the path is not UTF-8").to_owned()
     }
 
     fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> PathBuf {
-        fs::create_dir_all(path.parent().expect("the path has a parent directory"))
+        fs::create_dir_all(path.parent().expect("the path has no parent directory"))
             .expect("cannot create the parent directory");
         fs::write(path, bytes).expect("cannot write the file");
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
@@ -95,10 +95,10 @@ impl Place {
     /// decides which program larder poses as.
     pub fn link(&self, relative: &str) -> String {
         let path = self.path(relative);
-        fs::create_dir_all(path.parent().expect("the path has a parent directory"))
+        fs::create_dir_all(path.parent().expect("the path has no parent directory"))
             .expect("cannot create the parent directory");
         std::os::unix::fs::symlink(larder(), &path).expect("cannot create the symbolic link");
-        path.to_str().expect("the path is UTF-8").to_owned()
+        path.to_str().expect("the path is not UTF-8").to_owned()
     }
 
     /// Returns a command that runs in this place, with the environment of this place and no other

@@ -41,7 +41,7 @@ impl Proxy {
     /// Starts a proxy on a free port that forwards connections to `to`.
     pub fn before(to: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("cannot listen on a free port");
-        let address = listener.local_addr().expect("the listener has an address");
+        let address = listener.local_addr().expect("the listener has no address");
         let state = Arc::new(Mutex::new(State { way: Way::Late(Duration::ZERO), came: 0 }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {

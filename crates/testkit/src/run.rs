@@ -100,7 +100,7 @@ impl Run {
         }
         let bytes = self.stdin.clone();
         let mut child = self.start();
-        let mut stdin = child.stdin.take().expect("standard input is a pipe");
+        let mut stdin = child.stdin.take().expect("standard input is not a pipe");
         // The command may end before it has read everything, so a failed write is not an error.
         let _ = stdin.write_all(&bytes);
         drop(stdin);

@@ -45,10 +45,10 @@ impl Server {
         let mut server = Server { child, port, second_port: 0, place };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.child.try_wait().expect("it was started");
+            let ended = server.child.try_wait().expect("cannot query the server process");
             if ended.is_some() || start.elapsed() > START_WAIT_MAX {
                 let log = std::fs::read_to_string(server.place.path().join("log")).unwrap_or_default();
-                panic!("{} does not listen ({ended:?}): {log}", program.display());
+                panic!("{} does not listen on its port (exit status {ended:?}); its log: {log}", program.display());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -97,8 +97,8 @@ impl Server {
         let tls_port = free_port();
         let started = Server::start(&program("nginx")?, |port, place| {
             let here = place.display();
-            std::fs::create_dir_all(place.join("data/team")).expect("made");
-            std::fs::write(place.join("passwords"), "me:{PLAIN}hush\n").expect("written");
+            std::fs::create_dir_all(place.join("data/team")).expect("cannot create the data directory");
+            std::fs::write(place.join("passwords"), "me:{PLAIN}hush\n").expect("cannot write the password file");
             let config = format!(
                 "daemon off; worker_processes 2; user root; pid {here}/pid; error_log {here}/error.log;\n\
                  events {{ worker_connections 256; }}\n\
@@ -108,7 +108,7 @@ impl Server {
                  {locations}\n  }}\n}}\n",
                 locations = locations.replace("HERE", &here.to_string()).replace("TLS", &tls_port.to_string()),
             );
-            std::fs::write(place.join("nginx.conf"), config).expect("written");
+            std::fs::write(place.join("nginx.conf"), config).expect("cannot write nginx.conf");
             words(["-e", &format!("{here}/error.log"), "-c", &format!("{here}/nginx.conf")])
         });
         Some(started.with_second_port(tls_port))
@@ -120,7 +120,7 @@ impl Server {
         let keys = [("ROOT_ACCESS_KEY", S3_KEYS[0].1), ("ROOT_SECRET_KEY", S3_KEYS[1].1)];
         Some(Server::start_with(&program("versitygw")?, &keys, |port, place| {
             let data: PathBuf = place.join("data");
-            std::fs::create_dir_all(data.join("team")).expect("made");
+            std::fs::create_dir_all(data.join("team")).expect("cannot create the data directory");
             words(["--port", &format!("127.0.0.1:{port}"), "--quiet", "posix", &data.display().to_string()])
         }))
     }
@@ -137,7 +137,7 @@ impl Server {
             )
         });
         let made = server.put(&format!("/devstoreaccount1/team?restype=container&{AZURE_MAY_MAKE}"));
-        assert!(made.starts_with("HTTP/1.1 201 "), "no container: {made}");
+        assert!(made.starts_with("HTTP/1.1 201 "), "Azurite did not create the container: {made}");
         Some(server)
     }
 
@@ -145,7 +145,7 @@ impl Server {
     /// bucket `team`.
     pub fn gcs() -> Option<Server> {
         Some(Server::start(&program("fake-gcs-server")?, |port, place| {
-            std::fs::create_dir_all(place.join("data/team")).expect("made");
+            std::fs::create_dir_all(place.join("data/team")).expect("cannot create the data directory");
             let (at, data) = (format!("127.0.0.1:{port}"), place.join("data").display().to_string());
             let here = ["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string(), "-public-host", &at];
             let url = format!("http://{at}");
@@ -158,12 +158,12 @@ impl Server {
 
     /// Sends an empty PUT request and returns the answer.
     fn put(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        let mut stream = TcpStream::connect(self.address()).expect("cannot connect to the server");
         let request =
             format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let mut answer = String::new();
         let asked = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
-        asked.map(|_| answer).expect("it answers")
+        asked.map(|_| answer).expect("the server does not answer")
     }
 
     /// Starts buildbox-casd, a server of the Remote Execution API's caches.
@@ -211,7 +211,7 @@ impl Drop for Server {
 
 /// Returns a port on which no process listened a moment ago.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("cannot find a free port").port()
 }
 
 /// Returns the path of a program that `cargo xtask setup` installed for tests, or that Debian

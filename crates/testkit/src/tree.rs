@@ -54,13 +54,13 @@ impl Tree {
     }
 
     fn read(&mut self, top: &Path, below: &Path) {
-        for item in fs::read_dir(top.join(below)).expect("can be listed") {
-            let relative = below.join(item.expect("can be read").file_name());
+        for item in fs::read_dir(top.join(below)).expect("cannot list the directory") {
+            let relative = below.join(item.expect("cannot list the directory").file_name());
             let path = top.join(&relative);
-            let meta = fs::symlink_metadata(&path).expect("is there");
+            let meta = fs::symlink_metadata(&path).expect("cannot stat the file");
             let kind = match meta.file_type() {
-                kind if kind.is_file() => Kind::File(fs::read(&path).expect("can be read")),
-                kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).expect("can be read")),
+                kind if kind.is_file() => Kind::File(fs::read(&path).expect("cannot read the file")),
+                kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).expect("cannot read the link")),
                 kind if kind.is_dir() => Kind::Directory,
                 _ => Kind::Other,
             };
@@ -81,21 +81,21 @@ impl Tree {
                 let removed =
                     if entry.kind == Kind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
                 // A directory of which only the mode changed is not empty, so it stays.
-                assert!(removed.is_ok() || self.0.contains_key(relative), "{}", path.display());
+                assert!(removed.is_ok() || self.0.contains_key(relative), "{}: cannot remove it", path.display());
             }
         }
         for (relative, entry) in &self.0 {
             if now.0.get(relative) != Some(entry) {
                 let path = top.join(relative);
                 match &entry.kind {
-                    Kind::File(bytes) => fs::write(&path, bytes).expect("can be written"),
-                    Kind::Link(target) => std::os::unix::fs::symlink(target, &path).expect("can be made"),
+                    Kind::File(bytes) => fs::write(&path, bytes).expect("cannot write the file"),
+                    Kind::Link(target) => std::os::unix::fs::symlink(target, &path).expect("cannot create the link"),
                     Kind::Directory if path.is_dir() => {}
-                    Kind::Directory => fs::create_dir(&path).expect("can be made"),
-                    Kind::Other => panic!("{}: cannot be put back", path.display()),
+                    Kind::Directory => fs::create_dir(&path).expect("cannot create the directory"),
+                    Kind::Other => panic!("{}: cannot restore a special file", path.display()),
                 }
                 if !matches!(entry.kind, Kind::Link(_)) {
-                    fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)).expect("can be set");
+                    fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)).expect("cannot set the mode");
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Tree {
     pub fn bytes(&self, relative: &str) -> &[u8] {
         match self.0.get(Path::new(relative)).map(|entry| &entry.kind) {
             Some(Kind::File(bytes)) => bytes,
-            other => panic!("{relative} is {other:?}"),
+            other => panic!("{relative} is not a regular file: {other:?}"),
         }
     }
 

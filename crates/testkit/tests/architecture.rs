@@ -14,7 +14,7 @@ fn cargo(words: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cannot start cargo");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("is text")
+    String::from_utf8(output.stdout).expect("not UTF-8")
 }
 
 fn short(name: &str) -> String {
@@ -38,11 +38,11 @@ fn table(text: &str) -> Edges {
 /// Returns the edges between the crates of this workspace, without dev-dependencies.
 fn edges() -> Edges {
     let metadata: Value =
-        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("JSON");
+        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("not JSON");
     let mut edges = Edges::new();
-    for package in metadata["packages"].as_array().expect("a list") {
-        for dependency in package["dependencies"].as_array().expect("a list") {
-            let text = |value: &Value| short(value.as_str().expect("is text"));
+    for package in metadata["packages"].as_array().expect("not a list") {
+        for dependency in package["dependencies"].as_array().expect("not a list") {
+            let text = |value: &Value| short(value.as_str().expect("not a string"));
             if dependency["kind"] != "dev" && dependency["path"].is_string() {
                 edges.insert((text(&package["name"]), text(&dependency["name"])));
             }
@@ -82,19 +82,19 @@ fn the_wrapper_is_on_a_diet() {
 
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
-        for entry in std::fs::read_dir(dir).expect("can be listed") {
-            let path = entry.expect("can be read").path();
+        for entry in std::fs::read_dir(dir).expect("cannot list the directory") {
+            let path = entry.expect("cannot list the directory").path();
             if path.is_dir() {
                 walk(&path, found);
             } else if path.extension().is_some_and(|ending| ending == "rs") {
-                let text = std::fs::read_to_string(&path).expect("can be read");
-                found.push((path.strip_prefix(workspace()).expect("is below").to_owned(), text));
+                let text = std::fs::read_to_string(&path).expect("cannot read the file");
+                found.push((path.strip_prefix(workspace()).expect("not below this directory").to_owned(), text));
             }
         }
     }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(workspace().join("crates")).expect("can be listed") {
-        walk(&entry.expect("can be read").path().join("src"), &mut found);
+    for entry in std::fs::read_dir(workspace().join("crates")).expect("cannot list the directory") {
+        walk(&entry.expect("cannot list the directory").path().join("src"), &mut found);
     }
     walk(&workspace().join("xtask/src"), &mut found);
     found
@@ -117,7 +117,7 @@ fn unsafe_code_is_in_sys_only() {
 fn no_module_is_named_after_nothing() {
     for (path, _) in sources() {
         for part in path.with_extension("").iter() {
-            let name = part.to_str().expect("is text");
+            let name = part.to_str().expect("not UTF-8");
             assert!(
                 !["utils", "util", "common", "helpers", "types"].contains(&name),
                 "{}: this module name says nothing about its content",
@@ -163,10 +163,11 @@ fn git_is_started_in_one_place() {
 
 #[test]
 fn documents_name_the_format_version() {
-    let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("can be read");
+    let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("cannot read the file");
     let model = read("crates/model/src/lib.rs");
     let line = model.lines().find_map(|line| line.strip_prefix("pub const FORMAT_VERSION: u8 = "));
-    let version = line.and_then(|line| line.strip_suffix(';')).expect("crates/model/src/lib.rs defines FORMAT_VERSION");
+    let version =
+        line.and_then(|line| line.strip_suffix(';')).expect("crates/model/src/lib.rs does not define FORMAT_VERSION");
     for (page, words) in [
         ("store.md", vec![format!("DIR/v{version}"), format!("`v{version}` is the format version")]),
         ("remotes.md", vec![format!("[PREFIX/]v1.{version}/b/"), format!("`v1.{version}`: the version")]),

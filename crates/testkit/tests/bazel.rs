@@ -35,12 +35,12 @@ impl Bazel {
         PARTS.iter().for_each(|part| copy(&example.join(part), &place.path("work").join(part)));
         // No variable is set where the actions run, so larder finds its store by the file beside
         // it.
-        fs::create_dir(place.path("opt")).expect("can be made");
+        fs::create_dir(place.path("opt")).expect("cannot create the directory");
         for name in ["larder", "larderd"] {
-            fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("can be copied");
+            fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
         }
         fs::write(place.path("opt/larder.toml"), format!("dir = \"{}\"\n", place.text("store")))
-            .expect("can be written");
+            .expect("cannot write the file");
         Bazel { place }
     }
 
@@ -56,7 +56,7 @@ impl Bazel {
         self.run("clean", &[]).ends(0);
         let compiler = format!("--repo_env=CC={}", self.place.text("cc/gcc"));
         self.run("test", &[&compiler, "//cc/..."]).ends(0);
-        let made = fs::canonicalize(self.place.path("work/bazel-bin/cc")).expect("was built");
+        let made = fs::canonicalize(self.place.path("work/bazel-bin/cc")).expect("Bazel built nothing");
         let mut tree = Tree::of(&made);
         tree.0.retain(|_, entry| matches!(entry.kind, Kind::File(_)));
         assert!(tree.0.keys().filter(|path| path.extension().is_some_and(|end| end == "o")).count() >= 4, "{tree:?}");
@@ -75,9 +75,9 @@ fn copy(from: &Path, to: &Path) {
         fs::copy(from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
         return;
     }
-    fs::create_dir_all(to).expect("can be made");
-    for entry in fs::read_dir(from).expect("can be listed") {
-        let entry = entry.expect("can be read");
+    fs::create_dir_all(to).expect("cannot create the directory");
+    for entry in fs::read_dir(from).expect("cannot list the directory") {
+        let entry = entry.expect("cannot list the directory");
         copy(&entry.path(), &to.join(entry.file_name()));
     }
 }
@@ -93,8 +93,8 @@ fn outputs_have_the_same_digests() {
     // linker.
     bazel.place.tool("cc/gcc", "exec /usr/bin/gcc \"$@\"");
     let plain = bazel.build();
-    fs::remove_file(bazel.place.path("cc/gcc")).expect("can be removed");
-    std::os::unix::fs::symlink("../opt/larder", bazel.place.path("cc/gcc")).expect("can be made");
+    fs::remove_file(bazel.place.path("cc/gcc")).expect("cannot remove the file");
+    std::os::unix::fs::symlink("../opt/larder", bazel.place.path("cc/gcc")).expect("cannot create the link");
     for &(what, least_hits) in BUILDS {
         let before = bazel.counters();
         assert_eq!(bazel.build().difference(&plain), None, "{what}: files differ (with larder / without)");

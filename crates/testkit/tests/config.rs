@@ -15,9 +15,9 @@ struct Installed {
 impl Installed {
     fn new() -> Installed {
         let place = Place::new();
-        std::fs::create_dir(place.path("opt")).expect("makes");
+        std::fs::create_dir(place.path("opt")).expect("cannot create the directory");
         for name in ["larder", "larderd"] {
-            std::fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("copies");
+            std::fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
         }
         place.tool("work/mycc", "cat x.c > x.o");
         place.put("x.c", "int a;\n");
@@ -27,7 +27,7 @@ impl Installed {
 
     fn run(&self, argv: &[&str]) -> Run {
         self.place.settle();
-        let larder = self.larder.to_str().expect("is text");
+        let larder = self.larder.to_str().expect("not UTF-8");
         self.place.run(&[&[larder], argv].concat())
     }
 
@@ -37,9 +37,9 @@ impl Installed {
 
     fn file(&self, relative: &str, text: &str) -> String {
         let path = self.place.path(relative);
-        std::fs::create_dir_all(path.parent().expect("has one")).expect("makes");
-        std::fs::write(&path, text).expect("writes");
-        path.to_str().expect("is text").to_owned()
+        std::fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
+        std::fs::write(&path, text).expect("cannot write the file");
+        path.to_str().expect("not UTF-8").to_owned()
     }
 
     fn value(&self, key: &str, change: impl Fn(Run) -> Run) -> String {
@@ -60,7 +60,7 @@ fn a_file_beside_the_wrappers_real_file() {
     assert!(elsewhere.is_dir(), "the store is where the file says");
     // If larder is called through a link, the file beside the real wrapper is used, not one beside
     // the link.
-    std::os::unix::fs::symlink(&installed.larder, installed.place.path("bin/larder")).expect("links");
+    std::os::unix::fs::symlink(&installed.larder, installed.place.path("bin/larder")).expect("cannot create the link");
     installed.file("bin/larder.toml", "max_size = \"1GiB\"\n");
     let linked = installed.place.text("bin/larder");
     let ran = bare(installed.place.run(&[&*linked, "config"])).run();
@@ -162,7 +162,7 @@ fn another_fault_warns_anew() {
 fn files_that_cannot_be_read() {
     let installed = Installed::new();
     let path = installed.place.text("opt/larder.toml");
-    std::fs::create_dir(&path).expect("makes");
+    std::fs::create_dir(&path).expect("cannot create the directory");
     warns_once(&installed, &path, |run| run);
     let installed = Installed::new();
     let path = installed.file("opt/larder.toml", &"# comment\n".repeat(200_000));
@@ -189,7 +189,7 @@ fn the_log_says_what_became_of_it() {
         installed.compile().env("LARDER_LOG", &log).run().quiet();
     }
     installed.run(&["./mycc", "-ftime-report"]).env("LARDER_LOG", &log).run();
-    let text = std::fs::read_to_string(&log).expect("is there");
+    let text = std::fs::read_to_string(&log).expect("cannot read the file");
     let words: Vec<bool> =
         text.lines().zip(["miss", "hit", "bypass"]).map(|(line, word)| line.contains(&format!(" {word}"))).collect();
     assert_eq!(words, [true; 3], "{text}");

@@ -30,8 +30,8 @@ struct Bench {
 
 fn files(store: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(store).expect("can be listed") {
-        let path = entry.expect("can be read").path();
+    for entry in fs::read_dir(store).expect("cannot list the directory") {
+        let path = entry.expect("cannot list the directory").path();
         if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found.sort();
@@ -63,8 +63,10 @@ impl Bench {
             SOURCES.iter().for_each(|source| bench.right(source, "before any damage"));
         }
         let store = bench.place.path("store");
-        bench.kept =
-            files(&store).into_iter().map(|path| (path.clone(), fs::read(path).expect("can be read"))).collect();
+        bench.kept = files(&store)
+            .into_iter()
+            .map(|path| (path.clone(), fs::read(path).expect("cannot read the file")))
+            .collect();
         let blobs = bench.kept.iter().filter(|(path, _)| kind(path) == "blobs");
         assert_eq!(blobs.count(), 4, "two objects, two outputs");
         bench
@@ -72,8 +74,8 @@ impl Bench {
 
     #[track_caller]
     fn right(&mut self, source: &str, what: &str) {
-        let at = SOURCES.iter().position(|known| *known == source).expect("a known source");
-        let given = given(&self.place, &[larder().to_str().expect("is text")], source);
+        let at = SOURCES.iter().position(|known| *known == source).expect("an unknown source");
+        let given = given(&self.place, &[larder().to_str().expect("not UTF-8")], source);
         self.runs += 1;
         assert!(
             given == self.plain[at],
@@ -108,8 +110,8 @@ impl Bench {
             // files may differ.
             let may_differ = matches!(kind(path), "counters" | "stamps") && is_whole(path, bytes);
             if !may_differ && fs::read(path).ok().as_ref() != Some(bytes) {
-                fs::create_dir_all(path.parent().expect("has one")).expect("can be made");
-                fs::write(path, bytes).expect("can be written");
+                fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
+                fs::write(path, bytes).expect("cannot write the file");
             }
         }
     }
@@ -117,7 +119,7 @@ impl Bench {
 
 /// Returns the digest that is the name of a blob.
 fn digest_of(path: &Path) -> Vec<u8> {
-    let text = path.to_str().expect("is text").replace('/', "");
+    let text = path.to_str().expect("not UTF-8").replace('/', "");
     let digits: Vec<u32> = text[text.len() - 64..].chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
@@ -130,7 +132,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 /// none.
 fn kind(path: &Path) -> &str {
     let below = path.components().skip_while(|part| part.as_os_str() != "store").nth(2);
-    below.and_then(|part| part.as_os_str().to_str()).expect("is in a store")
+    below.and_then(|part| part.as_os_str().to_str()).expect("the path is not in a store")
 }
 
 fn is_whole(path: &Path, bytes: &[u8]) -> bool {
@@ -161,16 +163,16 @@ fn sweep(what: &str, damage: impl Fn(&mut Vec<u8>, usize)) {
     for (path, bytes) in bench.kept.clone() {
         let user = bench.user_of(&path, &bytes);
         for at in places(&path, &bytes) {
-            let mut other = fs::read(&path).expect("the file was restored");
+            let mut other = fs::read(&path).expect("the file was not restored");
             damage(&mut other, at.min(bytes.len() - 1));
-            fs::write(&path, other).expect("can be written");
+            fs::write(&path, other).expect("cannot write the file");
             bench.right(user, &format!("{} {what} at {at}", path.display()));
             bench.put_back();
             damaged += 1;
         }
     }
     println!("{what}: {damaged} bytes, {} runs", bench.runs);
-    let fsck = bench.place.run(&[larder().to_str().expect("is text"), "fsck"]).run();
+    let fsck = bench.place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run();
     assert_eq!(fsck.code, Some(0), "all was put back: {fsck:?}");
 }
 
@@ -202,9 +204,9 @@ fn files_are_exchanged() {
                     fs::rename(a, &aside)
                         .and_then(|()| fs::rename(b, a))
                         .and_then(|()| fs::rename(&aside, b))
-                        .expect("renames");
+                        .expect("cannot rename the files");
                 } else {
-                    fs::write(a, b_bytes).and_then(|()| fs::write(b, a_bytes)).expect("writes");
+                    fs::write(a, b_bytes).and_then(|()| fs::write(b, a_bytes)).expect("cannot write the files");
                 }
                 for source in SOURCES {
                     bench.right(source, &format!("{} and {} exchanged", a.display(), b.display()));
@@ -221,22 +223,22 @@ fn files_are_something_else() {
     type Replace = fn(&Path);
     let rows: &[(&str, Replace)] = &[
         ("gone", |_| {}),
-        ("a directory", |path| fs::create_dir(path).expect("can be made")),
-        ("a link to nothing", |path| symlink("/nonexistent/x", path).expect("can be made")),
-        ("a link to itself", |path| symlink(path, path).expect("can be made")),
-        ("a device without end", |path| symlink("/dev/zero", path).expect("can be made")),
-        ("a device that is full", |path| symlink("/dev/full", path).expect("can be made")),
+        ("a directory", |path| fs::create_dir(path).expect("cannot create the directory")),
+        ("a link to nothing", |path| symlink("/nonexistent/x", path).expect("cannot create the link")),
+        ("a link to itself", |path| symlink(path, path).expect("cannot create the link")),
+        ("a device without end", |path| symlink("/dev/zero", path).expect("cannot create the link")),
+        ("a device that is full", |path| symlink("/dev/full", path).expect("cannot create the link")),
     ];
     let mut bench = Bench::new();
     for (path, bytes) in bench.kept.clone() {
         let user = bench.user_of(&path, &bytes);
         for (what, replace) in rows {
-            fs::remove_file(&path).expect("can be removed");
+            fs::remove_file(&path).expect("cannot remove the file");
             replace(&path);
             for _ in 0..2 {
                 bench.right(user, &format!("{} is {what}", path.display()));
             }
-            let words = [larder().to_str().expect("is text"), "fsck", "--repair"];
+            let words = [larder().to_str().expect("not UTF-8"), "fsck", "--repair"];
             let fsck = bench.place.run(&words).run();
             assert!(matches!(fsck.code, Some(0 | 1)), "{} is {what}: {fsck:?}", path.display());
             bench.put_back();

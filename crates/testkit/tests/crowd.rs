@@ -25,10 +25,10 @@ fn duration() -> Duration {
 
 /// Starts larder with an empty standard input, as a build tool does.
 fn start(place: &Place, directory: &Path, words: &[&str]) -> Child {
-    let whole: Vec<&str> = [larder().to_str().expect("is text")].into_iter().chain(words.iter().copied()).collect();
+    let whole: Vec<&str> = [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().copied()).collect();
     let mut command = place.run(&whole).cwd(directory).command;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("starts")
+    command.spawn().expect("cannot start the command")
 }
 
 fn word(place: &Place, words: &[&str]) -> Ran {
@@ -43,8 +43,8 @@ fn directories(place: &Place, tool: Option<&str>) -> Vec<PathBuf> {
             place.tool(&format!("{name}/mycc"), script);
         }
         let path = place.path(&name);
-        fs::create_dir_all(&path).expect("can be made");
-        fs::write(path.join("x.c"), "int a;\n").expect("writes");
+        fs::create_dir_all(&path).expect("cannot create the directory");
+        fs::write(path.join("x.c"), "int a;\n").expect("cannot write the file");
         path
     };
     let all = (0..CROWD).map(directory).collect();
@@ -108,7 +108,7 @@ fn crowd(place: &Place, at: &[PathBuf], argv: &[&str], right: impl Fn(&Path, &Ra
     }
     let fsck = word(place, &["fsck"]);
     assert_eq!(fsck.code, Some(0), "{fsck:?}");
-    let left = fs::read_dir(place.path("store")).expect("is there").flatten();
+    let left = fs::read_dir(place.path("store")).expect("cannot list the directory").flatten();
     let temporary = left.flat_map(|version| fs::read_dir(version.path().join("tmp")).into_iter().flatten()).count();
     assert_eq!(temporary, 0, "temporary files are left in the store");
 }
@@ -143,10 +143,10 @@ fn a_compiler_and_one_output() {
     let place = Place::new();
     let work = directories(&place, None).remove(0);
     let plain = place.run(&["gcc", "-c", "x.c", "-o", "x.o"]).cwd(&work).run();
-    let object = fs::read(work.join("x.o")).expect("is there");
+    let object = fs::read(work.join("x.o")).expect("cannot read the file");
     // All runs write the same file, often at the same time. The file is complete only when all of
     // them have ended.
     let at: Vec<PathBuf> = std::iter::repeat_n(work.clone(), CROWD).collect();
-    let whole = || assert!(fs::read(work.join("x.o")).expect("is there") == object);
+    let whole = || assert!(fs::read(work.join("x.o")).expect("cannot read the file") == object);
     crowd(&place, &at, &["gcc", "-c", "x.c", "-o", "x.o"], |_, ran| *ran == plain, whole);
 }

@@ -11,12 +11,12 @@ use serde_json::Value;
 fn example(place: &Place, name: &str) -> Option<Value> {
     let path = workspace().join("examples/ci").join(name);
     let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1])), default=str))";
-    let read = place.run(&["python3", "-c", script, path.to_str().expect("is text")]).run();
+    let read = place.run(&["python3", "-c", script, path.to_str().expect("not UTF-8")]).run();
     if read.stderr.contains("No module named 'yaml'") {
         eprintln!("skipped: Python's yaml is not installed");
         return None;
     }
-    Some(serde_json::from_str(&read.ends(0).stdout).expect("JSON"))
+    Some(serde_json::from_str(&read.ends(0).stdout).expect("not JSON"))
 }
 
 /// Prepares a CI machine: an empty store, larder's programs at the path that the example uses, and
@@ -28,10 +28,10 @@ fn machine(place: &Place, number: u32) {
         place.remove(&[&format!("{name}.o")]);
     }
     let programs = place.path("work/.larder-programs");
-    fs::create_dir_all(&programs).expect("makes");
+    fs::create_dir_all(&programs).expect("cannot create the directory");
     for program in ["larder", "larderd"] {
         let _ = fs::remove_file(programs.join(program));
-        symlink(larder().with_file_name(program), programs.join(program)).expect("links");
+        symlink(larder().with_file_name(program), programs.join(program)).expect("cannot create the link");
     }
     let _ = fs::create_dir(place.path(format!("store{number}")));
 }
@@ -40,7 +40,7 @@ fn machine(place: &Place, number: u32) {
 /// output.
 fn step(place: &Place, number: u32, words: &[&str], script: &str) -> String {
     place.settle();
-    let path = format!("{}:{}", place.text("work/.larder-programs"), std::env::var("PATH").expect("is set"));
+    let path = format!("{}:{}", place.text("work/.larder-programs"), std::env::var("PATH").expect("`PATH` is not set"));
     let run = place.run(&[words, &[script]].concat());
     let set = |run: Run, (name, value): (&str, String)| run.env(name, value);
     let variables = [
@@ -55,8 +55,8 @@ fn step(place: &Place, number: u32, words: &[&str], script: &str) -> String {
 }
 
 fn texts(value: &Value) -> Vec<String> {
-    let all = value.as_array().expect("is a list").iter();
-    all.map(|one| one.as_str().expect("is text").to_owned()).collect()
+    let all = value.as_array().expect("not a list").iter();
+    all.map(|one| one.as_str().expect("not a string").to_owned()).collect()
 }
 
 /// Runs all steps on one machine and then on others, until one of them gets everything from the
@@ -67,11 +67,11 @@ fn works(place: &Place, words: &[&str], steps: &[String]) {
     let build = |number: u32| {
         place.remove(&["a.o", "b.o"]);
         let said =
-            steps.iter().fold(None, |_, script| Some(step(place, number, words, script))).expect("there are some");
+            steps.iter().fold(None, |_, script| Some(step(place, number, words, script))).expect("there are no steps");
         assert!(said.contains("hit"), "{said}");
         let json = step(place, number, words, "larder stats --json");
-        let stats: Value = serde_json::from_str(&json).expect("JSON");
-        (stats["hit"].as_u64().expect("a number"), stats["remote_hit"].as_u64().unwrap_or(0))
+        let stats: Value = serde_json::from_str(&json).expect("not JSON");
+        (stats["hit"].as_u64().expect("not a number"), stats["remote_hit"].as_u64().unwrap_or(0))
     };
     machine(place, 1);
     // In the first runs larder learns how the compiler can be observed.
@@ -100,13 +100,13 @@ fn script_of(job: &Value, name: &str) -> String {
         if (code !== 0 && !options.ignoreReturnCode) throw new Error(`${program} ended with ${code}`);\n\
         return code; } };\n\
         const core = { setOutput: (name, value) => console.log(`${name}=${value}`) };\n";
-    let mut steps = job["steps"].as_array().expect("is a list").iter();
+    let mut steps = job["steps"].as_array().expect("not a list").iter();
     let step = steps.find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
     if let Some(script) = step["with"]["script"].as_str() {
         assert!(step["uses"].as_str().is_some_and(|action| action.starts_with("actions/github-script@")), "{step}");
         return format!("node - <<'END_OF_SCRIPT'\n{TOOLKIT}(async () => {{\n{script}\n}})();\nEND_OF_SCRIPT\n");
     }
-    step["run"].as_str().expect("is a script").to_owned()
+    step["run"].as_str().expect("the step has no script").to_owned()
 }
 
 /// Each action is pinned by the digest of a commit, and no step passes the token of GitHub's cache
@@ -118,7 +118,7 @@ fn github_actions_are_pinned_and_keep_the_token() {
         let Some(example) = example(&place, name) else { return };
         let text = example.to_string();
         assert!(!text.contains("exportVariable") && !text.contains("ACTIONS_RUNTIME_TOKEN"), "{name}");
-        let steps = example["jobs"][job]["steps"].as_array().expect("is a list");
+        let steps = example["jobs"][job]["steps"].as_array().expect("not a list");
         let actions: Vec<&str> = steps.iter().filter_map(|step| step["uses"].as_str()).collect();
         let is_pinned = |action: &&str| {
             let commit = action.split_once('@').map_or("", |(_, version)| version);
@@ -148,7 +148,7 @@ fn gitlab() {
     assert_eq!(example["variables"]["LARDER_REMOTE"], "file://$CI_PROJECT_DIR/.larder-remote");
     let job = &example["build"];
     let kept: Vec<String> =
-        job["cache"].as_array().expect("is a list").iter().flat_map(|one| texts(&one["paths"])).collect();
+        job["cache"].as_array().expect("not a list").iter().flat_map(|one| texts(&one["paths"])).collect();
     assert_eq!(kept, [".larder-programs", ".larder-remote"]);
     // GitLab runs the first two in one shell. The programs exist already, so nothing is built.
     let before = [texts(&job["before_script"]), texts(&job["script"])].concat().join("\n");

@@ -98,7 +98,7 @@ impl Bench {
         let bench = Bench { place, doing };
         for _ in 0..3 {
             bench.reset();
-            bench.right(&bench.compile().run()).expect("a run without faults is right");
+            bench.right(&bench.compile().run()).expect("a run without faults has a wrong result");
         }
         bench
     }
@@ -110,12 +110,12 @@ impl Bench {
     /// Brings the store into the state in which a run must begin.
     fn reset(&self) {
         if self.doing == Doing::Recording && self.store().exists() {
-            fs::remove_dir_all(self.store()).expect("removes");
+            fs::remove_dir_all(self.store()).expect("cannot remove the directory");
         }
     }
 
     fn compile(&self) -> Run {
-        self.place.run(&[larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"])
+        self.place.run(&[larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"])
     }
 
     /// Runs larder under strace, with a fault in one call if `call` names one. Returns the result
@@ -129,7 +129,7 @@ impl Bench {
         if call.is_some() {
             words.extend(["-e", &inject]);
         }
-        let (log_text, larder) = (log.to_str().expect("is text"), larder().to_str().expect("is text"));
+        let (log_text, larder) = (log.to_str().expect("not UTF-8"), larder().to_str().expect("not UTF-8"));
         words.extend(["-o", log_text, larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
         let ran = self.place.run(&words).ends_within(HANGS).unwrap_or_else(|hung| panic!("{hung}"));
         let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Bench {
     fn calls(&self) -> Vec<Call> {
         self.reset();
         let (ran, lines) = self.traced(None);
-        self.right(&ran).expect("a traced run without faults is right");
+        self.right(&ran).expect("a traced run without faults has a wrong result");
         let mut numbers = BTreeMap::new();
         let named = lines.into_iter().filter_map(|line| Some((line.split_once('(')?.0.to_owned(), line)));
         let named = named.filter(|(name, _)| name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'));
@@ -153,8 +153,10 @@ impl Bench {
             .collect();
         // If larder is not static, the calls before this are the dynamic loader's. The last call
         // never returns.
-        let starts =
-            calls.iter().position(|call| call.name == "set_tid_address").expect("larder's own start is in the trace");
+        let starts = calls
+            .iter()
+            .position(|call| call.name == "set_tid_address")
+            .expect("the start of larder is not in the trace");
         assert!(calls.len() > starts + 20, "{calls:?}");
         calls.into_iter().skip(starts + 1).filter(|call| call.name != "exit_group").collect()
     }
@@ -181,12 +183,12 @@ impl Bench {
         let _ = fs::remove_file(&log);
         for _ in 0..RECOVERS_RUNS_MAX {
             self.right(&self.compile().env("LARDER_LOG", &log).run()).map_err(|why| format!("afterwards: {why}"))?;
-            let text = fs::read_to_string(&log).expect("there is a log");
+            let text = fs::read_to_string(&log).expect("cannot read the log");
             if text.lines().last().is_some_and(|line| line.contains(" hit: ")) {
                 return Ok(());
             }
         }
-        Err(format!("afterwards: {}", fs::read_to_string(&log).expect("there is a log")))
+        Err(format!("afterwards: {}", fs::read_to_string(&log).expect("cannot read the log")))
     }
 }
 
@@ -243,7 +245,7 @@ fn fails(doing: Doing) {
         let (mut ran, lines) = bench.traced(Some((&call.name, &format!("error={error}:when={}", call.number))));
         injected += usize::from(lines.iter().any(|line| line.ends_with("(INJECTED)")));
         if call.may_warn() && ran.stderr.starts_with("larder: warning: ") {
-            ran.stderr = ran.stderr.split_once('\n').expect("is a line").1.to_owned();
+            ran.stderr = ran.stderr.split_once('\n').expect("the log has no line").1.to_owned();
         }
         let right = match call.is_message() {
             true if ran.code == Some(3) => bench.outputs_right(),
@@ -319,8 +321,8 @@ fn is_killed(doing: Doing) {
         assert_eq!(leftovers(&bench.store()), temporary, "{what}");
         let long_ago = SystemTime::now() - Duration::from_secs(3600);
         for path in &temporary {
-            let file = fs::File::options().append(true).open(path).expect("opens");
-            file.set_modified(long_ago).expect("sets");
+            let file = fs::File::options().append(true).open(path).expect("cannot open the file");
+            file.set_modified(long_ago).expect("cannot set the mtime");
         }
         if !temporary.is_empty() {
             bench.place.larder(&["evict"]).run().ends(0);

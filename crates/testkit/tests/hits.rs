@@ -172,9 +172,9 @@ fn an_output_directory_that_is_missing_and_one_that_comes() {
     let argv = ["gcc", "-c", "y.c", "-o", "out/y.o"];
     let (ran, _) = place.counted(place.larder(&argv));
     assert!(ran.code == Some(1) && ran.stderr.contains("out/y.o"), "{ran:?}");
-    std::fs::create_dir(place.path("work/out")).expect("makes");
+    std::fs::create_dir(place.path("work/out")).expect("cannot create the directory");
     place.check(&argv, &["miss", "hit"]);
-    std::fs::remove_dir(place.path("work/out")).expect("removes");
+    std::fs::remove_dir(place.path("work/out")).expect("cannot remove the directory");
     assert_eq!(place.larder(&argv).run(), ran);
 }
 
@@ -199,7 +199,7 @@ fn each_change_misses_and_the_way_back_hits() {
     check(&["gcc", "-O2", "-c", "x.c", "-o", "x.o"], "miss", "another flag");
     check(&["gcc", "-DX1", "-c", "x.c", "-o", "x.o"], "miss", "a definition");
     check(&argv, "hit", "the first flags again");
-    std::fs::remove_file(place.path("work/x.h")).expect("removes");
+    std::fs::remove_file(place.path("work/x.h")).expect("cannot remove the file");
     let (ran, found) = place.counted(place.larder(&argv));
     assert_eq!((ran.code, found.as_str()), (Some(1), "miss"), "header removed");
     place.put("x.h", "#define X 1\n");
@@ -212,7 +212,7 @@ fn a_header_that_appears_earlier_on_the_path_is_seen() {
     let place = Place::new();
     place.put("x.c", "#include <x.h>\n#if __has_include(<late.h>)\nint late;\n#endif\nint a = X;\n");
     place.put("second/x.h", "#define X 1\n");
-    std::fs::create_dir(place.path("work/first")).expect("makes");
+    std::fs::create_dir(place.path("work/first")).expect("cannot create the directory");
     let argv = ["gcc", "-Ifirst", "-Isecond", "-Inew", "-c", "x.c", "-o", "x.o"];
     let steps: [(&str, Option<&str>, &str); 7] = [
         ("", None, "miss"),
@@ -230,7 +230,7 @@ fn a_header_that_appears_earlier_on_the_path_is_seen() {
         }
         // The empty directory `new` that remains cannot be mistaken for a header.
         if at == 6 {
-            std::fs::remove_dir(place.path("work/new")).expect("removes");
+            std::fs::remove_dir(place.path("work/new")).expect("cannot remove the directory");
         }
         place.check(&argv, &[*expect, "hit"]);
     }

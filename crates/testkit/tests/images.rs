@@ -10,7 +10,7 @@ use serde_json::Value;
 const KEY: &str = "deps-{{os}}-{{hash lock}}";
 
 fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("is text"), "image"].iter().chain(words).copied().collect();
+    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
     place.run(&argv)
 }
 
@@ -25,8 +25,9 @@ fn project() -> Place {
     for (name, bytes) in [("deps/a/index.js", "a"), ("deps/a/b/x.js", "x"), ("deps/empty", "")] {
         place.put(name, bytes);
     }
-    fs::set_permissions(place.path("work/deps/a/index.js"), fs::Permissions::from_mode(0o755)).expect("sets");
-    std::os::unix::fs::symlink("a/index.js", place.path("work/deps/run")).expect("links");
+    fs::set_permissions(place.path("work/deps/a/index.js"), fs::Permissions::from_mode(0o755))
+        .expect("cannot set the mode");
+    std::os::unix::fs::symlink("a/index.js", place.path("work/deps/run")).expect("cannot create the link");
     place
 }
 
@@ -38,7 +39,7 @@ fn exact_fallback_and_miss() {
     assert_eq!(json(&miss)["outcome"], "miss");
     let said = image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
     assert!(said.starts_with("saved deps-linux-") && said.contains("3 files"), "{said}");
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     let exact = image(&place, &["restore", "--key", KEY, "--json"]).run().ends(0);
     assert_eq!((json(&exact)["outcome"].as_str(), json(&exact)["files"].as_u64()), (Some("exact"), Some(3)));
     assert_eq!(Tree::of(&place.path("work/deps")), before);
@@ -53,13 +54,13 @@ fn exact_fallback_and_miss() {
 #[test]
 fn what_is_missing_is_made_and_saved() {
     let place = project();
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     let words =
         ["restore", "--key", KEY, "--if-missing", "mkdir deps && echo made > deps/x && echo run >> log", "deps"];
     for _ in 0..3 {
         image(&place, &words).run().ends(0);
-        assert_eq!(fs::read(place.path("work/deps/x")).expect("is there"), b"made\n");
-        fs::remove_dir_all(place.path("work/deps")).expect("removes");
+        assert_eq!(fs::read(place.path("work/deps/x")).expect("cannot read the file"), b"made\n");
+        fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     }
     assert_eq!(place.read("log"), b"run\n");
     let failing = ["restore", "--key", "other-1", "--if-missing", "exit 7", "deps"];
@@ -104,10 +105,10 @@ fn trouble_is_a_miss_unless_it_is_strict() {
 fn an_image_goes_below_the_working_directory_only() {
     let place = Place::new();
     let home = place.path("home");
-    fs::create_dir_all(place.path("out/sub")).expect("makes");
-    fs::create_dir_all(home.join(".ssh")).expect("makes");
+    fs::create_dir_all(place.path("out/sub")).expect("cannot create the directory");
+    fs::create_dir_all(home.join(".ssh")).expect("cannot create the directory");
     for path in [home.join(".ssh/authorized_keys"), place.path("out/x"), place.path("out/sub/x")] {
-        fs::write(path, "evil").expect("writes");
+        fs::write(path, "evil").expect("cannot write the file");
     }
     place.put("repo/.git/config", "evil");
     place.put(".git/hooks/pre-commit", "evil");
@@ -115,10 +116,10 @@ fn an_image_goes_below_the_working_directory_only() {
     place.put("fine/x", "fine");
     let at_home = |words: &[&str]| image(&place, words).env("HOME", &home);
     let absolute = place.path("out/sub");
-    let absolute = absolute.to_str().expect("is text");
+    let absolute = absolute.to_str().expect("not UTF-8");
     let ssh = home.join(".ssh");
     for (key, path) in [
-        ("home", ssh.to_str().expect("is text")),
+        ("home", ssh.to_str().expect("not UTF-8")),
         ("absolute", absolute),
         ("up", "../out/x"),
         ("hooks", ".git/hooks"),
@@ -129,9 +130,9 @@ fn an_image_goes_below_the_working_directory_only() {
     }
     let before = Tree::of(&place.path("out"));
     for name in ["fine", "linked", "repo", ".git"] {
-        fs::remove_dir_all(place.path("work").join(name)).expect("removes");
+        fs::remove_dir_all(place.path("work").join(name)).expect("cannot remove the directory");
     }
-    std::os::unix::fs::symlink(place.path("out"), place.path("work/linked")).expect("links");
+    std::os::unix::fs::symlink(place.path("out"), place.path("work/linked")).expect("cannot create the link");
     let hostile = ["home", "absolute", "up", "hooks", "repository", "linked"];
     for word in ["restore", "mount"] {
         for key in hostile {
@@ -145,10 +146,10 @@ fn an_image_goes_below_the_working_directory_only() {
         at_home(&["run", "--key", key, "--", "sh", "-c", "! [ -e fine/x ]"]).run().ends(0);
     }
     // With a path on the command line, or with `--anywhere`, the image is restored there.
-    fs::remove_dir_all(&ssh).expect("removes");
-    at_home(&["restore", "--strict", "--key", "home", ssh.to_str().expect("is text")]).run().quiet();
-    assert_eq!(fs::read_to_string(ssh.join("authorized_keys")).expect("is there"), "evil");
-    fs::remove_dir_all(&ssh).expect("removes");
+    fs::remove_dir_all(&ssh).expect("cannot remove the directory");
+    at_home(&["restore", "--strict", "--key", "home", ssh.to_str().expect("not UTF-8")]).run().quiet();
+    assert_eq!(fs::read_to_string(ssh.join("authorized_keys")).expect("cannot read the file"), "evil");
+    fs::remove_dir_all(&ssh).expect("cannot remove the directory");
     at_home(&["restore", "--strict", "--anywhere", "--key", "home"]).run().quiet();
     assert!(ssh.join("authorized_keys").exists() && place.path("work/fine/x").exists());
     at_home(&["restore", "--strict", "--key", "repository", "repo"]).run().quiet();
@@ -162,14 +163,14 @@ fn what_was_in_the_way_is_not_saved() {
     let place = project();
     image(&place, &["save", "--key", "k-1", "deps"]).run().quiet();
     let good = Tree::of(&place.path("work/deps"));
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     for (key, fallback) in [("k-1", "none-"), ("k-2", "k-")] {
         place.put("deps/stale", "stale");
         let words = ["restore", "--key", key, "--fallback", fallback, "--if-missing", "touch deps/new", "deps"];
         let ran = image(&place, &words).run().ends(0);
         assert!(ran.stderr.contains("nothing is saved under k-") && ran.stderr.contains("--replace"), "{ran:#?}");
         assert!(place.path("work/deps/new").exists(), "the command ran");
-        fs::remove_dir_all(place.path("work/deps")).expect("removes");
+        fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     }
     image(&place, &["show", "k-2"]).run().ends(11);
     image(&place, &["restore", "--strict", "--key", "k-1", "deps"]).run().quiet();
@@ -188,9 +189,9 @@ fn what_was_moved_aside_is_put_back() {
     image(&place, &["save", "--key", "k", "deps"]).run().quiet();
     let left = "work/.larder-0123456789abcdef";
     for there in [false, true] {
-        fs::create_dir_all(place.path(left).join("old")).expect("makes");
-        fs::write(place.path(left).join("old/file"), "hand-made").expect("writes");
-        fs::write(place.path(left).join("belongs-to"), "mine").expect("writes");
+        fs::create_dir_all(place.path(left).join("old")).expect("cannot create the directory");
+        fs::write(place.path(left).join("old/file"), "hand-made").expect("cannot write the file");
+        fs::write(place.path(left).join("belongs-to"), "mine").expect("cannot write the file");
         fs::remove_dir_all(place.path("work/other")).unwrap_or_default();
         let ran = image(&place, &["restore", "--key", "k", "other"]).run().ends(0);
         assert!(ran.stderr.contains(if there { "move it back" } else { "put back" }), "{ran:#?}");
@@ -204,8 +205,8 @@ fn the_working_directory_is_filled() {
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
     image(&place, &["save", "--key", "k", "."]).cwd(place.path("work/deps")).run().quiet();
-    fs::create_dir(place.path("work/to")).expect("makes");
-    let number = || fs::metadata(place.path("work/to")).expect("is there").ino();
+    fs::create_dir(place.path("work/to")).expect("cannot create the directory");
+    let number = || fs::metadata(place.path("work/to")).expect("cannot stat the file").ino();
     let first = number();
     let words = ["restore", "--strict", "--key", "k", "--replace", "."];
     for words in [&words[..4], &words] {
@@ -225,7 +226,7 @@ fn images_are_listed_shown_and_dropped() {
     image(&place, &["save", "--key", "b-1", "deps", "lock"]).run().quiet();
     let listed = json(&image(&place, &["list", "--json"]).run().ends(0));
     let keys: Vec<&str> =
-        listed["images"].as_array().expect("a list").iter().filter_map(|i| i["key"].as_str()).collect();
+        listed["images"].as_array().expect("not a list").iter().filter_map(|i| i["key"].as_str()).collect();
     assert_eq!(keys, ["b-1", "a-1"]);
     assert_eq!(
         json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len),
@@ -240,7 +241,7 @@ fn images_are_listed_shown_and_dropped() {
     let words = ["restore", "--key", "b-1", "elsewhere"];
     let unknown = image(&place, &words).run().ends(11);
     assert!(unknown.stderr.contains("holds deps, lock"), "{unknown:#?}");
-    let sound = place.run(&[larder().to_str().expect("is text"), "fsck"]).run().quiet();
+    let sound = place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run().quiet();
     assert!(sound.contains("all sound"), "{sound}");
 }
 
@@ -264,7 +265,7 @@ fn another_machine_has_it_through_a_remote() {
     let before = Tree::of(&place.path("work/deps"));
     let saved = json(&here(&place, &["save", "--key", "d-x-1", "--json", "deps"]).run().ends(0));
     assert!(saved["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 1000), "{saved}");
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     assert_eq!(elsewhere(&place, &["show", "d-x-1"]).run().ends(0).stderr, "");
     let words = ["restore", "--key", "d-x-2", "--fallback", "d-x-", "--json"];
     let came = json(&elsewhere(&place, &words).run().ends(10));
@@ -274,9 +275,9 @@ fn another_machine_has_it_through_a_remote() {
     place.put("deps/many/7", "other");
     let again = image(&place, &["save", "--key", "d-x-1", "--json", "deps"]).env("LARDER_DIR", place.path("third"));
     let again = again.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run().ends(0);
-    let new = json(&again)["new_bytes"].as_u64().expect("a number");
+    let new = json(&again)["new_bytes"].as_u64().expect("not a number");
     assert!(new < 200, "{again:#?}");
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     let words = ["restore", "--key", "d-x-1", "--json"];
     let fresh = image(&place, &words).env("LARDER_DIR", place.path("fourth"));
     let fresh = fresh.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run().ends(0);
@@ -297,8 +298,8 @@ const ANOTHER: &str = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12
 fn a_signed_image_is_neither_rolled_back_nor_kept_for_a_revoked_key() {
     let place = project();
     let key = place.path("team.key");
-    fs::write(&key, SECRET).expect("writes");
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("sets");
+    fs::write(&key, SECRET).expect("cannot write the file");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
     let save = |text: &str| {
         place.put("deps/a/index.js", text);
         here(&place, &["save", "--key", "d-1", "deps"]).env("LARDER_REMOTE_SIGN_WITH", &key).run().ends(0);
@@ -311,7 +312,7 @@ fn a_signed_image_is_neither_rolled_back_nor_kept_for_a_revoked_key() {
     let lists = place.path("far");
     let copy = |from: &str, to: &str| {
         let script = format!("for d in {lists}/v*/i; do rm -rf {to}; cp -a {from} {to}; done", lists = lists.display());
-        assert!(Command::new("sh").arg("-c").arg(script).status().expect("runs").success());
+        assert!(Command::new("sh").arg("-c").arg(script).status().expect("cannot start the command").success());
     };
     save("v1 with a hole");
     copy("$d", "$d.old");
@@ -321,7 +322,7 @@ fn a_signed_image_is_neither_rolled_back_nor_kept_for_a_revoked_key() {
     copy("$d.old", "$d");
     // Removes the fetched image, but not the memory of which version was seen.
     let dropped = |place: &Place| {
-        for entry in fs::read_dir(place.path("second")).expect("is there").flatten() {
+        for entry in fs::read_dir(place.path("second")).expect("cannot list the directory").flatten() {
             let _ = fs::remove_dir_all(entry.path().join("images/records"));
         }
     };
@@ -347,14 +348,17 @@ fn a_signed_image_is_neither_rolled_back_nor_kept_for_a_revoked_key() {
 fn a_remote_that_lies_restores_nothing() {
     let place = project();
     here(&place, &["save", "--key", "d-1", "deps"]).run().ends(0);
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
-    let blobs =
-        Command::new("find").arg(place.path("far")).args(["-path", "*/b/*", "-type", "f"]).output().expect("starts");
-    for blob in String::from_utf8(blobs.stdout).expect("is text").lines() {
-        let mut bytes = fs::read(blob).expect("reads");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
+    let blobs = Command::new("find")
+        .arg(place.path("far"))
+        .args(["-path", "*/b/*", "-type", "f"])
+        .output()
+        .expect("cannot start the command");
+    for blob in String::from_utf8(blobs.stdout).expect("not UTF-8").lines() {
+        let mut bytes = fs::read(blob).expect("cannot read the file");
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
-        fs::write(blob, bytes).expect("writes");
+        fs::write(blob, bytes).expect("cannot write the file");
     }
     let ran = elsewhere(&place, &["restore", "--key", "d-1"]).run().ends(11);
     assert!(ran.stderr.contains("going on without"), "{ran:#?}");
@@ -364,7 +368,7 @@ fn a_remote_that_lies_restores_nothing() {
 /// Returns the number of mounts below `work`. A mount's processes end by themselves, so the test
 /// waits for none of them.
 fn mounts(place: &Place) -> usize {
-    let all = fs::read_to_string("/proc/self/mounts").expect("reads");
+    let all = fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
     all.lines().filter(|line| line.contains(&place.text("work"))).count()
 }
 
@@ -372,7 +376,8 @@ fn mounts(place: &Place) -> usize {
 /// fractions), and owners.
 fn looks(place: &Place, top: &str) -> Vec<(u32, u64, i64, u32, u32)> {
     use std::os::unix::fs::MetadataExt;
-    let look = |name: &str| fs::symlink_metadata(place.path(format!("work/{top}/{name}"))).expect("is there");
+    let look =
+        |name: &str| fs::symlink_metadata(place.path(format!("work/{top}/{name}"))).expect("cannot stat the file");
     let names = ["", "a", "a/index.js", "many/1", "again", "run", "empty"];
     // The link count of a directory differs between file systems.
     let links = |look: &fs::Metadata| if look.is_dir() { 0 } else { look.nlink() };
@@ -388,8 +393,9 @@ fn an_image_is_mounted_and_written_to() {
         for number in 0..200 {
             place.put(&format!("deps/many/{number}"), format!("{number}").repeat(900));
         }
-        fs::hard_link(place.path("work/deps/many/1"), place.path("work/deps/again")).expect("links");
-        fs::set_permissions(place.path("work/deps"), fs::Permissions::from_mode(0o751)).expect("sets");
+        fs::hard_link(place.path("work/deps/many/1"), place.path("work/deps/again"))
+            .expect("cannot create the hard link");
+        fs::set_permissions(place.path("work/deps"), fs::Permissions::from_mode(0o751)).expect("cannot set the mode");
         let before = Tree::of(&place.path("work/deps"));
         let looks = looks(&place, "deps");
         image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
@@ -405,12 +411,12 @@ fn an_image_is_mounted_and_written_to() {
             assert_eq!(mounts(&place), 2);
             assert_eq!(Tree::of(&place.path("work/one")), before);
             assert_eq!(self::looks(&place, "one"), looks);
-            fs::write(place.path("work/one/many/7"), "ours").expect("writes");
-            fs::remove_file(place.path("work/one/empty")).expect("removes");
+            fs::write(place.path("work/one/many/7"), "ours").expect("cannot write the file");
+            fs::remove_file(place.path("work/one/empty")).expect("cannot remove the file");
             assert_eq!(Tree::of(&place.path("work/two")), before, "each mount has its own changes");
         });
         let unmounted = image(&place, &["unmount", "one", "two"]).run();
-        there.expect("the mounted tree equals the saved one");
+        there.expect("the mounted tree differs from the saved one");
         unmounted.ends(0);
         assert_eq!(mounts(&place), 0);
         assert!(!place.path("work/one").exists());
@@ -422,11 +428,11 @@ fn a_mount_ends_with_the_process_that_it_is_for() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
     let place = project();
     image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
-    let mut job = Command::new("sleep").arg("100").spawn().expect("starts");
+    let mut job = Command::new("sleep").arg("100").spawn().expect("cannot start the command");
     let pid = job.id().to_string();
     let mounted = image(&place, &["mount", "--key", KEY, "--for", &pid, "--via", "mount", "--strict", "one"]).run();
     let there = mounts(&place);
-    job.kill().and_then(|()| job.wait()).expect("ends");
+    job.kill().and_then(|()| job.wait()).expect("cannot end the command");
     larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
     assert_eq!(there, 1);
     let ended = (0..200).any(|_| {
@@ -446,7 +452,7 @@ const SEEN_BY_IT: &str = "ac\nempty\nmany\nnew\n";
 
 /// Returns the number of entries in a directory.
 fn count(place: &Place, directory: &str) -> usize {
-    fs::read_dir(place.path(directory)).expect("is there").count()
+    fs::read_dir(place.path(directory)).expect("cannot list the directory").count()
 }
 
 fn saved_for_jobs() -> (Place, Tree) {
@@ -456,7 +462,7 @@ fn saved_for_jobs() -> (Place, Tree) {
     }
     let before = Tree::of(&place.path("work/deps"));
     image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
-    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
     (place, before)
 }
 
@@ -518,7 +524,7 @@ fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
                     exec setpriv --reuid 1000 --regid 1000 --clear-groups \"$@\"";
     let binary = larder();
     let user = |words: &[&str]| {
-        let first = ["unshare", "--mount", "sh", "-c", prepared, "sh", binary.to_str().expect("is text"), "image"];
+        let first = ["unshare", "--mount", "sh", "-c", prepared, "sh", binary.to_str().expect("not UTF-8"), "image"];
         let argv: Vec<&str> = first.into_iter().chain(words.iter().copied()).collect();
         let ran = place.run(&argv).run();
         fs::remove_file(place.path("work/fuse")).ok();
@@ -533,7 +539,7 @@ fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
         }
         larder_testkit::probe_skip!(copied.code == Some(0), "no mounts for ordinary users here: {}", copied.stderr);
         assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}");
-        fs::remove_dir_all(place.path("work/copy")).expect("removes");
+        fs::remove_dir_all(place.path("work/copy")).expect("cannot remove the directory");
     }
     let job = format!("test $(id -u) = 1000 && test -O one/a/index.js && {A_JOB}");
     let ran = user(&["run", "--key", KEY, "--strict", "one", "--", "sh", "-c", &job]).ends(3);
@@ -559,11 +565,11 @@ fn a_mount_brings_its_bytes_from_a_remote() {
         }
         let there = std::panic::catch_unwind(|| assert_eq!(Tree::of(&place.path("work/there")), before, "{via}"));
         of(&["unmount", "there"]).ends(0);
-        there.expect("the mounted tree equals the saved one");
+        there.expect("the mounted tree differs from the saved one");
         let copy = ["run", "--key", "d-1", "--via", via, "--strict", "there", "--", "cp", "-a", "there", "copy"];
         of(&copy).ends(0);
         assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}");
-        fs::remove_dir_all(place.path("work/copy")).expect("removes");
+        fs::remove_dir_all(place.path("work/copy")).expect("cannot remove the directory");
     }
 }
 
@@ -571,17 +577,19 @@ fn a_mount_brings_its_bytes_from_a_remote() {
 fn forget_packs(place: &Place) {
     let mut packs = Vec::new();
     for entry in walk(&place.path("far")) {
-        if fs::metadata(&entry).expect("is there").len() > 100_000 {
+        if fs::metadata(&entry).expect("cannot stat the file").len() > 100_000 {
             packs.push(entry);
         }
     }
     assert!(packs.len() > 3, "{packs:?}");
-    packs.into_iter().step_by(2).for_each(|pack| fs::remove_file(pack).expect("removes"));
+    packs.into_iter().step_by(2).for_each(|pack| fs::remove_file(pack).expect("cannot remove the file"));
 }
 
 /// Returns all files below a directory.
 fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(directory).expect("lists").map(|entry| entry.expect("is there").path());
+    let entries = fs::read_dir(directory)
+        .expect("cannot list the directory")
+        .map(|entry| entry.expect("cannot list the directory").path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
@@ -602,23 +610,23 @@ fn what_a_remote_has_no_more_is_a_miss_and_saved_again() {
         assert!(miss.stderr.contains("on no remote any more"), "{miss:#?}");
         machine(&[&[word, "--key", "k-1", "--if-missing", make, "made"], command].concat()).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/made")), before, "the command ran");
-        fs::remove_dir_all(place.path("work/made")).expect("removes");
+        fs::remove_dir_all(place.path("work/made")).expect("cannot remove the directory");
         // The next machine finds the whole image on the remote.
         let next = here(&place, &["restore", "--key", "k-1", "made"]);
         next.env("LARDER_DIR", place.path(format!("next-{number}"))).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/made")), before);
-        fs::remove_dir_all(place.path("work/made")).expect("removes");
+        fs::remove_dir_all(place.path("work/made")).expect("cannot remove the directory");
     }
 }
 
 fn blobs_in_order(store: &std::path::Path) -> Vec<u64> {
     let words = ["-path", "*/blobs/*", "-type", "f", "-printf", "%T@ %s\\n"];
-    let found = Command::new("find").arg(store).args(words).output().expect("starts");
+    let found = Command::new("find").arg(store).args(words).output().expect("cannot start the command");
     let mut all: Vec<(f64, u64)> = String::from_utf8(found.stdout)
-        .expect("is text")
+        .expect("not UTF-8")
         .lines()
         .filter_map(|line| line.split_once(' '))
-        .map(|(at, size)| (at.parse().expect("a time"), size.parse().expect("a size")))
+        .map(|(at, size)| (at.parse().expect("not a number"), size.parse().expect("not a number")))
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     all.into_iter().map(|(_, size)| size).collect()
@@ -656,7 +664,7 @@ fn what_a_job_touched_comes_first_for_the_next() {
     larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted lazily here: {}", mounted.stderr);
     let read = fs::read(place.path("work/there/needed"));
     of("second", &["unmount", "there"]).ends(0);
-    assert_eq!(read.expect("reads").len(), 1_000_000);
+    assert_eq!(read.expect("cannot read the file").len(), 1_000_000);
     // The process that mounted the image uploads the list of what was read, after the unmount.
     for _ in 0..200 {
         if is_traced("third") {
@@ -676,7 +684,7 @@ fn what_a_job_touched_comes_first_for_the_next() {
     }
     of("third", &["unmount", "again"]).ends(0);
     let packs: Vec<u64> = order.into_iter().filter(|size| *size > 200_000).collect();
-    let at = packs.iter().position(is_needed).expect("the needed pack was fetched");
+    let at = packs.iter().position(is_needed).expect("the needed pack was not fetched");
     assert_eq!(packs.len() as u64, PACKS + 1);
     assert!(
         (at as u64) < PACKS / 2,
@@ -702,7 +710,7 @@ fn archives_go_in_and_out() {
         let said = image(&place, &["import", "--key", file, file]).run().quiet();
         assert!(said.contains("3 files"), "{said}");
         image(&place, &["import", "--key", "named", "--as", "other/deps", file]).run().quiet();
-        fs::remove_dir_all(place.path("work/deps")).expect("removes");
+        fs::remove_dir_all(place.path("work/deps")).expect("cannot remove the directory");
         image(&place, &["restore", "--key", file]).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/deps")), before, "{file}");
     }
@@ -725,7 +733,7 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
     let place = project();
     let before = Tree::of(&place.path("work/deps"));
     image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
-    let program = larder().to_str().expect("is text");
+    let program = larder().to_str().expect("not UTF-8");
     // A superuser without CAP_SYS_ADMIN cannot mount.
     let words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program, "image", "mount", "--json"];
     let mounted = place.run(&[&words[..], &["--key", "a-1", "there"]].concat()).run().ends(0);
@@ -747,7 +755,7 @@ fn a_socket_at_which_nobody_listens_is_no_broker() {
                   until test -S $socket || test $n = 100; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
                   test -S $socket && \"$0\" image list --mounted && \"$0\" image mount --key \"$1\" one && \
                   \"$0\" image unmount one";
-    let job = ["unshare", "--mount", "sh", "-c", script, larder().to_str().expect("is text"), KEY];
+    let job = ["unshare", "--mount", "sh", "-c", script, larder().to_str().expect("not UTF-8"), KEY];
     let ran = place.run(&job).run();
     larder_testkit::probe_skip!(ran.code != Some(77), "no mounts of its own here: {}", ran.stderr);
     let ran = ran.ends(0);
@@ -767,8 +775,9 @@ fn what_is_not_mounted_needs_not_be_unmounted() {
 
 /// Returns the names in `work`, which include directories that were moved aside.
 fn names(place: &Place) -> Vec<String> {
-    let names = fs::read_dir(place.path("work")).expect("lists");
-    let mut names: Vec<_> = names.map(|name| name.expect("reads").file_name().to_string_lossy().into_owned()).collect();
+    let names = fs::read_dir(place.path("work")).expect("cannot list the directory");
+    let mut names: Vec<_> =
+        names.map(|name| name.expect("cannot list the directory").file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -781,7 +790,7 @@ fn what_cannot_be_mounted_replaces_nothing() {
     image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
     place.put("there/old", "old");
     let before = names(&place);
-    let program = larder().to_str().expect("is text");
+    let program = larder().to_str().expect("not UTF-8");
     let words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program, "image", "mount"];
     for path in ["there", "new"] {
         let more = ["--key", "a-1", "--strict", "--via", "mount", "--replace", path];
@@ -793,7 +802,7 @@ fn what_cannot_be_mounted_replaces_nothing() {
 /// Returns the working directory of this place's broker.
 fn broker_works_in(place: &Place) -> std::path::PathBuf {
     let store = format!("LARDER_DIR={}", place.text("store"));
-    let processes = fs::read_dir("/proc").expect("lists").flatten().map(|entry| entry.path());
+    let processes = fs::read_dir("/proc").expect("cannot list the directory").flatten().map(|entry| entry.path());
     let is_one = |process: &std::path::PathBuf| {
         let has = |name: &str, word: &[u8]| {
             let bytes = fs::read(process.join(name)).unwrap_or_default();
@@ -801,8 +810,8 @@ fn broker_works_in(place: &Place) -> std::path::PathBuf {
         };
         has("cmdline", b"broker") && has("environ", store.as_bytes())
     };
-    let process = processes.into_iter().find(is_one).expect("one runs");
-    fs::read_link(process.join("cwd")).expect("is known")
+    let process = processes.into_iter().find(is_one).expect("no broker runs");
+    fs::read_link(process.join("cwd")).expect("cannot read the link")
 }
 
 #[test]
@@ -833,13 +842,13 @@ fn a_mount_replaces_what_is_there() {
         assert!(image(&place, &["list", "--mounted"]).run().quiet().contains("a-1"));
         // `larder clear` must not remove what a job has written.
         place.put("there/new", "ours");
-        place.run(&[larder().to_str().expect("is text"), "clear"]).run().ends(0);
+        place.run(&[larder().to_str().expect("not UTF-8"), "clear"]).run().ends(0);
         assert_eq!((place.read("there/new"), place.read("there/a/index.js")), (b"ours".to_vec(), b"a".to_vec()));
         // The broker must not keep the job's directory in use.
         assert_eq!(broker_works_in(&place), std::path::Path::new("/"));
     });
     let unmounted = image(&place, &["unmount", "--strict", "there"]).run();
-    tested.expect("the assertions on the mount hold");
+    tested.expect("an assertion on the mount failed");
     assert!(unmounted.ends(0).stdout.starts_with("unmounted "));
     assert_eq!((mounts(&place), place.path("work/there").exists()), (0, false));
     assert!(image(&place, &["list", "--mounted"]).run().quiet().contains("no image is mounted"));
@@ -849,7 +858,7 @@ fn a_mount_replaces_what_is_there() {
 fn a_broker_does_not_end_while_somebody_is_connected() {
     let place = project();
     let socket = place.path("tmp/broker.sock");
-    let words = ["broker", "--idle", "1", "--socket", socket.to_str().expect("is text")];
+    let words = ["broker", "--idle", "1", "--socket", socket.to_str().expect("not UTF-8")];
     let mut broker = image(&place, &words).start();
     let connected = (0..1000).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -857,8 +866,8 @@ fn a_broker_does_not_end_while_somebody_is_connected() {
     });
     // The broker checks for idleness every two seconds, and drops a silent client after five.
     std::thread::sleep(std::time::Duration::from_millis(3500));
-    let ended = broker.try_wait().expect("is asked");
-    drop(connected.expect("it listens"));
-    assert!(broker.wait().expect("ends").success());
+    let ended = broker.try_wait().expect("cannot query the process");
+    drop(connected.expect("the broker does not listen"));
+    assert!(broker.wait().expect("cannot wait for the command").success());
     assert!(ended.is_none() && !socket.exists(), "{ended:?}");
 }

@@ -30,7 +30,7 @@ impl Moments {
 }
 
 fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("is text"), "image"].iter().chain(words).copied().collect();
+    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
     place.run(&argv)
 }
 
@@ -59,7 +59,7 @@ fn killed(place: &Place, words: &[&str], at: Duration) -> Ran {
 }
 
 fn is_sound(place: &Place) {
-    let said = place.run(&[larder().to_str().expect("is text"), "fsck"]).run().quiet();
+    let said = place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run().quiet();
     assert!(said.contains("all sound"), "{said}");
 }
 
@@ -67,10 +67,10 @@ fn is_sound(place: &Place) {
 /// may remove them. Returns their number.
 fn age_what_is_left(place: &Place) -> usize {
     let old = SystemTime::now() - Duration::from_secs(600);
-    let names = fs::read_dir(place.path("work")).expect("lists").flatten();
+    let names = fs::read_dir(place.path("work")).expect("cannot list the directory").flatten();
     let left: Vec<_> = names.filter(|entry| entry.file_name().to_string_lossy().starts_with(".larder-")).collect();
     for entry in &left {
-        fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("sets");
+        fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("cannot set the mtime");
     }
     left.len()
 }
@@ -90,7 +90,7 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
         match restored.code {
             Some(0) => {
                 assert_eq!(Tree::of(&place.path("work/back")), Tree::of(&place.path("work/deps")), "round {round}");
-                fs::remove_dir_all(place.path("work/back")).expect("removes");
+                fs::remove_dir_all(place.path("work/back")).expect("cannot remove the directory");
                 saved += 1;
             }
             Some(11) => not += 1,
@@ -158,14 +158,14 @@ fn an_import_that_is_killed_saves_all_or_nothing() {
         assert!(matches!(restored.code, Some(0 | 11)), "round {round}: {restored:#?}");
         if restored.code == Some(0) {
             assert_eq!(Tree::of(&place.path("work/back")), before, "round {round}");
-            fs::remove_dir_all(place.path("work/back")).expect("removes");
+            fs::remove_dir_all(place.path("work/back")).expect("cannot remove the directory");
         }
     }
     is_sound(&place);
 }
 
 fn mounts(place: &Place) -> usize {
-    let all = fs::read_to_string("/proc/self/mounts").expect("reads");
+    let all = fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
     all.lines().filter(|line| line.contains(&place.text("work"))).count()
 }
 
@@ -173,7 +173,7 @@ fn mounts(place: &Place) -> usize {
 /// arguments end with the command that starts one.
 fn brokers(place: &Place) -> Vec<String> {
     let store = format!("LARDER_DIR={}", place.text("store"));
-    let processes = fs::read_dir("/proc").expect("lists").flatten();
+    let processes = fs::read_dir("/proc").expect("cannot list the directory").flatten();
     let names = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_one = |pid: &String| {
         let of = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
@@ -196,7 +196,7 @@ fn mounts_still(place: &Place, before: &Tree, round: u32) {
         assert_eq!(&Tree::of(&place.path("work/last")), before, "round {round}");
     });
     image(place, &["unmount", "last"]).run();
-    same.expect("the mounted tree equals the saved one");
+    same.expect("the mounted tree differs from the saved one");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
         brokers(&place).iter().for_each(|pid| kill(pid));
         assert_eq!(mounts(&place), 0);
     });
-    tested.expect("the assertions on the mounts hold");
+    tested.expect("an assertion on the mounts failed");
 }
 
 #[test]
@@ -262,6 +262,6 @@ fn a_broker_that_comes_back_knows_its_image() {
         assert_eq!(Tree::of(&place.path("work/m")), before);
     });
     image(&place, &["unmount", "m", "n"]).run();
-    tested.expect("the assertions on the mounts hold");
+    tested.expect("an assertion on the mounts failed");
     assert_eq!(mounts(&place), 0);
 }

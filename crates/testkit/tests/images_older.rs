@@ -58,20 +58,20 @@ fn saved() -> Option<(Place, PathBuf)> {
     let (first, second) = (bytes(3, 1 << 20), bytes(5, 1 << 20));
     place.put("deps/one", second.clone());
     place.put("deps/two", [first, second, bytes(7, 70_000)].concat());
-    let sparse = std::fs::File::create(place.path("work/deps/sparse")).expect("makes");
-    sparse.set_len(5 << 20).expect("grows");
-    std::os::unix::fs::FileExt::write_all_at(&sparse, b"middle", 2_500_000).expect("writes");
+    let sparse = std::fs::File::create(place.path("work/deps/sparse")).expect("cannot create the file");
+    sparse.set_len(5 << 20).expect("cannot extend the file");
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"middle", 2_500_000).expect("cannot write the file");
     words(&place, &["image", "save", "--key", "k-1", "deps"]).quiet();
     Some((place, older))
 }
 
 fn words(place: &Place, words: &[&str]) -> Ran {
-    place.run(&[&[larder().to_str().expect("is text")], words].concat()).run()
+    place.run(&[&[larder().to_str().expect("not UTF-8")], words].concat()).run()
 }
 
 /// Runs `larder` as on this kernel.
 fn as_on(place: &Place, older: &Path, kernel: &str, words: &[&str]) -> Ran {
-    let first = [older.to_str().expect("is text"), kernel, larder().to_str().expect("is text")];
+    let first = [older.to_str().expect("not UTF-8"), kernel, larder().to_str().expect("not UTF-8")];
     place.run(&[&first, words].concat()).run()
 }
 
@@ -88,9 +88,9 @@ fn said<'a>(ran: &'a Ran, way: &str) -> &'a str {
 
 /// Returns the mounts in this place. Other tests mount in their own places at the same time.
 fn mounts_below(place: &Place) -> Vec<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is there");
-    let top = place.path(".").canonicalize().expect("is there");
-    let top = format!(" {}/", top.to_str().expect("is text"));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
+    let top = place.path(".").canonicalize().expect("cannot resolve the path");
+    let top = format!(" {}/", top.to_str().expect("not UTF-8"));
     mounts.lines().filter(|line| line.contains(&top)).map(str::to_owned).collect()
 }
 
@@ -154,11 +154,8 @@ fn a_large_image_is_served_until_it_is_written_out() {
     let large: Vec<u8> = (0..33_u32 << 20).map(|at| (at >> 12) as u8).collect();
     place.put("deps/large", large);
     words(&place, &["image", "save", "--key", "k-2", "deps"]).quiet();
-    let kernel = KERNELS
-        .iter()
-        .find(|kernel| kernel.best == "mount")
-        .expect("one of the kernels has `mount` as its best way")
-        .name;
+    let kernel =
+        KERNELS.iter().find(|kernel| kernel.best == "mount").expect("no kernel has `mount` as its best way").name;
     let mut used = Vec::new();
     for asked in [&[][..], &["--via", "mount"], &[]] {
         let line = [&["image", "mount", "--strict", "--key", "k-2", "--json"], asked, &["there"]].concat();
@@ -178,7 +175,7 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     // process that mounts keeps running, and strace with it.
     let script =
         "strace -D -f -q -o /dev/null --seccomp-bpf --trace=fsopen --inject=fsopen:error=ENOSYS \"$@\" > out 2> err";
-    let program = larder().to_str().expect("is text");
+    let program = larder().to_str().expect("not UTF-8");
     let without = |words: &[&str]| place.run(&[&["sh", "-c", script, "sh", program], words].concat()).run();
     let ran = without(&["doctor"]);
     let text = |name: &str| String::from_utf8_lossy(&place.read(name)).into_owned();
@@ -189,7 +186,7 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     }
     assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
     without(&["image", "mount", "--strict", "--key", "k-1", "--json", "there"]).ends(0);
-    let object: serde_json::Value = serde_json::from_slice(&place.read("out")).expect("JSON");
+    let object: serde_json::Value = serde_json::from_slice(&place.read("out")).expect("not JSON");
     assert_eq!(object["via"], "unpack", "{object}");
     assert!(object["passed_over"].as_str().is_some_and(|why| why.contains("`mount`: ")), "{object}");
     place.run(&["diff", "-r", "deps", "there"]).run().quiet();
@@ -201,8 +198,8 @@ fn doctor_tries_the_ways_before_there_is_a_store() {
     let ran = words(&place, &["doctor"]);
     assert!(said(&ran, "unpack").contains("files made from the image"), "{ran:#?}");
     assert!(!place.path("store").exists(), "doctor must not create a store");
-    let left = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("lists").file_name();
-    let left: Vec<_> = std::fs::read_dir(place.path(".")).expect("lists").map(left).collect();
+    let left = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("cannot list the directory").file_name();
+    let left: Vec<_> = std::fs::read_dir(place.path(".")).expect("cannot list the directory").map(left).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".larder-trial")), "{left:?}");
 }
 
@@ -211,8 +208,8 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     probe_skip!(is_root(), "only root can become another user");
     probe_skip!(has("setpriv") && has("squashfuse"), "setpriv or squashfuse is not installed");
     let place = Place::new();
-    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("is text")]).run().quiet();
-    let program = larder().to_str().expect("is text");
+    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("not UTF-8")]).run().quiet();
+    let program = larder().to_str().expect("not UTF-8");
     // Runs in its own mount namespace, where every user may open /dev/fuse, as on most machines.
     let script = "mknod -m 666 ../fuse c 10 229 2>/dev/null; mount --bind ../fuse /dev/fuse || exit 90; \
         exec setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"";

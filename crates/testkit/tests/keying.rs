@@ -31,7 +31,7 @@ fn source() -> Place {
     let place = Place::new();
     place.put("x.c", "int f(void) { return 1; }\n");
     place.put("sub/x.c", "int f(void) { return 1; }\n");
-    std::os::unix::fs::symlink("work", place.path("apparent")).expect("links");
+    std::os::unix::fs::symlink("work", place.path("apparent")).expect("cannot create the link");
     place
 }
 
@@ -177,7 +177,7 @@ fn with_script(script: &str) -> Place {
     place.tool("work/mycc", script);
     place.put("in/a", "one\n");
     place.put("in/b", "one\n");
-    std::os::unix::fs::symlink("a", place.path("work/in/link")).expect("links");
+    std::os::unix::fs::symlink("a", place.path("work/in/link")).expect("cannot create the link");
     place
 }
 
@@ -239,7 +239,11 @@ fn each_kind_of_observation() {
             let path = place.path("work/in/d");
             let _ = std::fs::remove_dir(&path);
             place.remove(&["in/d"]);
-            if changed { drop(place.put("in/d", "")) } else { std::fs::create_dir(path).expect("makes") }
+            if changed {
+                drop(place.put("in/d", ""))
+            } else {
+                std::fs::create_dir(path).expect("cannot create the directory")
+            }
         }),
         ("which file is newer", "if test in/a -nt in/b; then echo a; else echo b; fi > x.o", |place, changed| {
             drop(place.put("in/b", ""));
@@ -256,7 +260,7 @@ fn each_kind_of_observation() {
         ("the executable bit", "test -x in/a && echo yes > x.o || echo no > x.o", |place, changed| {
             use std::os::unix::fs::PermissionsExt;
             let mode = std::fs::Permissions::from_mode(if changed { 0o755 } else { 0o644 });
-            std::fs::set_permissions(place.path("work/in/a"), mode).expect("sets");
+            std::fs::set_permissions(place.path("work/in/a"), mode).expect("cannot set the mode");
         }),
         ("an error that is not absence", "cat in/a/b > x.o 2>/dev/null; true", |place, changed| {
             let _ = std::fs::remove_file(place.path("work/in/a"));
@@ -281,12 +285,12 @@ fn each_kind_of_observation() {
 
 fn date(path: &Path, seconds: u64) {
     let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    std::fs::File::open(path).and_then(|file| file.set_modified(time)).expect("sets");
+    std::fs::File::open(path).and_then(|file| file.set_modified(time)).expect("cannot set the mtime");
 }
 
 fn relink(link: &Path, target: &str) {
-    std::fs::remove_file(link).expect("is there");
-    std::os::unix::fs::symlink(target, link).expect("links");
+    std::fs::remove_file(link).expect("cannot remove the file");
+    std::os::unix::fs::symlink(target, link).expect("cannot create the link");
 }
 
 #[test]
@@ -388,10 +392,12 @@ fn an_input_that_changes_during_the_run_is_not_relied_on() {
         let before = place.counters();
         let mut child = mycc(&place).start();
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("is a pipe")).read_line(&mut line).expect("the tool says so");
+        BufReader::new(child.stdout.as_mut().expect("not a pipe"))
+            .read_line(&mut line)
+            .expect("the tool printed nothing");
         place.put("in/a", text);
         drop(child.stdin.take());
-        child.wait().expect("ends");
+        child.wait().expect("cannot wait for the command");
         assert_eq!(place.counters().since(&before), "miss:input-changed", "{text}");
     }
 }
@@ -404,7 +410,7 @@ fn kinds_of_cores_are_keyed_on_aarch64_and_their_number_is_not() {
     probe_skip!(has("gcc"), "gcc is not installed");
     probe_skip!(can_mount(), "nothing can be mounted here");
     let place = source();
-    let cores = std::fs::read_to_string("/proc/cpuinfo").expect("can be read");
+    let cores = std::fs::read_to_string("/proc/cpuinfo").expect("cannot read the file");
     place.put("cores", &cores);
     place.put("more-cores", cores.repeat(3));
     let other =

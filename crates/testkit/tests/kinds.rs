@@ -86,9 +86,9 @@ fn check_with_code(place: &Place, what: &str, argv: &[&str], code: i32, expect: 
 /// Compiles a program of C that ends with `code`, and returns its path; `None` if these flags do not work here.
 fn compiled(place: &Place, what: &str, compiler: &str, text: &str, code: i32, flags: &[&str]) -> Option<String> {
     let source = place.path("program.c");
-    std::fs::write(&source, text).expect("can be written");
+    std::fs::write(&source, text).expect("cannot write the file");
     let program = place.text("bin/program");
-    let source = source.to_str().expect("is text");
+    let source = source.to_str().expect("not UTF-8");
     let code = format!("-DCODE={code}");
     let made = has(compiler)
         && place.run(&[&[compiler, &code, "-w", "-O1", "-o", &program, source], flags].concat()).run().code == Some(0);
@@ -207,10 +207,10 @@ fn programs_of_go() {
         if err != nil { panic(err) }\n if err := os.WriteFile(\"out\", bytes.ToUpper(text), 0o644); err != nil { panic(err) }\n\
         fmt.Println(len(text), \"bytes\"); fmt.Fprintln(os.Stderr, \"done\"); os.Exit(3)\n}\n";
     let installed = Path::new("/usr/local/go/bin/go");
-    let go = if installed.exists() { installed.to_str().expect("is text") } else { "go" };
+    let go = if installed.exists() { installed.to_str().expect("not UTF-8") } else { "go" };
     let mut wrong = String::new();
     let place = Place::new();
-    std::fs::write(place.path("home/main.go"), text).expect("can be written");
+    std::fs::write(place.path("home/main.go"), text).expect("cannot write the file");
     let program = place.text("bin/program");
     if builds(&place, "Go", &[go, "build", "-o", &program, "main.go"]) {
         check(&place, "Go", &[&program], Expect::Any, &mut wrong);
@@ -231,7 +231,7 @@ fn programs_of_rust() {
         ("Rust, of musl", &["--target", "x86_64-unknown-linux-musl"]),
     ] {
         let place = Place::new();
-        std::fs::write(place.path("home/main.rs"), text).expect("can be written");
+        std::fs::write(place.path("home/main.rs"), text).expect("cannot write the file");
         let program = place.text("bin/program");
         if builds(&place, what, &[&["rustc", "-o", &program, "main.rs"], flags].concat()) {
             check(&place, what, &[&program], Expect::Any, &mut wrong);
@@ -248,7 +248,7 @@ fn programs_of_java() {
         System.out.println(text.length() + \" bytes\"); System.err.println(\"done\"); System.exit(3); } }\n";
     let mut wrong = String::new();
     let place = Place::new();
-    std::fs::write(place.path("home/Main.java"), text).expect("can be written");
+    std::fs::write(place.path("home/Main.java"), text).expect("cannot write the file");
     let classes = place.text("bin");
     if builds(&place, "Java", &["javac", "-d", &classes, "Main.java"]) {
         check(&place, "Java", &["java", "-cp", &classes, "Main"], Expect::Any, &mut wrong);

@@ -75,11 +75,11 @@ fn a_copy_and_a_hard_link_are_larder_too() {
     let place = place();
     let object = plain(&place, "gcc");
     for directory in ["copy", "hard", "soft"] {
-        std::fs::create_dir(place.path(directory)).expect("makes");
+        std::fs::create_dir(place.path(directory)).expect("cannot create the directory");
     }
-    std::fs::copy(larder(), place.path("copy/gcc")).expect("copies");
-    std::fs::hard_link(place.path("copy/gcc"), place.path("hard/gcc")).expect("links");
-    std::os::unix::fs::symlink("../copy/gcc", place.path("soft/gcc")).expect("links");
+    std::fs::copy(larder(), place.path("copy/gcc")).expect("cannot copy the file");
+    std::fs::hard_link(place.path("copy/gcc"), place.path("hard/gcc")).expect("cannot create the hard link");
+    std::os::unix::fs::symlink("../copy/gcc", place.path("soft/gcc")).expect("cannot create the link");
     let argv = ["gcc", "-c", "x.c", "-o", "x.o"];
     for directories in [&["hard"][..], &["soft", "copy", "hard"], &["copy", "soft"]] {
         check(&place, || with_path(&place, directories, &argv), &object, directories[0]);
@@ -92,8 +92,8 @@ fn two_copies_in_a_row_do_not_loop() {
     let place = place();
     let object = plain(&place, "gcc");
     for directory in ["one", "two"] {
-        std::fs::create_dir(place.path(directory)).expect("makes");
-        std::fs::copy(larder(), place.path(directory).join("gcc")).expect("copies");
+        std::fs::create_dir(place.path(directory)).expect("cannot create the directory");
+        std::fs::copy(larder(), place.path(directory).join("gcc")).expect("cannot copy the file");
     }
     for _ in 0..2 {
         place.remove(&["x.o"]);
@@ -119,7 +119,7 @@ fn larder_twice() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = place();
     let object = plain(&place, "gcc");
-    let own = larder().to_str().expect("is text");
+    let own = larder().to_str().expect("not UTF-8");
     let [named, linked] = [place.link("bin/larder"), place.link("links/gcc")];
     for (what, tools) in [
         ("larder larder gcc", vec![own, own, "gcc"]),
@@ -146,12 +146,12 @@ fn larder_twice() {
 #[test]
 fn another_cache_before_and_behind() {
     probe_skip!(has("gcc") && has("ccache"), "gcc or ccache is not installed");
-    let own = larder().to_str().expect("is text");
+    let own = larder().to_str().expect("not UTF-8");
     let place = place();
     let object = plain(&place, "gcc");
     let arguments = ["gcc", "-c", "x.c", "-o", "x.o"];
-    std::fs::create_dir(place.path("ccache-links")).expect("makes");
-    std::os::unix::fs::symlink("/usr/bin/ccache", place.path("ccache-links/gcc")).expect("links");
+    std::fs::create_dir(place.path("ccache-links")).expect("cannot create the directory");
+    std::os::unix::fs::symlink("/usr/bin/ccache", place.path("ccache-links/gcc")).expect("cannot create the link");
     place.link("links/gcc");
     let quiet = |run: Run| run.env("CCACHE_DIR", place.path("ccache"));
     let rows: [(&str, &[&str], &[&str]); 5] = [

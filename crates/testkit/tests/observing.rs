@@ -176,11 +176,12 @@ fn a_set_user_id_program_is_not_recorded() {
     let place = place("./helper");
     probe_skip!(compiled(&place, &["gcc"], "helper"), "gcc does not work");
     let helper = place.path("work/helper");
-    std::os::unix::fs::chown(&helper, Some(65534), None).expect("gives away");
-    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o4755)).expect("sets");
+    std::os::unix::fs::chown(&helper, Some(65534), None).expect("cannot change the owner");
+    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o4755)).expect("cannot set the mode");
     // The program runs as another user, which must be able to write where the first one did.
     for directory in ["work", "."] {
-        std::fs::set_permissions(place.path(directory), std::fs::Permissions::from_mode(0o777)).expect("sets");
+        std::fs::set_permissions(place.path(directory), std::fs::Permissions::from_mode(0o777))
+            .expect("cannot set the mode");
     }
     for _ in 0..2 {
         let (ran, outcome) = place.counted(place.larder(&mycc()));
@@ -196,7 +197,7 @@ fn descriptors_are_closed_while_children_end() {
     let script = "#!/bin/sh\ni=0\nwhile [ $i -lt 200 ]; do x=$(echo a b | wc -w | tr -d ' '); i=$((i + 1)); done\n\
                   set -- /proc/$$/fd/*\necho $# > x.o\n";
     let place = place(script);
-    let counted = |place: &Place| std::fs::read_to_string(place.path("work/x.o")).expect("is there");
+    let counted = |place: &Place| std::fs::read_to_string(place.path("work/x.o")).expect("cannot read the file");
     place.run(&mycc()).run().ends(0);
     let plain = counted(&place);
     for _ in 0..3 {

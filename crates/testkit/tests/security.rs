@@ -44,15 +44,17 @@ fn outcome(place: &Place) -> String {
 }
 
 fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 fn give(path: &Path) {
-    lchown(path, Some(OTHER), Some(OTHER)).expect("can be given away");
+    lchown(path, Some(OTHER), Some(OTHER)).expect("cannot change the owner");
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("can be read").path());
+    let paths = fs::read_dir(directory)
+        .expect("cannot list the directory")
+        .map(|entry| entry.expect("cannot list the directory").path());
     paths.flat_map(|path| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] }).collect()
 }
 
@@ -64,7 +66,12 @@ fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
 
 /// Returns the directory of the store's format version, such as `v10`.
 fn inside(place: &Place) -> PathBuf {
-    fs::read_dir(place.path("store")).expect("is there").next().expect("has one").expect("can be read").path()
+    fs::read_dir(place.path("store"))
+        .expect("cannot list the directory")
+        .next()
+        .expect("the directory is empty")
+        .expect("cannot list the directory")
+        .path()
 }
 
 fn word(place: &Place, words: &[&str]) -> Ran {
@@ -76,7 +83,7 @@ fn word(place: &Place, words: &[&str]) -> Ran {
 /// the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) -> String {
     let to = place.text(relative);
-    place.run(&["install", "-m", "755", larder().to_str().expect("is text"), &to]).run().ends(0);
+    place.run(&["install", "-m", "755", larder().to_str().expect("not UTF-8"), &to]).run().ends(0);
     to
 }
 
@@ -86,9 +93,9 @@ fn copy_larder(place: &Place, relative: &str) -> String {
 fn warns(place: &Place, path: &Path, why: &str) {
     let log = place.path("log");
     assert_eq!(right(place, &compile(place).env("LARDER_LOG", &log).run(), why), "");
-    let said = fs::read_to_string(&log).expect("there is a log");
-    fs::remove_file(&log).expect("removes");
-    assert!(said.contains(why) && said.contains(path.to_str().expect("is text")), "{said}");
+    let said = fs::read_to_string(&log).expect("cannot read the log");
+    fs::remove_file(&log).expect("cannot remove the file");
+    assert!(said.contains(why) && said.contains(path.to_str().expect("not UTF-8")), "{said}");
     for words in [&["doctor"][..], &["stats"], &["evict"], &["clear"], &["fsck"]] {
         let ran = word(place, words);
         assert_eq!(ran.code, Some(1), "{words:?}: {ran:?}");
@@ -116,7 +123,7 @@ fn others_can_write_above_the_store() {
     let note = "others can rename what is in it";
     assert!(!word(&place, &["doctor"]).stdout.contains(note));
     for made in [false, true] {
-        fs::create_dir_all(place.path(if made { "open/store" } else { "open" })).expect("makes");
+        fs::create_dir_all(place.path(if made { "open/store" } else { "open" })).expect("cannot create the directory");
         mode(&place.path("open"), 0o777);
         let doctor = || place.larder(&["doctor"]).env("LARDER_DIR", place.path("open/store")).run().stdout;
         assert!(doctor().contains(&format!("{}: {note}", place.text("open"))), "{}", doctor());
@@ -128,9 +135,9 @@ fn others_can_write_above_the_store() {
 #[test]
 fn the_store_is_reached_through_a_link() {
     let place = place();
-    fs::create_dir_all(place.path("elsewhere")).expect("makes");
+    fs::create_dir_all(place.path("elsewhere")).expect("cannot create the directory");
     mode(&place.path("elsewhere"), 0o700);
-    symlink("elsewhere", place.path("store")).expect("links");
+    symlink("elsewhere", place.path("store")).expect("cannot create the link");
     assert_eq!(outcome(&place), "miss");
     assert_eq!(outcome(&place), "hit", "a symbolic link of the same user is followed");
     probe_skip!(is_root(), "only the superuser can give a link away");
@@ -197,9 +204,9 @@ fn another_user_cannot_use_or_harm_a_store() {
 }
 
 fn old_file(path: &Path) {
-    fs::write(path, "mine").expect("writes");
+    fs::write(path, "mine").expect("cannot write the file");
     let long_ago = SystemTime::now() - Duration::from_secs(90 * 24 * 3600);
-    File::options().append(true).open(path).and_then(|file| file.set_modified(long_ago)).expect("sets");
+    File::options().append(true).open(path).and_then(|file| file.set_modified(long_ago)).expect("cannot set the mtime");
 }
 
 #[test]
@@ -208,10 +215,10 @@ fn nothing_is_removed_that_is_not_the_stores() {
     assert_eq!(outcome(&place), "miss");
     for name in ["tmp", "notes", "stamps", "manifests", "blobs"] {
         let (directory, aside) = (inside(&place).join(name), place.path("aside"));
-        fs::create_dir_all(&directory).expect("makes");
-        fs::rename(&directory, &aside).expect("renames");
-        symlink(place.path("home"), &directory).expect("links");
-        fs::create_dir_all(place.path("home/ab")).expect("makes");
+        fs::create_dir_all(&directory).expect("cannot create the directory");
+        fs::rename(&directory, &aside).expect("cannot rename the file");
+        symlink(place.path("home"), &directory).expect("cannot create the link");
+        fs::create_dir_all(place.path("home/ab")).expect("cannot create the directory");
         let treasures = ["0123456789abcdef", "treasure", &format!("ab/{}", "c".repeat(62)), "0123456789abcdef-0123"];
         treasures.iter().for_each(|treasure| old_file(&place.path("home").join(treasure)));
         for words in [&["evict", "--max-size", "1kB"][..], &["fsck", "--repair"], &["clear"]] {
@@ -219,10 +226,14 @@ fn nothing_is_removed_that_is_not_the_stores() {
             assert!(ran.code == Some(1) && ran.stderr.contains("is a symbolic link"), "{name} {words:?}: {ran:?}");
         }
         for treasure in treasures {
-            assert_eq!(fs::read(place.path("home").join(treasure)).expect("is there"), b"mine", "{name}: {treasure}");
+            assert_eq!(
+                fs::read(place.path("home").join(treasure)).expect("cannot read the file"),
+                b"mine",
+                "{name}: {treasure}"
+            );
         }
-        fs::remove_file(&directory).expect("removes");
-        fs::rename(&aside, &directory).expect("renames");
+        fs::remove_file(&directory).expect("cannot remove the file");
+        fs::rename(&aside, &directory).expect("cannot rename the file");
     }
     // Files that did not come from larder stay. Temporary files that a killed larder left are
     // removed.
@@ -240,7 +251,7 @@ fn nothing_is_removed_that_is_not_the_stores() {
 fn words_on_a_directory_that_is_no_store() {
     let place = place();
     for name in ["blobs/ab", "tmp", "manifests"] {
-        fs::create_dir_all(place.path("home").join(name)).expect("makes");
+        fs::create_dir_all(place.path("home").join(name)).expect("cannot create the directory");
     }
     for name in ["blobs/ab/c", "tmp/0123456789abcdef", "manifests/x", "counters", "x"] {
         old_file(&place.path("home").join(name));
@@ -256,7 +267,7 @@ fn words_on_a_directory_that_is_no_store() {
 fn logged(place: &Place, log: &Path) -> String {
     place.remove(&["x.o"]);
     place.settle();
-    let words = [&["timeout", "20", larder().to_str().expect("is text")], COMMAND].concat();
+    let words = [&["timeout", "20", larder().to_str().expect("not UTF-8")], COMMAND].concat();
     right(place, &place.run(&words).env("LARDER_LOG", log).run(), &log.display().to_string())
 }
 
@@ -267,7 +278,7 @@ fn a_log_never_stops_a_build() {
     let fifo = place.path("fifo");
     place.run(&["mkfifo", &place.text("fifo")]).run().ends(0);
     assert_eq!(logged(&place, &fifo), "", "a FIFO without a reader");
-    let reader = File::options().read(true).write(true).open(&fifo).expect("opens");
+    let reader = File::options().read(true).write(true).open(&fifo).expect("cannot open the file");
     for _ in 0..3 {
         assert_eq!(logged(&place, &fifo), "", "a FIFO with a reader");
     }
@@ -279,10 +290,10 @@ fn a_log_never_stops_a_build() {
         assert_eq!(logged(&place, Path::new(path)), "");
     }
     assert_eq!(logged(&place, &place.path("home")), "", "a directory");
-    symlink("self", place.path("self")).expect("links");
+    symlink("self", place.path("self")).expect("cannot create the link");
     assert_eq!(logged(&place, &place.path("self")), "", "a link to itself");
     let long = place.path("long");
-    fs::write(&long, vec![b'x'; 200_000]).expect("writes");
+    fs::write(&long, vec![b'x'; 200_000]).expect("cannot write the file");
     place.remove(&["x.o"]);
     let limited = format!("ulimit -f 100; exec \"$LARDER\" {}", COMMAND.join(" "));
     let ran = place.run(&["sh", "-c", &limited]).env("LARDER", larder()).env("LARDER_LOG", &long).run();
@@ -294,27 +305,31 @@ fn a_log_never_stops_a_build() {
 fn a_log_in_a_directory_of_everybodys() {
     let place = place();
     let log = place.path("tmp/log");
-    fs::write(place.path("home/mine"), "").expect("writes");
-    symlink(place.path("home/mine"), &log).expect("links");
+    fs::write(place.path("home/mine"), "").expect("cannot write the file");
+    symlink(place.path("home/mine"), &log).expect("cannot create the link");
     logged(&place, &log);
     assert!(
-        fs::read_to_string(place.path("home/mine")).expect("is there").contains(" miss: x.c"),
+        fs::read_to_string(place.path("home/mine")).expect("cannot read the file").contains(" miss: x.c"),
         "the log is a symbolic link of the same user"
     );
     probe_skip!(is_root(), "only the superuser can give links away");
-    fs::write(place.path("home/mine"), "").expect("writes");
+    fs::write(place.path("home/mine"), "").expect("cannot write the file");
     give(&log);
     logged(&place, &log);
-    assert_eq!(fs::read(place.path("home/mine")).expect("is there"), b"", "the log is a symbolic link of another user");
-    fs::remove_file(&log).expect("removes");
-    fs::write(&log, "").expect("writes");
+    assert_eq!(
+        fs::read(place.path("home/mine")).expect("cannot read the file"),
+        b"",
+        "the log is a symbolic link of another user"
+    );
+    fs::remove_file(&log).expect("cannot remove the file");
+    fs::write(&log, "").expect("cannot write the file");
     mode(&log, 0o666);
     give(&log);
     logged(&place, &log);
-    assert_eq!(fs::read(&log).expect("is there"), b"", "the log is a file of another user");
-    chown(&log, Some(0), Some(0)).expect("takes");
+    assert_eq!(fs::read(&log).expect("cannot read the file"), b"", "the log is a file of another user");
+    chown(&log, Some(0), Some(0)).expect("cannot change the owner");
     logged(&place, &log);
-    assert!(fs::read_to_string(&log).expect("is there").contains(" hit: x.c"));
+    assert!(fs::read_to_string(&log).expect("cannot read the file").contains(" hit: x.c"));
 }
 
 #[test]
@@ -329,7 +344,7 @@ fn no_name_begins_a_line_of_the_log() {
     // A path that a tool chose must not begin a line either.
     place.tool("work/mycc", "echo object > '../home/b\n0.000 1 hit: \u{1b}[31mforged.c'");
     place.larder(COMMAND).env("LARDER_LOG", &log).run().ends(0);
-    let text = fs::read_to_string(log).expect("is there");
+    let text = fs::read_to_string(log).expect("cannot read the file");
     assert!(text.lines().count() == 3 && text.contains("/home/b?0.000") && !text.contains('\u{1b}'), "{text:?}");
 }
 
@@ -361,8 +376,8 @@ fn secrets_are_neither_kept_nor_shown() {
         runs[3].1
     );
     let mut texts: Vec<Vec<u8>> = runs.iter().map(|(_, said)| said.clone().into_bytes()).collect();
-    texts.push(fs::read(&log).expect("is there"));
-    texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("can be read")));
+    texts.push(fs::read(&log).expect("cannot read the file"));
+    texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("cannot read the file")));
     assert!(texts.iter().any(|text| holds(text, b"-DAPI_TOKEN=")), "the rest of the argument is kept");
     assert!(texts.iter().all(|text| !holds(text, b"hunter2")));
 }
@@ -400,7 +415,7 @@ fn a_projects_file_sets_nothing_that_matters() {
     // The file may be of any type.
     for target in ["/dev/zero", "/dev/full", "/proc/self/mem", "larder.toml", "/"] {
         place.remove(&["larder.toml"]);
-        symlink(target, place.path("work/larder.toml")).expect("links");
+        symlink(target, place.path("work/larder.toml")).expect("cannot create the link");
         right(&place, &compile(&place).run(), target);
     }
     place.remove(&["larder.toml"]);
@@ -441,15 +456,17 @@ fn tables_that_are_cut_while_they_are_used() {
     let build = |number: usize, until: Instant| {
         let directory = place.path(format!("work{number}"));
         while Instant::now() < until {
-            let words = [&[larder().to_str().expect("is text")], COMMAND].concat();
+            let words = [&[larder().to_str().expect("not UTF-8")], COMMAND].concat();
             let ran = place.run(&words).cwd(&directory).run();
             assert_eq!((ran.code, ran.signal, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), None, "said\n", ""));
-            assert!(fs::read(directory.join("x.o")).expect("is there") == b"0123456789abcdef\n".repeat(400));
-            fs::remove_file(directory.join("x.o")).expect("removes");
+            assert!(
+                fs::read(directory.join("x.o")).expect("cannot read the file") == b"0123456789abcdef\n".repeat(400)
+            );
+            fs::remove_file(directory.join("x.o")).expect("cannot remove the file");
         }
     };
     for number in 0..4 {
-        fs::create_dir(place.path(format!("work{number}"))).expect("makes");
+        fs::create_dir(place.path(format!("work{number}"))).expect("cannot create the directory");
         place.run(&["cp", "-p", "mycc", "x.c", &place.text(&format!("work{number}"))]).run().ends(0);
     }
     let until = Instant::now() + Duration::from_secs(3);

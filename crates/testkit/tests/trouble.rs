@@ -39,7 +39,7 @@ fn right(place: &Place, ran: &Ran, what: &str) {
 /// Another process does the copying. If this one had the file open for writing, a test in parallel
 /// could inherit the descriptor, and executing the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) {
-    let words = ["install", "-m", "755", larder().to_str().expect("is text"), &place.text(relative)];
+    let words = ["install", "-m", "755", larder().to_str().expect("not UTF-8"), &place.text(relative)];
     place.run(&words).run().ends(0);
 }
 
@@ -54,7 +54,7 @@ fn runs_right(place: &Place, change: impl Fn(Run) -> Run, what: &str) {
 /// override them.
 fn fenced(place: &Place) -> Run {
     place.settle();
-    let words = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"];
+    let words = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"];
     if !is_root() {
         return place.run(&words);
     }
@@ -62,28 +62,30 @@ fn fenced(place: &Place) -> Run {
 }
 
 fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 #[test]
 fn stores_that_cannot_be_used() {
     type Break = fn(&Path);
     let rows: &[(&str, Break)] = &[
-        ("a file", |store| fs::write(store, "").expect("writes")),
-        ("a link to nothing", |store| std::os::unix::fs::symlink("/nonexistent/x", store).expect("links")),
-        ("a link to itself", |store| std::os::unix::fs::symlink(store, store).expect("links")),
-        ("a device", |store| std::os::unix::fs::symlink("/dev/full", store).expect("links")),
+        ("a file", |store| fs::write(store, "").expect("cannot write the file")),
+        ("a link to nothing", |store| {
+            std::os::unix::fs::symlink("/nonexistent/x", store).expect("cannot create the link")
+        }),
+        ("a link to itself", |store| std::os::unix::fs::symlink(store, store).expect("cannot create the link")),
+        ("a device", |store| std::os::unix::fs::symlink("/dev/full", store).expect("cannot create the link")),
         ("others can write to it", |store| {
-            fs::create_dir(store).expect("makes");
+            fs::create_dir(store).expect("cannot create the directory");
             mode(store, 0o777);
         }),
         ("its group can write to it", |store| {
-            fs::create_dir(store).expect("makes");
+            fs::create_dir(store).expect("cannot create the directory");
             mode(store, 0o775);
         }),
         ("what is inside is a file", |store| {
-            fs::create_dir(store).expect("makes");
-            fs::write(store.join(BASE), "").expect("writes");
+            fs::create_dir(store).expect("cannot create the directory");
+            fs::write(store.join(BASE), "").expect("cannot write the file");
         }),
     ];
     for (what, spoil) in rows {
@@ -91,7 +93,7 @@ fn stores_that_cannot_be_used() {
         spoil(&place.path("store"));
         let log = place.path("log");
         runs_right(&place, |run| run.env("LARDER_LOG", &log), what);
-        let text = fs::read_to_string(&log).expect("there is a log");
+        let text = fs::read_to_string(&log).expect("cannot read the log");
         assert_eq!(text.matches(" fallback: ").count(), 2, "{what}: {text}");
         let doctor = place.larder(&["doctor"]).run();
         assert!(doctor.code == Some(1), "{what}: doctor says {doctor:?}");
@@ -102,7 +104,7 @@ fn stores_that_cannot_be_used() {
 fn a_store_without_permissions() {
     let place = place();
     let store = place.path("store");
-    fs::create_dir(&store).expect("makes");
+    fs::create_dir(&store).expect("cannot create the directory");
     for bits in [0o555, 0o000, 0o400, 0o333] {
         mode(&store, bits);
         for _ in 0..2 {
@@ -113,16 +115,16 @@ fn a_store_without_permissions() {
     right(&place, &compile(&place).run(), "usable again");
     // A store with records that can only be read must still answer.
     for path in files(&store) {
-        mode(path.parent().expect("has one"), 0o555);
+        mode(path.parent().expect("no parent directory"), 0o555);
         mode(&path, 0o444);
     }
     let log = place.path("log");
     let ran = fenced(&place).env("LARDER_LOG", &log).run();
     for path in files(&store) {
-        mode(path.parent().expect("has one"), 0o700);
+        mode(path.parent().expect("no parent directory"), 0o700);
     }
     right(&place, &ran, "read-only");
-    let text = fs::read_to_string(&log).expect("there is a log");
+    let text = fs::read_to_string(&log).expect("cannot read the log");
     assert!(text.contains(" hit: "), "{text}");
 }
 
@@ -133,11 +135,11 @@ fn a_directory_of_the_search_path_may_not_be_searched() {
     let place = Place::new();
     place.put("x.c", "int a;\n");
     let barred = place.path("barred");
-    fs::create_dir_all(barred.join("bin")).expect("makes");
+    fs::create_dir_all(barred.join("bin")).expect("cannot create the directory");
     mode(&barred, 0o000);
     let log = place.path("log");
     let without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"];
-    let words = [larder().to_str().expect("is text"), "gcc", "-c", "x.c", "-o", "x.o"];
+    let words = [larder().to_str().expect("not UTF-8"), "gcc", "-c", "x.c", "-o", "x.o"];
     let words = if is_root() { [&without_rights, &words[..]].concat() } else { words.to_vec() };
     for _ in 0..2 {
         place.settle();
@@ -146,7 +148,7 @@ fn a_directory_of_the_search_path_may_not_be_searched() {
         place.remove(&["x.o"]);
     }
     mode(&barred, 0o700);
-    let text = fs::read_to_string(&log).expect("there is a log");
+    let text = fs::read_to_string(&log).expect("cannot read the log");
     assert!(text.lines().last().is_some_and(|line| line.contains(" hit: ")), "{text}");
 }
 
@@ -210,7 +212,7 @@ fn a_store_of_somebody_else() {
     probe_skip!(is_root(), "only the superuser can give a directory away");
     let place = place();
     runs_right(&place, |run| run, "a store of this user");
-    std::os::unix::fs::chown(place.path("store"), Some(65534), Some(65534)).expect("gives away");
+    std::os::unix::fs::chown(place.path("store"), Some(65534), Some(65534)).expect("cannot change the owner");
     runs_right(&place, |run| run, "a store of another user");
     let doctor = place.larder(&["doctor"]).run();
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
@@ -223,7 +225,7 @@ fn a_full_disk() {
         let place = Place::new();
         place.tool("work/mycc", "head -c 60000 /dev/zero | tr '\\0' \"$3\" > x.o; exit 3");
         place.put("x.c", "int a;\n");
-        fs::create_dir(place.path("store")).expect("makes");
+        fs::create_dir(place.path("store")).expect("cannot create the directory");
         let script = "mount -t tmpfs -o mode=700,size=$SIZE none \"$LARDER_DIR\" || exit 9; \
             for i in a b c d e f a b; do \"$LARDER\" ./mycc -c x.c $i; echo $? $(head -c 3 x.o) $(wc -c < x.o); rm x.o; done; \
             \"$LARDER\" stats --json > ../stats; \"$LARDER\" fsck > /dev/null; \"$LARDER\" evict > /dev/null; exit 0";
@@ -235,15 +237,15 @@ fn a_full_disk() {
             lines.len() == 8 && lines.iter().all(|line| line.starts_with("3 ") && line.ends_with(" 60000")),
             "{size}: {ran:?}"
         );
-        fs::read_to_string(place.path("stats")).expect("stats were shown");
+        fs::read_to_string(place.path("stats")).expect("cannot read the statistics");
     }
 }
 
 /// Returns every file of the store.
 fn files(store: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(store).expect("can be listed") {
-        let path = entry.expect("can be read").path();
+    for entry in fs::read_dir(store).expect("cannot list the directory") {
+        let path = entry.expect("cannot list the directory").path();
         if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found.sort();
@@ -269,13 +271,14 @@ fn every_file_of_the_store_damaged_in_turn() {
     let place = place();
     let store = place.path("store");
     right(&place, &compile(&place).run(), "first");
-    let kept: Vec<_> = files(&store).into_iter().map(|path| (fs::read(&path).expect("can be read"), path)).collect();
+    let kept: Vec<_> =
+        files(&store).into_iter().map(|path| (fs::read(&path).expect("cannot read the file"), path)).collect();
     assert!(kept.iter().any(|(_, path)| path.components().any(|part| part.as_os_str() == "blobs")), "no blob");
     let restore = || {
-        fs::remove_dir_all(&store).expect("removes");
+        fs::remove_dir_all(&store).expect("cannot remove the directory");
         for (bytes, path) in &kept {
-            fs::create_dir_all(path.parent().expect("has one")).expect("makes");
-            fs::write(path, bytes).expect("writes");
+            fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
+            fs::write(path, bytes).expect("cannot write the file");
         }
         mode(&store, 0o700);
     };
@@ -285,10 +288,14 @@ fn every_file_of_the_store_damaged_in_turn() {
             let mut spoilt = bytes.clone();
             spoil(&mut spoilt);
             // The file is changed in place and its mtime restored, as a failing disk would do.
-            let modified = fs::metadata(path).and_then(|meta| meta.modified()).expect("has a time");
-            fs::write(path, spoilt).expect("writes");
-            fs::File::options().append(true).open(path).and_then(|file| file.set_modified(modified)).expect("sets");
-            let what = format!("{} {damage}", path.strip_prefix(&store).expect("is below").display());
+            let modified = fs::metadata(path).and_then(|meta| meta.modified()).expect("cannot get the mtime");
+            fs::write(path, spoilt).expect("cannot write the file");
+            fs::File::options()
+                .append(true)
+                .open(path)
+                .and_then(|file| file.set_modified(modified))
+                .expect("cannot set the mtime");
+            let what = format!("{} {damage}", path.strip_prefix(&store).expect("not below this directory").display());
             for _ in 0..2 {
                 right(&place, &compile(&place).run(), &what);
             }
@@ -297,7 +304,7 @@ fn every_file_of_the_store_damaged_in_turn() {
             assert_eq!(outcome, "hit", "{what}: it was recorded anew");
         }
         restore();
-        fs::remove_file(path).expect("removes");
+        fs::remove_file(path).expect("cannot remove the file");
         right(&place, &compile(&place).run(), &format!("{} removed", path.display()));
     }
 }
@@ -311,8 +318,8 @@ fn a_killed_larder_leaves_nothing_wrong() {
     for wait_ms in [0, 1, 2, 5, 10, 50, 100, 200, 290, 300, 310, 320, 340] {
         let mut child = compile(&place).start();
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
-        child.kill().expect("can be killed");
-        child.wait().expect("ends");
+        child.kill().expect("cannot kill the process");
+        child.wait().expect("cannot wait for the command");
     }
     // Tools of killed larders may still write for a moment.
     std::thread::sleep(std::time::Duration::from_millis(400));
@@ -331,7 +338,7 @@ fn sixteen_writers_of_one_key() {
     let place = place();
     for number in 0..WRITERS {
         place.tool(&format!("w{number}/mycc"), SCRIPT);
-        fs::write(place.path(format!("w{number}/x.c")), "int a;\n").expect("writes");
+        fs::write(place.path(format!("w{number}/x.c")), "int a;\n").expect("cannot write the file");
     }
     place.settle();
     let start = |directory: PathBuf| compile(&place).cwd(directory).start();
@@ -349,7 +356,7 @@ fn sixteen_writers_of_one_key() {
     right(&place, &compile(&place).run(), "afterwards");
     place.larder(&["fsck"]).run().ends(0);
     for number in 0..WRITERS {
-        let object = fs::read(place.path(format!("w{number}/x.o"))).expect("is there");
+        let object = fs::read(place.path(format!("w{number}/x.o"))).expect("cannot read the file");
         assert!(object == b"0123456789abcdef\n".repeat(400));
     }
 }
@@ -364,7 +371,7 @@ fn eviction_while_compiling() {
         for pair in letters.chunks(4) {
             place.settle();
             let one = |letter: &String| {
-                let words = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", letter];
+                let words = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", letter];
                 place.run(&words).env("LARDER_MAX_SIZE", "500kB").start()
             };
             let children: Vec<_> = pair.iter().map(one).collect();
@@ -399,7 +406,7 @@ fn a_working_directory_that_is_gone() {
     let tool = place.tool("bin/mycc", "echo ran \"$@\"; exit 3");
     let line = |larder: &str| format!("mkdir gone && cd gone && rmdir ../gone && exec {larder} {tool} -c x.c");
     let plain = place.run(&["sh", "-c", &line("")]).run();
-    let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("is text"))]).run();
+    let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run();
     assert_eq!(ran, plain);
 }
 

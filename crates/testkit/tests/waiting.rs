@@ -22,11 +22,11 @@ fn place(code: &str) -> Place {
 }
 
 fn start_at(place: &Place, at: &Path, words: &[&str], variables: &[(&str, &str)]) -> Child {
-    let whole: Vec<&str> = [larder().to_str().expect("is text")].into_iter().chain(words.iter().copied()).collect();
+    let whole: Vec<&str> = [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().copied()).collect();
     let mut command = place.run(&whole).cwd(at).env("LARDER_LOG", place.path("log")).command;
     command.envs(variables.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("starts")
+    command.spawn().expect("cannot start the command")
 }
 
 fn start(place: &Place, words: &[&str]) -> Child {
@@ -52,7 +52,7 @@ fn until_it_runs(place: &Place) {
 fn is_held(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(meta) = fs::metadata(path) else { return false };
-    let locks = fs::read_to_string("/proc/locks").expect("can be read");
+    let locks = fs::read_to_string("/proc/locks").expect("cannot read the file");
     locks.lines().any(|line| line.contains(" POSIX ") && line.contains(&format!(":{} ", meta.ino())))
 }
 
@@ -64,7 +64,7 @@ fn log(place: &Place) -> String {
 #[track_caller]
 fn right(at: &Path, ran: Ran, code: i32) {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), ("said\n", "warning\n", Some(code)));
-    assert_eq!(fs::read(at.join("x.o")).expect("is there"), b"int a;\n");
+    assert_eq!(fs::read(at.join("x.o")).expect("cannot read the file"), b"int a;\n");
 }
 
 #[track_caller]
@@ -73,7 +73,10 @@ fn counted(place: &Place, expect: &str) {
 }
 
 fn signal(child: &Child, name: &str) {
-    let done = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().expect("starts");
+    let done = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status()
+        .expect("cannot start the command");
     assert!(done.success());
 }
 
@@ -92,7 +95,7 @@ fn two_at_once_run_it_once() {
         counted(&place, "hit+miss");
         let text = log(&place);
         assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
-        let stats = place.run(&[larder().to_str().expect("is text"), "stats"]).run().quiet();
+        let stats = place.run(&[larder().to_str().expect("not UTF-8"), "stats"]).run().quiet();
         assert!(stats.contains("waited"), "{stats}");
     }
 }
@@ -106,7 +109,7 @@ fn two_places_run_it_once() {
         (0..800).map(|at| format!("int f{at}(int a) {{ return a * {at} % (a + {at}); }}\n")).collect();
     let at: Vec<PathBuf> = ["one", "two"].map(|name| place.path("work").join(name)).into();
     for directory in &at {
-        let name = directory.file_name().expect("has one").to_str().expect("is text");
+        let name = directory.file_name().expect("no file name").to_str().expect("not UTF-8");
         place.put(&format!("{name}/.git/HEAD"), "ref: refs/heads/main\n");
         place.put(&format!("{name}/x.c"), &functions);
     }
@@ -123,9 +126,9 @@ fn two_places_run_it_once() {
     Ran::of(second).ends(0);
     let text = log(&place);
     assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
-    let objects: Vec<Vec<u8>> = at.iter().map(|at| fs::read(at.join("x.o")).expect("is there")).collect();
+    let objects: Vec<Vec<u8>> = at.iter().map(|at| fs::read(at.join("x.o")).expect("cannot read the file")).collect();
     place.run(&argv).cwd(&at[1]).run().ends(0);
-    assert!(objects[0] == objects[1] && objects[1] == fs::read(at[1].join("x.o")).expect("is there"));
+    assert!(objects[0] == objects[1] && objects[1] == fs::read(at[1].join("x.o")).expect("cannot read the file"));
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn a_holder_that_is_killed_or_stopped_is_not_waited_for() {
         counted(&place, "miss");
         if name == "STOP" {
             signal(&first, "CONT");
-            assert_eq!(first.wait().expect("can be waited for").code(), Some(0));
+            assert_eq!(first.wait().expect("cannot wait for the command").code(), Some(0));
             right(&work, Ran { code: Some(0), signal: None, stdout: "said\n".into(), stderr: "warning\n".into() }, 0);
         } else {
             let _ = first.wait();
@@ -280,8 +283,8 @@ fn what_stands_where_the_locks_should_be_is_no_trouble() {
     let work = place.path("work");
     // This run creates the store.
     right(&work, Ran::of(start(&place, &["./mycc", "-O1", "-c", "x.c", "-o", "x.o"])), 0);
-    fs::remove_file(turns(&place)).expect("was made");
-    fs::create_dir_all(turns(&place)).expect("makes");
+    fs::remove_file(turns(&place)).expect("cannot remove the file");
+    fs::create_dir_all(turns(&place)).expect("cannot create the directory");
     let children = [start(&place, COMPILE), start(&place, COMPILE)];
     // Both write the same file and neither waits, so the file is complete once both have ended.
     for ran in children.map(Ran::of) {

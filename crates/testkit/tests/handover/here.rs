@@ -37,8 +37,8 @@ impl Here {
         place.tool("work/mycc", "for i in 1 2 3 4 5 6 7 8 9; do cat x.c x.c x.c x.c x.c x.c; done > x.o; echo said");
         place.put("x.c", "int a;\n".repeat(40));
         let store = place.path(name);
-        fs::create_dir_all(&store).expect("makes");
-        fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).expect("is ours");
+        fs::create_dir_all(&store).expect("cannot create the directory");
+        fs::set_permissions(&store, fs::Permissions::from_mode(0o700)).expect("cannot set the mode");
         Here { place, store }
     }
 
@@ -53,7 +53,7 @@ impl Here {
     }
 
     pub(crate) fn larder(&self, words: &[&str]) -> Ran {
-        self.run(&[&[larder().to_str().expect("is text")], words].concat())
+        self.run(&[&[larder().to_str().expect("not UTF-8")], words].concat())
     }
 
     pub(crate) fn sandbox_command(&self, script: &str) -> larder_testkit::Run {
@@ -93,19 +93,23 @@ impl Here {
 
     /// Returns a path in the store, below the directory of its format version.
     pub(crate) fn inside(&self, name: &str) -> PathBuf {
-        let base = fs::read_dir(&self.store).expect("is there").next().expect("has one").expect("can be read");
+        let base = fs::read_dir(&self.store)
+            .expect("cannot list the directory")
+            .next()
+            .expect("the directory is empty")
+            .expect("cannot list the directory");
         base.path().join(name)
     }
 
     pub(crate) fn start(&self) -> u64 {
         self.larder(&["daemon", "start"]).ends(0);
-        let pid = self.status()["pid"].as_u64().expect("is a number");
+        let pid = self.status()["pid"].as_u64().expect("not a number");
         assert!(pid > 0);
         pid
     }
 
     pub(crate) fn status(&self) -> Value {
-        serde_json::from_str(&self.larder(&["daemon", "status", "--json"]).stdout).expect("JSON")
+        serde_json::from_str(&self.larder(&["daemon", "status", "--json"]).stdout).expect("not JSON")
     }
 
     #[track_caller]
@@ -122,6 +126,6 @@ impl Here {
     }
 
     pub(crate) fn counted(&self) -> Value {
-        serde_json::from_str(&self.larder(&["stats", "--json"]).ends(0).stdout).expect("JSON")
+        serde_json::from_str(&self.larder(&["stats", "--json"]).ends(0).stdout).expect("not JSON")
     }
 }

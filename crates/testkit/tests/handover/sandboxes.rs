@@ -38,7 +38,7 @@ fn what_is_learned_of_programs_is_handed_over() {
     let explained = here.larder(&["explain", "--no-terminal", "--", "./mycc", "-c", "x.c", "-o", "x.o"]).stdout;
     assert!(explained.contains("miss"), "outside of a sandbox the record must not answer: {explained}");
     // What a sandbox says about how programs can be observed is used by sandboxes only.
-    let judged = fs::read_dir(here.inside("judged-handed-over")).expect("there are judgements").count();
+    let judged = fs::read_dir(here.inside("judged-handed-over")).expect("cannot list the judgements").count();
     assert!(judged > 0 && !here.inside("judged").exists());
     // `larderd` writes stamps of the system's files, because a sandbox cannot write them.
     here.wait("stamps are written", |here| {
@@ -105,7 +105,7 @@ fn where_counting_is_possible_the_reason_is_counted() {
     probe_skip!(!is_root(), "the superuser may write everywhere");
     let here = Here::new();
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
-    fs::set_permissions(here.inside("tmp"), fs::Permissions::from_mode(0o555)).expect("is ours");
+    fs::set_permissions(here.inside("tmp"), fs::Permissions::from_mode(0o555)).expect("cannot set the mode");
     here.place.put("x.c", "int b;\n".repeat(40));
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
     assert_eq!(here.counted()["unrecorded_reasons"]["no-daemon"], 1);
@@ -170,11 +170,25 @@ fn what_a_sandbox_uses_is_noted() {
     probe_skip!(can_mount(), "no mounts of one's own here");
     let here = Here::new();
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
-    let shard = fs::read_dir(here.inside("manifests")).expect("is there").next().expect("has one").expect("reads");
-    let manifest = fs::read_dir(shard.path()).expect("is there").next().expect("has one").expect("reads").path();
+    let shard = fs::read_dir(here.inside("manifests"))
+        .expect("cannot list the directory")
+        .next()
+        .expect("the directory is empty")
+        .expect("cannot list the directory");
+    let manifest = fs::read_dir(shard.path())
+        .expect("cannot list the directory")
+        .next()
+        .expect("the directory is empty")
+        .expect("cannot list the directory")
+        .path();
     let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
-    let used = || manifest.metadata().expect("is there").modified().expect("is known");
-    fs::File::options().write(true).open(&manifest).expect("opens").set_modified(two_hours_ago).expect("is ours");
+    let used = || manifest.metadata().expect("cannot stat the file").modified().expect("cannot get the mtime");
+    fs::File::options()
+        .write(true)
+        .open(&manifest)
+        .expect("cannot open the file")
+        .set_modified(two_hours_ago)
+        .expect("cannot set the mtime");
     assert!(here.compile().contains(" hit: "), "{}", here.log());
     assert!(used() == two_hours_ago, "without larderd the use is not noted");
     here.start();
@@ -186,12 +200,12 @@ fn what_a_sandbox_uses_is_noted() {
 fn a_bazel_sandbox_records() {
     probe_skip!(is_root() && has("bazel") && has("gcc"), "no Bazel, no compiler, or no sandbox for this user");
     // Bazel's sandbox lets jobs write to /tmp, so a store there would be writable too.
-    let apart = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let apart = tempfile::tempdir_in("/var/tmp").expect("cannot create a temporary directory");
     let mut here = Here::new();
     here.store = apart.path().to_owned();
-    let larder = larder().to_str().expect("is text");
+    let larder = larder().to_str().expect("not UTF-8");
     let log = here.place.text("log");
-    let store = here.store.to_str().expect("is text");
+    let store = here.store.to_str().expect("not UTF-8");
     here.place.put("WORKSPACE", "");
     here.place.put("x.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
     let command = format!("LARDER_DIR={store} LARDER_LOG={log} {larder} gcc -c $< -o $@ && strip $@");
@@ -220,7 +234,7 @@ fn threads_of(pid: u64) -> Vec<(i32, u32)> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         Some((fields.get(NICE)?.parse().ok()?, fields.get(POLICY)?.parse().ok()?))
     };
-    let names = fs::read_dir(format!("/proc/{pid}/task")).expect("is there").flatten();
+    let names = fs::read_dir(format!("/proc/{pid}/task")).expect("cannot list the directory").flatten();
     let mut tids: Vec<u64> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     tids.sort_by_key(|tid| (*tid != pid, *tid));
     tids.iter().filter_map(|tid| manner(&tid.to_string())).collect()

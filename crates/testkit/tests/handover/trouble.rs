@@ -15,7 +15,7 @@ use crate::here::{Here, SANDBOX};
 const OTHER: u32 = 65534;
 
 fn connect(here: &Here) -> UnixStream {
-    UnixStream::connect(here.inside("daemon.sock")).expect("connects")
+    UnixStream::connect(here.inside("daemon.sock")).expect("cannot connect")
 }
 
 #[test]
@@ -44,12 +44,12 @@ fn killed_while_a_tool_runs() {
 fn clients_that_send_nonsense() {
     let here = Here::new();
     here.start();
-    let before = here.status()["refused"].as_u64().expect("is a number");
-    connect(&here).write_all(b"GET / HTTP/1.1\r\nHost: larder\r\n\r\n").expect("sends");
+    let before = here.status()["refused"].as_u64().expect("not a number");
+    connect(&here).write_all(b"GET / HTTP/1.1\r\nHost: larder\r\n\r\n").expect("cannot send");
     connect(&here).write_all(&[0xff; 4096]).unwrap_or_default();
     // A frame that ends in its middle, and a hand-over without descriptors.
-    connect(&here).write_all(&[4, 0, 2]).expect("sends");
-    connect(&here).write_all(&[4, 0, 2, 1, 9, 0]).expect("sends");
+    connect(&here).write_all(&[4, 0, 2]).expect("cannot send");
+    connect(&here).write_all(&[4, 0, 2, 1, 9, 0]).expect("cannot send");
     // Clients that send nothing are dropped after a while, and do not block other clients.
     let silent: Vec<UnixStream> = (0..8).map(|_| connect(&here)).collect();
     here.wait("the nonsense is refused", |here| here.status()["refused"].as_u64() >= Some(before + 4));
@@ -68,23 +68,23 @@ fn another_user_is_refused() {
     let here = Here::new();
     here.start();
     let socket = here.inside("daemon.sock");
-    assert_eq!(socket.metadata().expect("is there").mode() & 0o777, 0o600);
+    assert_eq!(socket.metadata().expect("cannot stat the file").mode() & 0o777, 0o600);
     let connects = |socket: PathBuf| {
         let thread = std::thread::spawn(move || {
             let other = rustix::process::Uid::from_raw(OTHER);
             rustix::thread::set_thread_res_uid(other, other, other).expect("cannot become another user");
             UnixStream::connect(socket)
         });
-        thread.join().expect("ends")
+        thread.join().expect("the thread panicked")
     };
     assert!(connects(socket.clone()).is_err(), "the store's directory is closed to others");
     // Repeat with permissions that let the other user reach the socket.
     for path in socket.ancestors().skip(1).take_while(|path| path.starts_with(here.place.path(""))) {
-        let mode = path.metadata().expect("is there").mode() | 0o111;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("can be set");
+        let mode = path.metadata().expect("cannot stat the file").mode() | 0o111;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
     }
-    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("can be set");
-    let mut stream = connects(socket).expect("connects");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("cannot set the mode");
+    let mut stream = connects(socket).expect("cannot connect");
     let _ = stream.write_all(&[2, 0, 2, 3]);
     here.wait("user is refused", |here| here.daemon_log().contains(&format!("refused: user {OTHER} connected")));
 }
@@ -93,7 +93,8 @@ fn another_user_is_refused() {
 fn the_store_is_kept_within_its_limit() {
     probe_skip!(can_mount(), "no mounts of one's own here");
     let here = Here::new();
-    let start = here.command(&[larder().to_str().expect("is text"), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
+    let start =
+        here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
     start.run().ends(0);
     for round in 0..6 {
         here.place.put("x.c", format!("int a{round};\n").repeat(40));

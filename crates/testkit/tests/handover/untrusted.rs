@@ -27,7 +27,7 @@ fn compile_outside(here: &Here) -> String {
 
 /// Starts `larderd` with these arguments. `change` can add settings.
 fn start_with(here: &Here, words: &[&str], change: impl Fn(Run) -> Run) {
-    let words = [&[larder().to_str().expect("is text"), "daemon", "start"], words].concat();
+    let words = [&[larder().to_str().expect("not UTF-8"), "daemon", "start"], words].concat();
     change(here.command(&words)).run().ends(0);
 }
 
@@ -97,12 +97,14 @@ fn a_sandbox_cannot_end_larderd() {
     assert_eq!(here.status()["pid"], pid);
     // Send the bare message, without the descriptor that proves the right to send it. Its bytes are
     // the length (two), the version and the kind.
-    let refused = here.status()["refused"].as_u64().expect("is a number");
+    let refused = here.status()["refused"].as_u64().expect("not a number");
     let base = here.inside("").to_string_lossy().into_owned();
-    let version: u8 =
-        Path::new(&base).file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).expect("vN");
-    let mut stream = std::os::unix::net::UnixStream::connect(here.inside("daemon.sock")).expect("connects");
-    std::io::Write::write_all(&mut stream, &[2, 0, version, 5]).expect("sends");
+    let version: u8 = Path::new(&base)
+        .file_name()
+        .and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok())
+        .expect("the directory name is not `vN`");
+    let mut stream = std::os::unix::net::UnixStream::connect(here.inside("daemon.sock")).expect("cannot connect");
+    std::io::Write::write_all(&mut stream, &[2, 0, version, 5]).expect("cannot send");
     here.wait("is refused", |here| here.status()["refused"].as_u64() > Some(refused));
     assert_eq!(here.status()["pid"], pid);
     assert!(here.daemon_log().contains("asked larderd to stop"), "{}", here.daemon_log());
@@ -128,8 +130,8 @@ fn what_is_handed_over_is_neither_sent_nor_signed() {
     {
         let here = Here::new();
         let (key, remote) = (here.place.path("team.key"), here.place.path("far"));
-        fs::write(&key, SECRET).expect("writes");
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("is ours");
+        fs::write(&key, SECRET).expect("cannot write the file");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
         let url = format!("file://{}", remote.display());
         let with = |run: Run| {
             let run = run.env("LARDER_REMOTE", &url).env("LARDER_REMOTE_SIGN_WITH", &key);
@@ -144,7 +146,7 @@ fn what_is_handed_over_is_neither_sent_nor_signed() {
         here.place.remove(&["x.o"]);
         here.sandbox(&with_remote);
         here.wait_recorded(2);
-        let larder = larder().to_str().expect("is text");
+        let larder = larder().to_str().expect("not UTF-8");
         let word = |words: &[&str]| with(here.command(&[&[larder], words].concat())).run();
         word(&["remote", "flush"]).ends(0);
         let what = format!("{handover}, {remote_handover}: {}", here.daemon_log());
@@ -180,10 +182,10 @@ fn a_sandbox_has_nothing_read_that_it_cannot_see() {
     probe_skip!(can_mount() && is_root(), "no mounts of one's own here");
     let here = Here::new();
     here.start();
-    let secret = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let secret = tempfile::tempdir_in("/var/tmp").expect("cannot create a temporary directory");
     let file = secret.path().join("pin.h");
-    fs::write(&file, "PIN=4711\n").expect("writes");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("is ours");
+    fs::write(&file, "PIN=4711\n").expect("cannot write the file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
     // Inside the sandbox another file is mounted over it, and the record describes that one.
     let dir = secret.path().display();
     here.place.tool("work/mycc", &format!("cat {dir}/pin.h x.c x.c > x.o; echo said"));
@@ -200,12 +202,12 @@ fn a_sandbox_has_nothing_read_that_it_cannot_see() {
         let stamps = fs::read_dir(here.inside("stamps")).into_iter().flatten().flatten();
         stamps.filter_map(|file| fs::read(file.path()).ok()).any(|all| all.windows(32).any(|window| window == digest))
     };
-    let cat = fs::read("/bin/cat").expect("is there");
+    let cat = fs::read("/bin/cat").expect("cannot read the file");
     here.wait("the stamps hold the system's files", |here| is_stamped(here, &cat));
     assert!(!is_stamped(&here, b"PIN=4711\n"), "the stamps hold the digest of a file that the sandbox cannot see");
     // `larderd` must not keep a directory open.
-    let pid = here.status()["pid"].as_u64().expect("is a number");
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("is there").flatten();
+    let pid = here.status()["pid"].as_u64().expect("not a number");
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("cannot list the directory").flatten();
     let open: Vec<_> =
         open.filter_map(|fd| fs::read_link(fd.path()).ok()).filter(|path| path.starts_with("/usr")).collect();
     assert!(open.is_empty(), "{open:?}");

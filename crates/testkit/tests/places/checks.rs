@@ -196,9 +196,9 @@ fn what_serves_one_place_only() {
 fn a_library_that_went() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = checks();
-    fs::remove_file(place.path("work").join(SECOND).join("lib/libdep.a")).expect("was there");
+    fs::remove_file(place.path("work").join(SECOND).join("lib/libdep.a")).expect("cannot remove the file");
     assert_eq!(second(&place, "gcc -o conftest -L@/lib conftest.c -ldep"), "miss");
-    fs::remove_file(place.path("work").join(SECOND).join("inc/dep.h")).expect("was there");
+    fs::remove_file(place.path("work").join(SECOND).join("inc/dep.h")).expect("cannot remove the file");
     assert_eq!(second(&place, "gcc -E -I@/inc -include dep.h conftest.c"), "miss");
 }
 

@@ -83,13 +83,13 @@ fn a_root_of_another_path_and_user() {
 
 /// Changes a run of shell commands so that they run inside the new root directory.
 fn enter(run: Run) -> Run {
-    let commands = run.command.get_args().last().expect("sh -euc COMMANDS").to_owned();
-    let work = run.command.get_current_dir().expect("was set").to_owned();
-    let top = work.parent().expect("work is below the place");
+    let commands = run.command.get_args().last().expect("the run is not `sh -euc COMMANDS`").to_owned();
+    let work = run.command.get_current_dir().expect("the run has no working directory").to_owned();
+    let top = work.parent().expect("no parent directory");
     let mut inside = Command::new(UNSHARE[0]);
     inside.args(&UNSHARE[1..]).args(["sh", "-euc", ENTER, "sh"]).arg(top).arg(&commands).current_dir("/");
     inside.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    inside.env("LARDER_HERE", larder().parent().expect("lies in a directory"));
+    inside.env("LARDER_HERE", larder().parent().expect("no parent directory"));
     let mut run = run;
     run.command = inside;
     run

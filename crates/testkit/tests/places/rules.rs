@@ -11,7 +11,7 @@ fn trees(names: &[&str]) -> Place {
         place.put(&format!("{name}/src/x.c"), "#include \"h.h\"\nint f(void) { return H; }\n");
         place.put(&format!("{name}/src/file.c"), "const char *f(void) { return __FILE__; }\n");
         place.put(&format!("{name}/inc/h.h"), "#define H 1\n");
-        std::fs::create_dir_all(place.path(format!("work/{name}/out"))).expect("makes");
+        std::fs::create_dir_all(place.path(format!("work/{name}/out"))).expect("cannot create the directory");
     }
     place
 }
@@ -93,10 +93,10 @@ fn generated(source: &str) -> [String; 2] {
         run.env("LARDER_ROOTS", place.text(&format!("work/{tree}")))
     };
     let found = outcomes(&place, [run("a"), run("longer/and/deeper")]);
-    let object = std::fs::read(place.path("work/longer/and/deeper/x.o")).expect("was made");
+    let object = std::fs::read(place.path("work/longer/and/deeper/x.o")).expect("cannot read the object");
     let plain = place.run(&["gcc", "-c", "x.c", "-o", "plain.o"]).cwd(place.path("work/longer/and/deeper"));
     plain.run().ends(0);
-    let expect = std::fs::read(place.path("work/longer/and/deeper/plain.o")).expect("was made");
+    let expect = std::fs::read(place.path("work/longer/and/deeper/plain.o")).expect("cannot read the object");
     assert!(object == expect, "{source}");
     found
 }
@@ -147,7 +147,8 @@ fn with_a_header_outside(header: &str, source: &str, flags: &[&str]) -> bool {
     let [first, second] = outcomes(&place, trees.map(|tree| run(tree, true, "x.o")));
     assert_eq!(first, "miss");
     run(trees[1], false, "plain.o").run().ends(0);
-    let object = |name: &str| std::fs::read(place.path(format!("work/{}/{name}", trees[1]))).expect("was made");
+    let object =
+        |name: &str| std::fs::read(place.path(format!("work/{}/{name}", trees[1]))).expect("cannot read the object");
     assert!(object("x.o") == object("plain.o"), "{header}{source}");
     second == "hit"
 }
@@ -240,7 +241,7 @@ fn what_serves_one_place_only_is_explained() {
     assert!(here.starts_with("hit") && here.contains("only here") && here.contains("-ffile-prefix-map="), "{here}");
     place.put("c/src/file.c", "const char *f(void) { return __FILE__; }\n");
     place.put("c/inc/h.h", "#define H 1\n");
-    std::fs::create_dir_all(place.path("work/c/out")).expect("makes");
+    std::fs::create_dir_all(place.path("work/c/out")).expect("cannot create the directory");
     let elsewhere = explain("c");
     assert!(elsewhere.starts_with("miss") && elsewhere.contains("made in another place"), "{elsewhere}");
 }
@@ -253,7 +254,7 @@ fn a_sandbox_may_take_what_names_another() {
     let place = trees(&[&first, &second, "plain"]);
     let run = |tree: &str| compile(&place, tree, "file.c", &[]).env("LARDER_POLICY", "ephemeral");
     assert_eq!(outcomes(&place, [run(&first), run(&second)]), ["miss", "hit"]);
-    let object = std::fs::read(place.path(format!("work/{second}/out/x.o"))).expect("was made");
+    let object = std::fs::read(place.path(format!("work/{second}/out/x.o"))).expect("cannot read the object");
     let path = place.text(&format!("work/{first}/src/file.c")).into_bytes();
     assert!(
         object.windows(path.len()).any(|part| part == path),

@@ -46,7 +46,7 @@ impl Case<'_> {
         self.build(&place, "plain", self.first, |run| run);
         self.build(&place, "plain", self.second, &change);
         let plain = self.left(&place);
-        fs::remove_dir_all(place.path("work")).expect("can be removed");
+        fs::remove_dir_all(place.path("work")).expect("cannot remove the directory");
         self.lay_out(&place, true);
         self.build(&place, "larder", self.first, |run| run);
         let before = counters(&place);
@@ -64,7 +64,7 @@ impl Case<'_> {
     }
 
     fn lay_out(&self, place: &Place, through_larder: bool) {
-        fs::create_dir_all(place.path("work")).expect("can be made");
+        fs::create_dir_all(place.path("work")).expect("cannot create the directory");
         for (path, text) in self.files {
             place.put(path, text);
         }
@@ -72,7 +72,7 @@ impl Case<'_> {
         for name in ["gcc", "g++"] {
             let path = place.path("cc").join(name);
             if through_larder {
-                fs::remove_file(&path).expect("was there");
+                fs::remove_file(&path).expect("cannot remove the file");
                 place.link(&format!("cc/{name}"));
             } else {
                 place.tool(&format!("cc/{name}"), &format!("exec /usr/bin/{name} \"$@\""));

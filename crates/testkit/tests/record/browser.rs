@@ -23,7 +23,7 @@ impl Browser {
             eprintln!("skipped: chromedriver is not installed (Debian: chromium-driver)");
             return None;
         };
-        let lines = BufReader::new(driver.stdout.take().expect("is a pipe")).lines();
+        let lines = BufReader::new(driver.stdout.take().expect("not a pipe")).lines();
         let mut ports = lines.map_while(Result::ok).filter_map(|line| {
             line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').to_owned())
         });

@@ -34,7 +34,7 @@ fn record(place: &Place, name: &str) -> Value {
     place.settle();
     let cc = format!("CC={} gcc", larder().display());
     word(place, &["record", "--name", name, "--", "make", "-j2", &cc]);
-    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).stdout).expect("is JSON")
+    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).stdout).expect("not JSON")
 }
 
 #[test]
@@ -67,12 +67,12 @@ fn outcomes_and_first_causes() {
     }
     assert_eq!(cold["explained"]["actions_without_process"], 0);
     let of = |json: &Value, name: &str, outcome: &str| {
-        let all = json["explained"]["processes"].as_array().expect("a list");
+        let all = json["explained"]["processes"].as_array().expect("not a list");
         all.iter().filter(|process| process["name"] == name && process["outcome"] == outcome).count()
     };
     assert_eq!((of(&cold, "cc1", "miss"), of(&warm, "cc1", "hit"), of(&warm, "larder gcc", "hit")), (4, 0, 5));
     let compared = word(&place, &["compare", "cold", "warm", "--json"]).stdout;
-    let compared: Value = serde_json::from_str(&compared).expect("is JSON");
+    let compared: Value = serde_json::from_str(&compared).expect("not JSON");
     assert_eq!(compared["actions"]["count"], 5, "{compared}");
     assert_eq!(compared["measures"][0]["verdict"], "cannot tell", "one run for each side is not enough for a verdict");
 }

@@ -11,7 +11,7 @@ const JOBS: usize = 8;
 pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     let top = directory.join(format!("made-{processes}"));
     let run = top.join("runs/1");
-    std::fs::create_dir_all(&run).expect("can be made");
+    std::fs::create_dir_all(&run).expect("cannot create the directory");
     let mut events = String::from(
         "{\"e\":\"exec\",\"t\":0,\"pid\":1,\"exe\":\"/usr/bin/make\",\"argv\":[\"make\",\"-j8\"],\"cwd\":\"/src\"}\n",
     );
@@ -19,7 +19,7 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     let (mut lines, mut free) = (Vec::new(), [MS; JOBS]);
     let chains = processes / 4;
     for at in 0..chains {
-        let job = (0..JOBS).min_by_key(|&job| free[job]).expect("there are jobs");
+        let job = (0..JOBS).min_by_key(|&job| free[job]).expect("there are no jobs");
         let begin = free[job];
         let took = (5 + at as u64 * 7 % 60) * MS;
         let pid = 2 + at as i32 * 4;
@@ -38,7 +38,7 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     }
     lines.sort_by_key(|(t, _)| *t);
     lines.iter().for_each(|(_, line)| events.push_str(line));
-    let end = free.iter().max().expect("there are jobs") + 2 * MS;
+    let end = free.iter().max().expect("there are no jobs") + 2 * MS;
     let _ = writeln!(events, "{{\"e\":\"exit\",\"t\":{end},\"pid\":1,\"code\":0,\"usage\":{{\"user_us\":1000}}}}");
     let header = format!(
         "{{\"format\":1,\"name\":\"made-{processes}\",\"larder\":\"0.1.0\",\"command\":[\"make\",\"-j8\"],\
@@ -56,7 +56,7 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
         (run.join("actions.jsonl"), actions),
     ];
     for (path, text) in files {
-        std::fs::write(path, text).expect("can be written");
+        std::fs::write(path, text).expect("cannot write the file");
     }
     top
 }
@@ -69,7 +69,7 @@ fn chain(lines: &mut Vec<(u64, String)>, pid: i32, begin: u64, took: u64, at: us
         let (its, late) = (pid + depth as i32, depth as u64 * MS / 4);
         let (from, to) = (begin + late, begin + took - late);
         lines.push((from, format!("{{\"e\":\"fork\",\"t\":{from},\"parent\":{parent},\"pid\":{its}}}\n")));
-        let name = exe.rsplit('/').next().expect("has one");
+        let name = exe.rsplit('/').next().expect("no file name");
         let argv = format!("[\"{name}\",\"-O2\",\"-I/src/include\",\"-c\",\"file{at}.c\",\"-o\",\"file{at}.o\"]");
         lines.push((
             from + 1,

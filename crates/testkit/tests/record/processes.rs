@@ -50,7 +50,7 @@ fn by_strace() -> Option<Seen> {
     let (mut programs, mut processes) = (BTreeMap::new(), 1);
     // The program that each process began to execute. Lines of other processes may come in between.
     let mut begun: BTreeMap<String, String> = BTreeMap::new();
-    for line in std::fs::read_to_string(&log).expect("was written").lines() {
+    for line in std::fs::read_to_string(&log).expect("cannot read the trace").lines() {
         let Some((pid, call)) = line.split_once(' ') else { continue };
         if call.contains("exec") {
             if let Some(path) = call.split('"').nth(1) {
@@ -71,24 +71,24 @@ fn by_strace() -> Option<Seen> {
 fn by_larder() -> Option<Seen> {
     let place = Place::new();
     project(&place);
-    let words = [larder().to_str().expect("is text"), "record", "--name", "x", "--"];
+    let words = [larder().to_str().expect("not UTF-8"), "record", "--name", "x", "--"];
     place.run(&[&words[..], &COMMAND].concat()).run().ends(0);
-    let shown = place.run(&[larder().to_str().expect("is text"), "record", "show", "x", "--json"]).run().ends(0);
-    let shown: Value = serde_json::from_str(&shown.stdout).expect("is JSON");
+    let shown = place.run(&[larder().to_str().expect("not UTF-8"), "record", "show", "x", "--json"]).run().ends(0);
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("not JSON");
     if let Some(why) = shown["runs"][0]["end"]["not_traced"].as_str() {
         eprintln!("skipped: {why}");
         return None;
     }
-    let all = shown["explained"]["processes"].as_array().expect("a list");
+    let all = shown["explained"]["processes"].as_array().expect("not a list");
     assert!(all.iter().all(|process| process["exit_code"].is_i64()), "each process has an exit code");
     // Read the events themselves, because one process may have executed several programs.
     let lines = std::fs::read_to_string(place.path("home/.local/state/larder/records/x/runs/1/events.jsonl"))
-        .expect("is there");
+        .expect("cannot read the file");
     let mut programs = BTreeMap::new();
     for line in lines.lines().filter(|line| line.contains("\"e\":\"exec\"")) {
-        let event: Value = serde_json::from_str(line).expect("is JSON");
-        let path = event["exe"].as_str().expect("a path").to_owned();
-        *programs.entry(path.rsplit('/').next().expect("has one").to_owned()).or_default() += 1;
+        let event: Value = serde_json::from_str(line).expect("not JSON");
+        let path = event["exe"].as_str().expect("`exe` is not a string").to_owned();
+        *programs.entry(path.rsplit('/').next().expect("no file name").to_owned()).or_default() += 1;
     }
     Some((programs, all.len()))
 }

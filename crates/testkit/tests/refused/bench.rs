@@ -80,7 +80,7 @@ impl Bench {
         let tree = Tree::of(&place.path("work"));
         let nothing = Ran { code: None, signal: None, stdout: String::new(), stderr: String::new() };
         let mut bench = Bench { place, argv, helper, tree, right: (nothing, Tree::default()) };
-        bench.right = bench.plainly(&[]).expect("the command ends");
+        bench.right = bench.plainly(&[]).expect("the command does not end");
         assert_eq!(bench.right.0.code, Some(0), "{:?}: {:?}", bench.argv, bench.right);
         let outcomes: Vec<_> = (0..RUNS).map(|_| bench.outcome(&[], BEFORE, &bench.right)).collect();
         assert_eq!(
@@ -100,7 +100,7 @@ impl Bench {
     pub(crate) fn outcomes(&self, refusals: &[String]) -> Result<String, String> {
         let store = self.place.path(FRESH);
         if store.exists() {
-            std::fs::remove_dir_all(&store).expect("removes");
+            std::fs::remove_dir_all(&store).expect("cannot remove the directory");
         }
         let plain = self.plainly(refusals)?;
         let mut outcomes = Vec::new();
@@ -119,7 +119,7 @@ impl Bench {
     fn outcome(&self, refusals: &[String], store: &str, plain: &Left) -> Result<String, String> {
         let log = self.place.path("log");
         let _ = std::fs::remove_file(&log);
-        let larders = [&[larder().to_str().expect("is text")], &self.argv[..]].concat();
+        let larders = [&[larder().to_str().expect("not UTF-8")], &self.argv[..]].concat();
         self.place.settle();
         let run = self.refused(refusals, &larders).env("LARDER_DIR", self.place.path(store)).env("LARDER_LOG", &log);
         let found = self.left_by(run)?;
@@ -155,7 +155,7 @@ impl Bench {
 
     /// Returns the arguments of a command that runs `argv` while these calls are refused.
     pub(crate) fn refused_words(&self, refusals: &[String], argv: &[&str]) -> Vec<String> {
-        let helper = self.helper.to_str().expect("is text").to_owned();
+        let helper = self.helper.to_str().expect("not UTF-8").to_owned();
         let argv = argv.iter().map(|word| (*word).to_owned());
         [helper].into_iter().chain(refusals.iter().cloned()).chain(["--".to_owned()]).chain(argv).collect()
     }

@@ -63,7 +63,7 @@ fn all_as_expected(trials: &[Trial]) {
             wrong
         };
         let parts: Vec<_> = (0..AT_ONCE).map(|part| scope.spawn(move || part_of(part))).collect();
-        parts.into_iter().flat_map(|part| part.join().expect("ends")).collect()
+        parts.into_iter().flat_map(|part| part.join().expect("the thread panicked")).collect()
     });
     println!("{} trials", trials.len());
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), trials.len(), wrong.join("\n"));
@@ -119,9 +119,9 @@ fn every_call_that_is_made_is_tried() {
     for what in ["miss", "hit"] {
         place.settle();
         let log = place.text("trace");
-        let words = ["strace", "-f", "-qq", "-o", &log, larder().to_str().expect("is text"), "gcc", "-c", "x.c"];
+        let words = ["strace", "-f", "-qq", "-o", &log, larder().to_str().expect("not UTF-8"), "gcc", "-c", "x.c"];
         place.run(&words).run().ends(0);
-        let text = String::from_utf8_lossy(&fs::read(&log).expect("was traced")).into_owned();
+        let text = String::from_utf8_lossy(&fs::read(&log).expect("cannot read the trace")).into_owned();
         let made =
             text.lines().filter_map(|line| line.split_once(' ')?.1.trim_start().split_once('(')).map(|(name, _)| name);
         let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -144,7 +144,7 @@ fn a_tool_ends_before_what_it_leaves_behind() {
     for call in ["pidfd_open", "none"] {
         let number = numbers().get(call).copied().unwrap_or(tables::NO_CALL);
         let refusals = [format!("{number}=38")];
-        let larder = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"];
+        let larder = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"];
         // The messages go to a file, so nothing but larder itself could wait for the process that
         // is left.
         let script = "\"$@\" > ../out 2> ../err";

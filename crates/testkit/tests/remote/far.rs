@@ -79,7 +79,7 @@ impl Far {
     }
 
     pub(crate) fn proxy(&self) -> &Proxy {
-        self.proxy.as_ref().expect("this place has a proxy")
+        self.proxy.as_ref().expect("this place has no proxy")
     }
 
     /// Writes a source whose compile takes this long. `which` makes its content unique.
@@ -97,7 +97,7 @@ impl Far {
     }
 
     pub(crate) fn larder(&self, store: &str, words: &[&str]) -> Run {
-        self.command(store, &[&[larder().to_str().expect("is text")], words].concat())
+        self.command(store, &[&[larder().to_str().expect("not UTF-8")], words].concat())
     }
 
     /// Compiles. Returns what larder logged, and how long it took.
@@ -111,10 +111,13 @@ impl Far {
         let took = began.elapsed();
         let source = self.place.read("x.c");
         assert!(self.place.read("x.o") == source.repeat(20), "x.o has wrong content");
-        let left = fs::read_dir(self.place.path("work")).expect("lists").flatten().map(|entry| entry.file_name());
+        let left = fs::read_dir(self.place.path("work"))
+            .expect("cannot list the directory")
+            .flatten()
+            .map(|entry| entry.file_name());
         let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("part.")).collect();
         assert!(left.is_empty(), "temporary files are left: {left:?}");
-        (fs::read_to_string(self.place.path("log")).expect("is logged"), took)
+        (fs::read_to_string(self.place.path("log")).expect("cannot read the log"), took)
     }
 
     #[track_caller]
@@ -141,7 +144,7 @@ impl Far {
     }
 
     pub(crate) fn stats(&self, store: &str) -> Value {
-        serde_json::from_str(&self.larder(store, &["stats", "--json"]).run().ends(0).stdout).expect("JSON")
+        serde_json::from_str(&self.larder(store, &["stats", "--json"]).run().ends(0).stdout).expect("not JSON")
     }
 
     pub(crate) fn daemon_log(&self, store: &str) -> String {
@@ -150,13 +153,13 @@ impl Far {
 
     /// Returns a path in a store, below the directory of its format version.
     pub(crate) fn inside(&self, store: &str, name: &str) -> PathBuf {
-        let mut entries = fs::read_dir(self.place.path(store)).expect("is there");
-        entries.next().expect("has one").expect("can be read").path().join(name)
+        let mut entries = fs::read_dir(self.place.path(store)).expect("cannot list the directory");
+        entries.next().expect("the directory is empty").expect("cannot list the directory").path().join(name)
     }
 
     pub(crate) fn pid(&self, store: &str) -> i32 {
         let status = self.larder(store, &["daemon", "status", "--json"]).run().stdout;
-        let status: Value = serde_json::from_str(&status).expect("JSON");
-        status["pid"].as_i64().expect("is a number") as i32
+        let status: Value = serde_json::from_str(&status).expect("not JSON");
+        status["pid"].as_i64().expect("not a number") as i32
     }
 }

@@ -71,16 +71,16 @@ fn those_who_begin_together_all_hit() {
         let run = far.larder(store, &["../gcc", "-c", "x.c", "-o", "x.o"]);
         let mut command = run.command;
         command.current_dir(far.place.path(format!("work/{place}")));
-        command.spawn().expect("starts")
+        command.spawn().expect("cannot start the command")
     };
     for place in places {
         for _ in 0..4 {
-            assert!(start(FIRST, place).wait().expect("ends").success());
+            assert!(start(FIRST, place).wait().expect("cannot wait for the command").success());
         }
     }
     assert!(far.larder(FIRST, &["remote", "flush"]).run().ends(0).stdout.contains(" 0 left"));
     let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
-    all.into_iter().for_each(|mut one| assert!(one.wait().expect("ends").success()));
+    all.into_iter().for_each(|mut one| assert!(one.wait().expect("cannot wait for the command").success()));
     let stats = far.stats(SECOND);
     // On a busy machine a fetch may take so long that the tool also runs and ends first. There must
     // be no other miss.
@@ -108,7 +108,7 @@ fn from_a_near_one_that_another_filled() {
         std::thread::sleep(Duration::from_millis(10));
     }
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     far.url = url;
     let log = far.compile(SECOND);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
@@ -175,8 +175,8 @@ fn a_sandbox_without_network_is_served() {
     let Some(far) = Far::redis() else { return };
     far.record();
     let store = far.place.path(SECOND);
-    fs::create_dir_all(&store).expect("makes");
-    far.place.run(&["chmod", "700", store.to_str().expect("is text")]).run().ends(0);
+    fs::create_dir_all(&store).expect("cannot create the directory");
+    far.place.run(&["chmod", "700", store.to_str().expect("not UTF-8")]).run().ends(0);
     far.larder(SECOND, &["daemon", "start"]).run().ends(0);
     far.place.remove(&["x.o"]);
     let _ = fs::remove_file(far.place.path("log"));
@@ -184,7 +184,7 @@ fn a_sandbox_without_network_is_served() {
         exec \"$LARDER\" ./gcc -c x.c -o x.o";
     let ran = far.command(SECOND, &["unshare", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c", script]).run();
     assert_eq!(ran.quiet(), "");
-    let log = fs::read_to_string(far.place.path("log")).expect("is logged");
+    let log = fs::read_to_string(far.place.path("log")).expect("cannot read the log");
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
 }
@@ -208,12 +208,12 @@ fn a_commit_that_was_built_elsewhere() {
     git(&["commit", "-q", "-m", "one"]);
     let build = |store: &str| {
         let _ = fs::remove_file(far.place.path("log"));
-        let larder = larder().to_str().expect("is text");
+        let larder = larder().to_str().expect("not UTF-8");
         for name in &all {
             let run = far.command(store, &[larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
             run.cwd(far.place.path("work").join(name)).run().quiet();
         }
-        fs::read_to_string(far.place.path("log")).expect("is logged")
+        fs::read_to_string(far.place.path("log")).expect("cannot read the log")
     };
     assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all commands are recorded");
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
@@ -226,6 +226,6 @@ fn a_commit_that_was_built_elsewhere() {
     assert!(ahead >= Some(10) && asked <= Some(4), "{stats} {}", far.daemon_log(SECOND));
     // `larder remote pull` prefetches as well.
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     assert!(far.larder(SECOND, &["remote", "pull"]).run().ends(0).stdout.contains("12 records fetched"));
 }

@@ -35,7 +35,7 @@ fn far(seconds: f64, says: &str) -> Option<Far> {
     let logs: Vec<String> = (0..4).map(|_| compile(&far, FIRST, |run| run).0).collect();
     assert!(logs[3].contains(" hit: "), "{logs:?}");
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
-    fs::rename(far.place.path("work/x.o"), far.place.path("right.o")).expect("is there");
+    fs::rename(far.place.path("work/x.o"), far.place.path("right.o")).expect("cannot rename the file");
     Some(far)
 }
 
@@ -54,16 +54,16 @@ fn compile(far: &Far, store: &str, change: impl Fn(Run) -> Run) -> (String, Ran)
 fn compile_over(far: &Far, store: &str, change: impl Fn(Run) -> Run) -> (String, Ran) {
     let _ = fs::remove_file(far.place.path("log"));
     let ran = change(far.larder(store, &COMPILE)).run().ends(0);
-    (fs::read_to_string(far.place.path("log")).expect("is logged"), ran)
+    (fs::read_to_string(far.place.path("log")).expect("cannot read the log"), ran)
 }
 
 fn is_right(far: &Far) -> bool {
-    far.place.read("x.o") == fs::read(far.place.path("right.o")).expect("is there")
+    far.place.read("x.o") == fs::read(far.place.path("right.o")).expect("cannot read the file")
 }
 
 /// Returns the compiler's files that are left in the directory for temporary files.
 fn temporary(far: &Far) -> Vec<String> {
-    let entries = fs::read_dir(far.place.path("tmp")).expect("lists").flatten();
+    let entries = fs::read_dir(far.place.path("tmp")).expect("cannot list the directory").flatten();
     entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name.starts_with("cc"))
@@ -96,7 +96,7 @@ fn outputs_that_were_there() {
     let Some(far) = far(6.0, ":") else { return };
     far.proxy().set(LATE);
     far.place.put("x.o", "an old object");
-    fs::hard_link(far.place.path("work/x.o"), far.place.path("work/other.o")).expect("links");
+    fs::hard_link(far.place.path("work/x.o"), far.place.path("work/other.o")).expect("cannot create the hard link");
     let (log, _) = compile_over(&far, SECOND, |run| run);
     assert!(log.contains("before the tool had ended"), "{log}");
     assert!(is_right(&far));
@@ -131,7 +131,7 @@ fn a_tool_that_speaks_is_let_run() {
 fn an_interrupted_race_ends_by_the_signal() {
     let Some(far) = far(5.0, ":") else { return };
     far.proxy().set(Way::Stalled);
-    let words = [&[larder().to_str().expect("is text")], &COMPILE[..]].concat();
+    let words = [&[larder().to_str().expect("not UTF-8")], &COMPILE[..]].concat();
     let mut child = far.command(SECOND, &words).start();
     std::thread::sleep(Duration::from_millis(1500));
     far.place.run(&["kill", "-TERM", &child.id().to_string()]).run().ends(0);

@@ -93,7 +93,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
     place.tool("work/gcc", &format!("{asks} cat x.c x.c x.c x.c x.c x.c x.c x.c > x.o"));
     assert_eq!(far.command(FIRST, &["sh", "-c", git]).run().code, Some(0));
     let with = |run: Run| VARIABLES.iter().fold(run, |run, (name, value)| run.env(name, value));
-    let larder = larder().to_str().expect("is text").to_owned();
+    let larder = larder().to_str().expect("not UTF-8").to_owned();
     let build = |store: &str| {
         let mut out = String::new();
         let _ = fs::remove_file(place.path("log"));
@@ -107,7 +107,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
             assert_eq!(ran.code, Some(0), "{ran:?}");
             out.push_str(&ran.stderr);
         }
-        fs::read_to_string(place.path("log")).expect("is logged")
+        fs::read_to_string(place.path("log")).expect("cannot read the log")
     };
     let hits = |log: &str| log.lines().filter(|line| line.contains(" hit: ")).count();
     let all_recorded = (0..8).any(|_| hits(&build(FIRST)) == 4);

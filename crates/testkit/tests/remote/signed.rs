@@ -22,7 +22,7 @@ fn record(far: &Far, key: Option<&str>) {
         None => run,
     };
     if let Some(key) = key {
-        fs::write(&path, format!("{key}\n")).expect("writes");
+        fs::write(&path, format!("{key}\n")).expect("cannot write the file");
     }
     far.larder(FIRST, &["daemon", "stop"]).run();
     signs(far.larder(FIRST, &["daemon", "start"])).run().ends(0);
@@ -58,7 +58,7 @@ fn only_what_the_team_signed_is_believed() {
     assert_eq!(far.stats(SECOND)["remote_hit"], 1);
     // A client without `remote_trust` accepts all of them.
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     for which in [1, 2, 3] {
         far.source(0.0, which);
         assert!(far.compile(SECOND).contains("fetched from a remote"), "{which}");
@@ -101,12 +101,12 @@ fn push_signs_only_what_was_recorded_here() {
     record(&far, None);
     let (log, _) = far.compile_by(SECOND, |run| run);
     assert!(log.contains("fetched from a remote"), "{log}");
-    fs::remove_dir_all(far.place.path("far")).expect("removes");
+    fs::remove_dir_all(far.place.path("far")).expect("cannot remove the directory");
     let key = far.place.path("key");
-    fs::write(&key, SECRET).expect("writes");
+    fs::write(&key, SECRET).expect("cannot write the file");
     far.larder(SECOND, &["remote", "push"]).env("LARDER_REMOTE_SIGN_WITH", &key).run();
     far.larder(SECOND, &["daemon", "stop"]).run();
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     let (log, _) = far.compile_by(SECOND, believes);
     assert!(log.contains(" miss: x.c"), "{log}");
 }
@@ -130,7 +130,7 @@ fn a_key_that_cannot_be_read() {
     let far = Far::directory();
     far.record();
     let bad = far.place.path("bad");
-    fs::write(&bad, "no key\n").expect("writes");
+    fs::write(&bad, "no key\n").expect("cannot write the file");
     let (log, _) = far.compile_by(SECOND, |run| run.env("LARDER_REMOTE_SIGN_WITH", &bad));
     assert!(log.contains("miss: x.c"), "{log}");
     let said = far.daemon_log(SECOND);

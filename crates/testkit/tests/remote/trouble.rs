@@ -58,7 +58,7 @@ fn larderd_is_killed_while_it_fetches() {
     far.source(2.0, 1);
     far.record();
     far.proxy().set(Way::Stalled);
-    let larder = larder().to_str().expect("is text");
+    let larder = larder().to_str().expect("not UTF-8");
     let mut run = far.command(SECOND, &[larder, "./gcc", "-c", "x.c", "-o", "x.o"]);
     run.command.process_group(0);
     let child = run.start();
@@ -112,7 +112,7 @@ fn a_remote_that_lies_gives_a_miss() {
     far.source(0.0, 1);
     let files = files(&far.place.path("far"));
     assert!(files.len() >= 3, "{files:?}");
-    let before: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("reads")).collect();
+    let before: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("cannot read the file")).collect();
     for lie in ["flipped", "cut", "swapped", "emptied"] {
         for (at, (path, bytes)) in files.iter().zip(&before).enumerate() {
             let lied = match lie {
@@ -121,15 +121,15 @@ fn a_remote_that_lies_gives_a_miss() {
                 "swapped" => before[(at + 1) % before.len()].clone(),
                 _ => Vec::new(),
             };
-            fs::write(path, lied).expect("writes");
+            fs::write(path, lied).expect("cannot write the file");
         }
         let log = far.compile(SECOND);
         assert!(log.contains("miss: x.c"), "{lie}: {log}");
         assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
         far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-        fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+        fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     }
-    files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("writes"));
+    files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("cannot write the file"));
     assert!(far.compile(SECOND).contains("fetched from a remote"));
 }
 
@@ -140,9 +140,9 @@ fn a_full_remote_is_read_and_written_later() {
     far.record();
     far.learn(SECOND);
     let memory_max = |bytes: u32| {
-        let mut redis = TcpStream::connect(far.proxy().address()).expect("connects");
-        redis.write_all(format!("CONFIG SET maxmemory {bytes}\r\n").as_bytes()).expect("asks");
-        assert_eq!(redis.read(&mut [0; 5]).expect("answers"), 5, "+OK");
+        let mut redis = TcpStream::connect(far.proxy().address()).expect("cannot connect");
+        redis.write_all(format!("CONFIG SET maxmemory {bytes}\r\n").as_bytes()).expect("cannot send");
+        assert_eq!(redis.read(&mut [0; 5]).expect("no answer"), 5, "+OK");
     };
     memory_max(1);
     far.source(0.0, 2);

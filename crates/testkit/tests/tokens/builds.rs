@@ -114,7 +114,7 @@ fn few_beside_many(few: &[&str]) -> Vec<bool> {
     let place = place();
     // This is long compared with the time after which a waiter is passed over.
     timed(&place, "mycc", "0.2");
-    std::fs::create_dir(place.path("work/other")).expect("makes");
+    std::fs::create_dir(place.path("work/other")).expect("cannot create the directory");
     gated(&place, "gated-cc");
     [20, 21].into_iter().for_each(|number| drop(place.put(&format!("{number}.c"), format!("int a{number};\n"))));
     place.settle();

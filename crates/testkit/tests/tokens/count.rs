@@ -35,7 +35,7 @@ fn no_more_than_there_are_tokens() {
     all_end_well(started(&place, 0..8, "2"));
     assert_eq!(at_once(&place), (2, 8), "{}", times(&place));
     assert!(log(&place).contains("after waiting"), "{}", log(&place));
-    let stats = place.run(&[larder_testkit::larder().to_str().expect("is text"), "stats"]).run().quiet();
+    let stats = place.run(&[larder_testkit::larder().to_str().expect("not UTF-8"), "stats"]).run().quiet();
     assert!(stats.contains("queued"), "{stats}");
 }
 
@@ -57,18 +57,20 @@ fn beside_a_hog() {
         sources(&place, 6);
         // The hog ends when its place is removed, also if the test fails.
         let hogs = format!("while [ -e {} ]; do :; done", place.text("work"));
-        let mut hog =
-            std::process::Command::new("taskset").args(["-c", "0", "sh", "-c", &hogs]).spawn().expect("starts");
+        let mut hog = std::process::Command::new("taskset")
+            .args(["-c", "0", "sh", "-c", &hogs])
+            .spawn()
+            .expect("cannot start the command");
         let pinned = |number| {
             let compile = compile("mycc", number);
-            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder().to_str().expect("is text")]
+            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder().to_str().expect("not UTF-8")]
                 .into_iter()
                 .chain(compile.iter().map(String::as_str))
                 .collect();
             start(place.run(&words).env("LARDER_JOBS", jobs))
         };
         all_end_well((0..6).map(pinned).collect());
-        hog.kill().and_then(|()| hog.wait()).expect("ends");
+        hog.kill().and_then(|()| hog.wait()).expect("cannot end the command");
         assert_eq!(at_once(&place).0 > 1, expect_more, "{jobs}: {}", times(&place));
     }
 }
@@ -117,7 +119,7 @@ fn a_killed_holder_gives_back() {
     let second = started(&place, 1..2, "1");
     until_waiting(&place, 1);
     assert_eq!(at_once(&place).1, 1, "the second tool waits");
-    first.kill().expect("is killed");
+    first.kill().expect("cannot kill the process");
     let _ = first.wait();
     let began = Instant::now();
     until_begun(&place, 2);
@@ -150,7 +152,7 @@ fn a_frozen_build_holds_up_nobody() {
     probe_skip!(is_root(), "only root can freeze a group here");
     let freezer = Freezer::new();
     probe_skip!(freezer.is_some(), "no group can be made that can be frozen");
-    let freezer = freezer.expect("was asked");
+    let freezer = freezer.expect("the test was not skipped");
     let place = place("0.1", 2);
     let frozen = holder(&place, 0);
     freezer.freeze(frozen.id());
@@ -188,8 +190,9 @@ impl Freezer {
     }
 
     fn freeze(&self, pid: u32) {
-        std::fs::write(self.group.join("cgroup.procs"), pid.to_string()).expect("moves");
-        std::fs::write(self.group.join(self.file), self.words[0]).expect("freezes");
+        std::fs::write(self.group.join("cgroup.procs"), pid.to_string())
+            .expect("cannot move the process into the cgroup");
+        std::fs::write(self.group.join(self.file), self.words[0]).expect("cannot freeze the cgroup");
     }
 
     fn thaw(&self) {
@@ -301,12 +304,12 @@ fn who_writes_what_is_read_is_not_waited_for_in_vain() {
 /// Writes to the token file that each running tool needs more memory than any machine has.
 fn need_everything(place: &Place) {
     const EXPECTED_WORDS: std::ops::Range<u64> = 128..128 + 4;
-    let file = File::options().read(true).write(true).open(place.path("tokens")).expect("is there");
+    let file = File::options().read(true).write(true).open(place.path("tokens")).expect("cannot open the file");
     for word in EXPECTED_WORDS {
         let mut bytes = [0; 8];
-        file.read_exact_at(&mut bytes, word * 8).expect("reads");
+        file.read_exact_at(&mut bytes, word * 8).expect("cannot read the file");
         if u64::from_ne_bytes(bytes) > 0 {
-            file.write_all_at(&(1u64 << 40).to_ne_bytes(), word * 8).expect("writes");
+            file.write_all_at(&(1u64 << 40).to_ne_bytes(), word * 8).expect("cannot write the file");
         }
     }
 }
@@ -316,7 +319,7 @@ fn need_everything(place: &Place) {
 fn memory_is_not_waited_for_in_vain() {
     let place = place("0.1", 2);
     let (times, fifo) = (place.text("times"), place.text("work/fifo"));
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("starts");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("cannot start the command");
     assert!(made.success());
     place.tool("work/blocked-cc", &format!("echo \"+ $$ 0.o\" >> {times}; read line < {fifo}; exit 3"));
     place.settle();
@@ -324,7 +327,7 @@ fn memory_is_not_waited_for_in_vain() {
     until_begun(&place, 1);
     need_everything(&place);
     all_end_well(started(&place, 1..2, "4"));
-    std::fs::write(&fifo, "go on\n").expect("writes");
+    std::fs::write(&fifo, "go on\n").expect("cannot write the file");
     Ran::of(first).ends(3);
     assert!(log(&place).contains("for memory") || log(&place).contains("in vain"), "{}", log(&place));
 }
@@ -351,7 +354,7 @@ fn a_tool_waits_for_memory() {
 fn a_damaged_file_costs_order_only() {
     for byte in [0xff, 0x80, 0x01] {
         let place = place("0.1", 4);
-        std::fs::write(place.path("tokens"), vec![byte; 2432 * 8]).expect("writes");
+        std::fs::write(place.path("tokens"), vec![byte; 2432 * 8]).expect("cannot write the file");
         set_mode(&place, 0o600);
         all_end_well(started(&place, 0..4, "2"));
         assert_eq!(at_once(&place).1, 4);
@@ -361,16 +364,16 @@ fn a_damaged_file_costs_order_only() {
 
 fn set_mode(place: &Place, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(place.path("tokens"), std::fs::Permissions::from_mode(mode)).expect("sets");
+    std::fs::set_permissions(place.path("tokens"), std::fs::Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 #[test]
 fn what_cannot_be_a_file_of_tokens_is_none() {
     let place = place("0", 2);
-    std::fs::create_dir(place.path("tokens")).expect("makes");
+    std::fs::create_dir(place.path("tokens")).expect("cannot create the directory");
     all_end_well(started(&place, 0..1, "1"));
-    std::fs::remove_dir(place.path("tokens")).expect("removes");
-    std::fs::write(place.path("tokens"), "").expect("writes");
+    std::fs::remove_dir(place.path("tokens")).expect("cannot remove the directory");
+    std::fs::write(place.path("tokens"), "").expect("cannot write the file");
     set_mode(&place, 0o666);
     all_end_well(started(&place, 1..2, "1"));
 }

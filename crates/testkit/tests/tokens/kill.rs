@@ -100,7 +100,7 @@ impl Tool {
     fn build(&self, place: &Place, round: usize) -> Child {
         let mut command = self.run(place, round).command;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().expect("starts")
+        command.spawn().expect("cannot start the command")
     }
 }
 
@@ -133,7 +133,7 @@ fn tools(place: &Place) -> Vec<Tool> {
 
 /// Returns every process below this one, and whether it is a larder.
 fn below(top: u32) -> Vec<(u32, bool)> {
-    let names = fs::read_dir("/proc").expect("reads").flatten().map(|entry| entry.file_name());
+    let names = fs::read_dir("/proc").expect("cannot list the directory").flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
     let parent = |pid: u32| -> Option<(u32, bool)> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -173,7 +173,7 @@ fn killed(place: &Place, tool: &Tool, round: usize, dice: &mut Dice) {
         signal(child.id(), "KILL");
     }
     let began = Instant::now();
-    while child.try_wait().expect("can be asked").is_none() {
+    while child.try_wait().expect("cannot query the process").is_none() {
         assert!(
             began.elapsed() < PATIENCE,
             "run {round}, {}: the build does not end after some of its processes were killed",

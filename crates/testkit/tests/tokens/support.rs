@@ -59,14 +59,14 @@ pub(crate) fn compile(name: &str, number: usize) -> Vec<String> {
 /// Returns larder with these arguments and this number of tokens.
 pub(crate) fn wrapped(place: &Place, words: &[String], jobs: &str) -> Run {
     let whole: Vec<&str> =
-        [larder().to_str().expect("is text")].into_iter().chain(words.iter().map(String::as_str)).collect();
+        [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().map(String::as_str)).collect();
     place.run(&whole).env("LARDER_JOBS", jobs).env("LARDER_LOG", place.path("log"))
 }
 
 pub(crate) fn start(run: Run) -> Child {
     let mut command = run.command;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("starts")
+    command.spawn().expect("cannot start the command")
 }
 
 /// Returns the notes of the tools: a line `+ PID OUTPUT` for a beginning, and `- PID OUTPUT` for an

@@ -73,7 +73,7 @@ fn an_outer_run_that_cannot_be_told() {
         let _ = std::fs::remove_file(&log);
         let run = project.place.larder(&["run", "--", "sh", "-c", &script]).cwd(project.text(at, ""));
         run.env("LARDER_OBSERVER", "kernel").env("LARDER_LOG", &log).run().ends(0);
-        let text = std::fs::read_to_string(&log).expect("is logged");
+        let text = std::fs::read_to_string(&log).expect("cannot read the log");
         assert!(!text.lines().last().is_some_and(|line| line.contains("hit: sh")), "{text}");
     }
 }

@@ -27,7 +27,7 @@ fn modes_that_were_there() {
         let argv = ["sh", "-c", script];
         let give = |name: &str, mode: u32| {
             let path = project.place.path(format!("work/pristine/{name}"));
-            set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+            set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
         };
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);
@@ -68,7 +68,7 @@ fn modes_that_the_umask_left() {
                 Tree::of(top.as_ref())
             };
             let plain = left(&[]);
-            let ours = left(&[larder().to_str().expect("is text"), "run", "--"]);
+            let ours = left(&[larder().to_str().expect("not UTF-8"), "run", "--"]);
             assert_eq!(
                 ours.difference(&plain),
                 None,
@@ -106,6 +106,6 @@ fn the_group_of_what_is_written_over() {
     for outcome in ["miss", "hit"] {
         project.lay_out(0);
         assert_eq!(project.through_larder(0, &argv).1, [outcome]);
-        assert_eq!(metadata(project.text(0, "out")).expect("is there").gid(), OTHERS, "{outcome}");
+        assert_eq!(metadata(project.text(0, "out")).expect("cannot stat the file").gid(), OTHERS, "{outcome}");
     }
 }

@@ -44,8 +44,8 @@ fn what_names_lead_to() {
             ("e/f", "other\n"),
         ]);
         let pristine = project.place.path("work/pristine");
-        symlink("a", pristine.join("l")).expect("can be made");
-        symlink("d", pristine.join("ld")).expect("can be made");
+        symlink("a", pristine.join("l")).expect("cannot create the link");
+        symlink("d", pristine.join("ld")).expect("cannot create the link");
         let argv = ["sh", "-c", script];
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);
@@ -66,8 +66,8 @@ fn a_link_takes_the_place_of_what_was_there() {
     for script in ["ln -sf e/f l", "ln -sfn e ld", "rm -f in; ln -s e/f in", "rm -f l; ln -s e/f l"] {
         let project = Project::of(&[("in", "in\n"), ("d/in", "\n"), ("e/f", "other\n")]);
         let pristine = project.place.path("work/pristine");
-        symlink("in", pristine.join("l")).expect("can be made");
-        symlink("d", pristine.join("ld")).expect("can be made");
+        symlink("in", pristine.join("l")).expect("cannot create the link");
+        symlink("d", pristine.join("ld")).expect("cannot create the link");
         let argv = ["sh", "-c", script];
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);

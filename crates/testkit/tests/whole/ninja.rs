@@ -43,7 +43,7 @@ fn tree(project: &Project, at: usize) -> Tree {
     let top = project.text(at, "");
     // ninja's own files contain times.
     for name in [".ninja_deps", ".ninja_log"] {
-        fs::write(format!("{top}/{name}"), "").expect("can be emptied");
+        fs::write(format!("{top}/{name}"), "").expect("cannot empty the file");
     }
     Tree::of(std::path::Path::new(&top))
 }
@@ -71,12 +71,12 @@ fn what_ninja_keeps_serves_other_places() {
         // ninja must understand the restored dependencies: after a header is changed, it must
         // compile again.
         let header = project.text(at, "both.h");
-        let kept = fs::read(project.text(at, ".ninja_deps")).expect("is there");
+        let kept = fs::read(project.text(at, ".ninja_deps")).expect("cannot read the file");
         if let Some(difference) = tree(&project, at).difference(&plain_tree) {
             panic!("in place {at}: {difference}");
         }
-        fs::write(project.text(at, ".ninja_deps"), kept).expect("can be written");
-        fs::write(header, "#define N 2\n").expect("can be written");
+        fs::write(project.text(at, ".ninja_deps"), kept).expect("cannot write the file");
+        fs::write(header, "#define N 2\n").expect("cannot write the file");
         let left = project.plain(at, &["ninja", "-n"]);
         assert!(left.stdout.contains("lib.a"), "{left:?}");
         outcomes.extend(outcome);
@@ -93,7 +93,7 @@ fn ninja_finds_nothing_to_do_after_a_hit() {
         assert_eq!((ran.code, &outcome[..]), (Some(0), &[expect.to_owned()][..]), "{ran:?}");
         let left = project.plain(0, &["ninja", "-n", "-d", "explain"]);
         assert!(left.stdout.contains("no work to do"), "{expect}: {left:?}");
-        fs::write(project.text(0, "a.c"), "int a(void) { return 2; }\n").expect("can be written");
+        fs::write(project.text(0, "a.c"), "int a(void) { return 2; }\n").expect("cannot write the file");
         let left = project.plain(0, &["ninja", "-n"]);
         assert!(left.stdout.contains("[2/2]") && left.stdout.contains("lib.a"), "{left:?}");
     }

@@ -273,7 +273,8 @@ fn a_file_that_is_only_locked_is_no_output() {
     probe_skip!(has("flock"), "flock is not installed");
     let project = Project::of(&[("in", "x\n")]);
     let argv = ["sh", "-c", "flock in cat in"];
-    let modified = || std::fs::metadata(project.text(0, "in")).and_then(|meta| meta.modified()).expect("is there");
+    let modified =
+        || std::fs::metadata(project.text(0, "in")).and_then(|meta| meta.modified()).expect("cannot get the mtime");
     for is_answered in [false, true, true] {
         project.lay_out(0);
         let before = modified();

@@ -45,7 +45,7 @@ impl Project {
     pub(crate) fn text(&self, at: usize, name: &str) -> String {
         let place = if at < 10 { "p".repeat(at + 1) } else { at.to_string() };
         let path = self.place.path(format!("work/trees/{place}/{name}"));
-        path.to_str().expect("is text").to_owned()
+        path.to_str().expect("not UTF-8").to_owned()
     }
 
     /// Copies the files anew to place `at`, and returns the path of the place.
@@ -53,11 +53,12 @@ impl Project {
         let top = self.text(at, "");
         let top = top.trim_end_matches('/').to_owned();
         if Path::new(&top).exists() {
-            fs::remove_dir_all(&top).expect("can be removed");
+            fs::remove_dir_all(&top).expect("cannot remove the directory");
         }
-        fs::create_dir_all(Path::new(&top).parent().expect("has one")).expect("can be made");
+        fs::create_dir_all(Path::new(&top).parent().expect("no parent directory"))
+            .expect("cannot create the directory");
         let copied = Command::new("cp").arg("-a").arg(self.place.path("work/pristine")).arg(&top).status();
-        assert!(copied.expect("cp runs").success());
+        assert!(copied.expect("cannot start cp").success());
         top
     }
 
@@ -81,19 +82,19 @@ impl Project {
     /// Files (except logs), messages and exit code must be equal. Returns the outcome.
     #[track_caller]
     pub(crate) fn compared(&self, at: usize, argv: &[&str]) -> String {
-        self.compared_inside(at, argv).pop().expect("is logged")
+        self.compared_inside(at, argv).pop().expect("the log is empty")
     }
 
     /// Does what [`Project::compared`] does, after another command has changed the copied files.
     #[track_caller]
     pub(crate) fn compared_after(&self, at: usize, argv: &[&str], change: &str) -> String {
-        self.compared_in(at, argv, &[&["sh", "-c", change]]).pop().expect("is logged")
+        self.compared_in(at, argv, &[&["sh", "-c", change]]).pop().expect("the log is empty")
     }
 
     /// Does what [`Project::compared`] does, after the command itself has already run there.
     #[track_caller]
     pub(crate) fn compared_again(&self, at: usize, argv: &[&str]) -> String {
-        self.compared_in(at, argv, &[argv]).pop().expect("is logged")
+        self.compared_in(at, argv, &[argv]).pop().expect("the log is empty")
     }
 
     /// Does what [`Project::compared`] does, and returns the outcome of each call of larder, in
@@ -128,14 +129,14 @@ impl Project {
 fn without_logs(top: &str) -> Tree {
     let log = Path::new(top).join("config.log");
     if log.exists() {
-        fs::write(log, "").expect("can be emptied");
+        fs::write(log, "").expect("cannot empty the file");
     }
     Tree::of(Path::new(top))
 }
 
 fn age(path: &Path, seconds: u64) {
-    let file = fs::File::options().append(true).open(path).expect("is there");
-    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("can be set");
+    let file = fs::File::options().append(true).open(path).expect("cannot open the file");
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("cannot set the mtime");
 }
 
 /// Returns the outcome in a line `SECONDS PID OUTCOME: SUBJECT · WHY · DETAIL`, with the reason

@@ -49,7 +49,7 @@ static int raw(const char *path) {
 fn with_tool(text: &str, flags: &[&str]) -> Option<Project> {
     let project = Project::of(&[("in", "1\n")]);
     let source = project.place.path("tool.c");
-    std::fs::write(&source, format!("{RAW}{text}")).expect("can be written");
+    std::fs::write(&source, format!("{RAW}{text}")).expect("cannot write the file");
     let tool = project.place.path("work/pristine/tool");
     let made = Command::new("gcc").args(flags).arg("-w").arg("-o").args([&tool, &source]).status();
     if !made.is_ok_and(|status| status.success()) {
@@ -57,8 +57,8 @@ fn with_tool(text: &str, flags: &[&str]) -> Option<Project> {
         return None;
     }
     let hour = std::time::SystemTime::now() - Duration::from_secs(3600);
-    let file = std::fs::File::options().append(true).open(&tool).expect("is there");
-    file.set_modified(hour).expect("can be set");
+    let file = std::fs::File::options().append(true).open(&tool).expect("cannot open the file");
+    file.set_modified(hour).expect("cannot set the mtime");
     Some(project)
 }
 
@@ -197,7 +197,7 @@ fn nothing_is_noticed() {
     project.tool("ways", &format!("exec sh ./tool \"$@\"; # {nested}"));
     project.change("list.awk", "#!/usr/bin/awk -f\nBEGIN { print ARGV[0], ARGV[1] }\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(project.place.path("work/pristine/list.awk"), mode).expect("can be set");
+    std::fs::set_permissions(project.place.path("work/pristine/list.awk"), mode).expect("cannot set the mode");
     let loader =
         ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().find(|l| Path::new(l).exists());
     let scripts = [
@@ -247,14 +247,14 @@ fn constructors_run_once() {
         __attribute__((constructor)) static void begins(void) { write(1, NAME, sizeof NAME - 1); }\n";
     let compile = |name: &str, flags: &[&str]| {
         let source = project.place.path("library.c");
-        std::fs::write(&source, library).expect("can be written");
+        std::fs::write(&source, library).expect("cannot write the file");
         let made = Command::new("gcc").args(["-w", "-o"]).arg(pristine.join(name)).arg(source).args(flags).status();
         assert!(made.is_ok_and(|status| status.success()), "gcc cannot compile {name}");
     };
     compile("libone.so", &["-shared", "-fPIC", "-DNAME=\"one \""]);
     compile("libfirst.so", &["-shared", "-fPIC", "-DNAME=\"first \"", "-Wl,-z,initfirst"]);
     let linked = project.place.path("main.c");
-    std::fs::write(&linked, "int main(void) { return 0; }\n").expect("can be written");
+    std::fs::write(&linked, "int main(void) { return 0; }\n").expect("cannot write the file");
     for name in ["one", "first"] {
         let mut gcc = Command::new("gcc");
         gcc.arg("-o").arg(pristine.join(format!("with-{name}"))).arg(&linked).arg("-L").arg(&pristine);
@@ -305,15 +305,15 @@ fn a_build_goes_on_when_larder_is_killed() {
         let mut run = Command::new(larder());
         run.args(["run", "--", "sh", "-c", script]).current_dir(&top).env("LARDER_DIR", project.place.path("store"));
         run.stdin(std::process::Stdio::null());
-        let mut child = run.spawn().expect("starts");
+        let mut child = run.spawn().expect("cannot start the command");
         let first = Instant::now();
         while !Path::new(&top).join("o").exists() {
             assert!(first.elapsed() < Duration::from_secs(30), "the script does not begin");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(after_ms));
-        child.kill().expect("is there, or was");
-        child.wait().expect("ends");
+        child.kill().expect("cannot kill the process");
+        child.wait().expect("cannot wait for the command");
         let began = Instant::now();
         while !Path::new(&top).join("done").exists() {
             assert!(

@@ -13,8 +13,8 @@ fn run(project: &Project, options: &[&str], script: &str) -> String {
     let whole: Vec<&str> = [&["run"], options, &["--", "sh", "-c", script]].concat();
     project.lay_out(0);
     project.place.larder(&whole).cwd(project.text(0, "")).env("LARDER_LOG", &log).run().ends(0);
-    let text = fs::read_to_string(&log).expect("is logged");
-    text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line").to_owned()
+    let text = fs::read_to_string(&log).expect("cannot read the log");
+    text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("the log has no line").to_owned()
 }
 
 #[test]
@@ -40,15 +40,15 @@ fn inputs_are_left_out_and_added() {
 #[test]
 fn outputs_elsewhere_are_allowed() {
     let project = Project::of(&[("in", "1\n")]);
-    let out = project.place.path("elsewhere").to_str().expect("is text").to_owned();
-    fs::create_dir_all(&out).expect("can be made");
+    let out = project.place.path("elsewhere").to_str().expect("not UTF-8").to_owned();
+    fs::create_dir_all(&out).expect("cannot create the directory");
     let script = format!("d={}; cat in > $d/out", &out);
     assert_eq!(run(&project, &[], &script), "miss");
-    fs::remove_file(format!("{out}/out")).expect("was made");
+    fs::remove_file(format!("{out}/out")).expect("cannot remove the file");
     assert_eq!(run(&project, &["--output", &out], &script), "miss");
-    fs::remove_file(format!("{out}/out")).expect("was made");
+    fs::remove_file(format!("{out}/out")).expect("cannot remove the file");
     assert_eq!(run(&project, &["--output", &out], &script), "hit");
-    assert_eq!(fs::read(format!("{out}/out")).expect("is there"), b"1\n");
+    assert_eq!(fs::read(format!("{out}/out")).expect("cannot read the file"), b"1\n");
 }
 
 #[test]
@@ -61,8 +61,9 @@ fn nobody_types_to_a_whole_command() {
         let whole: Vec<&str> = [&["run"], options, &["--", "sh", "-c", script]].concat();
         let run = project.place.larder(&whole).cwd(project.text(0, "")).env("LARDER_LOG", &log);
         let (code, shown) = wholly_on_terminal(run);
-        let text = fs::read_to_string(&log).expect("is logged");
-        let word = text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line");
+        let text = fs::read_to_string(&log).expect("cannot read the log");
+        let word =
+            text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("the log has no line");
         (code, shown, word.to_owned())
     };
     // The command reads the end of file at once instead of waiting for input.
@@ -70,7 +71,7 @@ fn nobody_types_to_a_whole_command() {
     for expected in ["miss", "hit"] {
         let (code, shown, word) = outcome(&["--no-terminal"], script);
         assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "done", expected));
-        assert_eq!(fs::read(project.text(0, "out")).expect("is there"), b"1\n");
+        assert_eq!(fs::read(project.text(0, "out")).expect("cannot read the file"), b"1\n");
     }
     let (code, shown, word) = outcome(&[], "test -t 0 && echo typed");
     assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "typed", "bypass"));

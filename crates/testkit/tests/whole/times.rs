@@ -15,13 +15,17 @@ use crate::project::Project;
 fn set_times(top: &str) -> BTreeMap<String, SystemTime> {
     let (mut found, mut directories) = (BTreeMap::new(), vec![Path::new(top).to_owned()]);
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("is read")) {
-            let meta = entry.metadata().expect("is there");
-            let modified = meta.modified().expect("is known");
+        for entry in fs::read_dir(directory)
+            .expect("cannot list the directory")
+            .map(|entry| entry.expect("cannot list the directory"))
+        {
+            let meta = entry.metadata().expect("cannot stat the file");
+            let modified = meta.modified().expect("cannot get the mtime");
             if meta.is_dir() {
                 directories.push(entry.path());
             } else if modified.elapsed().is_ok_and(|age| age > Duration::from_secs(600)) {
-                let name = entry.path().strip_prefix(top).expect("is below").to_string_lossy().into_owned();
+                let name =
+                    entry.path().strip_prefix(top).expect("not below this directory").to_string_lossy().into_owned();
                 found.insert(name, modified);
             }
         }
