@@ -10,9 +10,9 @@
 //! | `outcome.rs` | the counters of larder |
 //! | `terminal.rs` | runs a command on a pseudo-terminal |
 //! | `golden.rs` | compares an encoding with golden bytes that are kept as text |
-//! | `server.rs`, `proxy.rs` | real servers, and a proxy that delays, stalls or cuts their connections |
+//! | `server.rs`, `proxy.rs` | real servers, and a proxy that delays, stalls or cuts connections |
 //! | `older.rs` | makes the mount calls of this kernel answer as those of an older kernel |
-//! | `probe.rs` | is a program installed, is an operation permitted? If not, the test prints why it is skipped |
+//! | `probe.rs` | what is installed and permitted here; a test that needs more is skipped |
 //!
 //! Unaware of: the internals of larder. Tests use only the programs that a user has.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-/* older KERNEL COMMAND...: runs a command and every process that it starts with the mount calls of an
-   older kernel. KERNEL is 5.10, 6.1, 6.12 or 6.14. A seccomp filter stops only the calls that such a
+/* older KERNEL COMMAND...: runs a command and every process that it starts with the mount calls of
+   an older kernel. KERNEL is 5.10, 6.1, 6.12 or 6.14. A seccomp filter stops only the calls that such a
    kernel would answer differently, and a tracer (ptrace) gives them the answer of that kernel:
 
      call                                     before   answer
@@ -50,8 +50,8 @@ enum { MNT_ID_UNIQUE = 0x4000, PEERPIDFD = 77, SQUASHFS = 0x73717368 };
 /* The kernel to imitate, as 100 * major + minor: 510, 601, 612 or 614. */
 static int kernel;
 
-/* The file system that a thread is creating by fsopen and fsconfig, and the error that its creation will
-   get. This assumes that a thread finishes one file system before it begins the next. */
+/* The file system that a thread is creating by fsopen and fsconfig, and the error that its creation
+   will get. This assumes that a thread finishes one file system before it begins the next. */
 static struct making { pid_t thread; char kind[16]; int answer; } makings[4096];
 
 static struct making *making_of(pid_t thread) {
@@ -164,8 +164,8 @@ static unsigned short steps;
 
 static void step(struct sock_filter one) { filter[steps++] = one; }
 
-/* Adds a filter rule: `action` for this system call. With a mask, only if the argument has one of these
-   bits; with a value, only if the argument equals it. */
+/* Adds a filter rule: `action` for this system call. With a mask, only if the argument has one of
+   these bits; with a value, only if the argument equals it. */
 static void stop_at(int call, int argument, unsigned mask, unsigned value, unsigned action) {
     unsigned short begin = steps++;
     if (mask || value) {

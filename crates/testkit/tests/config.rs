@@ -57,7 +57,7 @@ fn a_file_beside_the_wrappers_real_file() {
     let bare = |run: Run| run.without("LARDER_DIR").without("HOME");
     assert!(installed.value("max_size", bare).contains(&format!("{path}:2")));
     bare(installed.compile()).run().quiet();
-    assert!(elsewhere.is_dir(), "the store is where the file says");
+    assert!(elsewhere.is_dir(), "the store must be where the file says");
     // If larder is called through a link, the file beside the real wrapper is used, not one beside
     // the link.
     std::os::unix::fs::symlink(&installed.larder, installed.place.path("bin/larder")).expect("cannot create the link");

@@ -68,7 +68,7 @@ impl Bench {
             .map(|path| (path.clone(), fs::read(path).expect("cannot read the file")))
             .collect();
         let blobs = bench.kept.iter().filter(|(path, _)| kind(path) == "blobs");
-        assert_eq!(blobs.count(), 4, "two objects, two outputs");
+        assert_eq!(blobs.count(), 4, "two objects and two standard outputs");
         bench
     }
 
@@ -173,7 +173,7 @@ fn sweep(what: &str, damage: impl Fn(&mut Vec<u8>, usize)) {
     }
     println!("{what}: {damaged} bytes, {} runs", bench.runs);
     let fsck = bench.place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run();
-    assert_eq!(fsck.code, Some(0), "all was put back: {fsck:?}");
+    assert_eq!(fsck.code, Some(0), "every file was restored: {fsck:?}");
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn what_is_written_to_the_store_is_lost() {
     let bench = Bench::new(Doing::Recording);
     let stored = bench.calls().into_iter().filter(|call| call.name == "write" && call.line.contains("/store/v"));
     let stored: Vec<Call> = stored.collect();
-    assert!(stored.len() >= 4, "blob, manifest, stamps, counters: {stored:?}");
+    assert!(stored.len() >= 4, "larder writes at least a blob, a manifest, stamps and counters: {stored:?}");
     for call in &stored {
         for count in [0, 1, 50] {
             bench.reset();

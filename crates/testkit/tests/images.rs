@@ -441,7 +441,7 @@ fn a_mount_ends_with_the_process_that_it_is_for() {
     });
     assert!(ended, "the image is still mounted after its process ended");
     let nobody = image(&place, &["mount", "--key", KEY, "--for", &pid, "--strict", "two"]).run();
-    assert!(nobody.code == Some(0) && nobody.stderr.contains("no process"), "unpacked: {nobody:#?}");
+    assert!(nobody.code == Some(0) && nobody.stderr.contains("no process"), "the image must be unpacked: {nobody:#?}");
 }
 
 /// What a command sees and does with its own mount of an image: it changes, removes and moves
@@ -481,7 +481,7 @@ fn a_command_has_an_image_for_itself() {
         assert_eq!((count(&place, "work/one"), mounts(&place)), (0, 0), "{via}: nothing may be left");
         let copy = ["run", "--key", KEY, "--via", via, "--strict", "one", "--", "cp", "-a", "one", "copy"];
         image(&place, &copy).run().ends(0);
-        assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}: the image is as it was");
+        assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}: the image must be unchanged");
     }
 }
 
@@ -757,7 +757,7 @@ fn a_socket_at_which_nobody_listens_is_no_broker() {
                   \"$0\" image unmount one";
     let job = ["unshare", "--mount", "sh", "-c", script, larder().to_str().expect("not UTF-8"), KEY];
     let ran = place.run(&job).run();
-    larder_testkit::probe_skip!(ran.code != Some(77), "no mounts of its own here: {}", ran.stderr);
+    larder_testkit::probe_skip!(ran.code != Some(77), "no mount namespaces here: {}", ran.stderr);
     let ran = ran.ends(0);
     assert!(ran.stdout.starts_with("no image is mounted") && !ran.stderr.contains("Connection refused"), "{ran:#?}");
 }

@@ -31,7 +31,7 @@ fn squashed() -> Option<(Place, Tree)> {
 
 #[test]
 fn a_file_that_others_made_is_mounted_and_written_to() {
-    probe_skip!(is_root(), "only root can mount where others see it");
+    probe_skip!(is_root(), "only root can mount without a namespace");
     let Some((place, _)) = squashed() else { return };
     let bytes = fs::read(place.path("work/deps.squashfs")).expect("cannot read the file");
     for via in ["fuse", "squashfs"] {

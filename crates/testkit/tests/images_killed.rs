@@ -123,7 +123,7 @@ fn a_restore_that_is_killed_restores_all_or_nothing() {
         match place.path("work/to").exists().then(|| Tree::of(&place.path("work/to"))) {
             Some(found) if found == before => there += 1,
             found => {
-                assert_eq!(found, old, "round {round}: neither what was there nor all that was saved");
+                assert_eq!(found, old, "round {round}: the directory has neither its old content nor the whole image");
                 not += 1;
             }
         }

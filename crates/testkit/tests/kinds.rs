@@ -15,8 +15,9 @@ const RUNS: usize = 5;
 /// The exit code of a program that fails.
 const FAILED: i32 = 3;
 
-/// Returns a program that reads `in`, writes it to `out` in capitals, says something on both streams, and ends with the
-/// exit code `CODE`. `before` and `inside` are put in front of it and into it.
+/// Returns a C program that reads `in`, writes it to `out` in capitals, prints a line to both
+/// streams, and ends with the exit code `CODE`. `before` is put in front of it, and `inside` at the
+/// beginning of `main`.
 fn c(before: &str, inside: &str) -> String {
     format!(
         "#define _GNU_SOURCE\n{before}\n#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
@@ -34,8 +35,9 @@ fn c(before: &str, inside: &str) -> String {
 enum Expect {
     /// The last run hits.
     Hit,
-    /// The last run hits if the program succeeds. Only the kernel observer sees the program, and it does not see whether a
-    /// call failed. So a failed run may be due to a shortage, and is not recorded.
+    /// The last run hits if the program succeeds. Only the kernel observer sees the program, and it
+    /// does not see whether a call failed. So a failed run may be due to a shortage, and is not
+    /// recorded.
     HitIfDone,
     /// The runs may hit or miss, but a miss has a reason.
     Any,
@@ -83,7 +85,8 @@ fn check_with_code(place: &Place, what: &str, argv: &[&str], code: i32, expect: 
     }
 }
 
-/// Compiles a program of C that ends with `code`, and returns its path; `None` if these flags do not work here.
+/// Compiles a C program that ends with `code`, and returns its path, or `None` if these flags do
+/// not work here.
 fn compiled(place: &Place, what: &str, compiler: &str, text: &str, code: i32, flags: &[&str]) -> Option<String> {
     let source = place.path("program.c");
     std::fs::write(&source, text).expect("cannot write the file");
@@ -176,7 +179,7 @@ fn programs_of_c() {
 
 #[test]
 fn a_program_with_rights_of_its_own() {
-    probe_skip!(is_root(), "only root gives programs rights");
+    probe_skip!(is_root(), "only root can make programs that run as root");
     let mut wrong = String::new();
     let place = Place::new();
     let text = c("#include <unistd.h>", "if (geteuid()) return 5;");

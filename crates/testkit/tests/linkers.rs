@@ -223,7 +223,7 @@ fn random_numbers_of_a_linker_are_compared() {
         let unused = outcomes(&format!("{asks} put(out, \"always the same\\n\");"), 6);
         assert!(unused.ends_with(&["hit".into(), "hit".into()]), "{how}: {unused:?}");
         let two = unused.iter().filter(|outcome| *outcome == "miss").count();
-        assert!(two >= 2, "{how}: one run shows nothing: {unused:?}");
+        assert!(two >= 2, "{how}: two runs must be recorded before one hits: {unused:?}");
         let used = outcomes(
             &format!(
                 "{asks} char text[65]; for (int i = 0; i < 32; i++) sprintf(text + 2 * i, \"%02x\", buffer[i] & 255); put(out, text);"

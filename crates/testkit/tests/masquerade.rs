@@ -25,7 +25,7 @@ fn check(place: &Place, run: impl Fn() -> Run, object: &[u8], what: &str) {
         place.remove(&["x.o"]);
         let (ran, outcome) = place.counted(run());
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{what}: {outcome} {ran:?}");
-        assert!(place.read("x.o") == object, "{what}: another object");
+        assert!(place.read("x.o") == object, "{what}: the object differs");
         outcomes.push(outcome);
     }
     assert_eq!(outcomes[1], "hit", "{what}: {outcomes:?}");
@@ -167,7 +167,7 @@ fn another_cache_before_and_behind() {
             let argv = [&["timeout", "20"], before, &arguments[..]].concat();
             let ran = quiet(with_path(&place, directories, &argv)).run();
             assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{what}: {ran:?}");
-            assert!(place.read("x.o") == object, "{what}: another object");
+            assert!(place.read("x.o") == object, "{what}: the object differs");
         }
     }
 }

@@ -31,7 +31,7 @@ fn compile(place: &Place) -> Run {
 #[track_caller]
 fn right(place: &Place, ran: &Ran, what: &str) -> String {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "said\n"), "{what}: {ran:?}");
-    assert!(place.read("x.o") == b"0123456789abcdef\n".repeat(400), "{what}: output");
+    assert!(place.read("x.o") == b"0123456789abcdef\n".repeat(400), "{what}: x.o has wrong content");
     ran.stderr.clone()
 }
 
@@ -111,7 +111,7 @@ fn others_can_write_to_the_store() {
         mode(&place.path("store"), bits);
         warns(&place, &place.path("store"), "others than its owner can write to it");
         mode(&place.path("store"), 0o755);
-        assert_eq!(outcome(&place), "hit", "{bits:o}: mended as the message says");
+        assert_eq!(outcome(&place), "hit", "{bits:o}: the mode was corrected as the message says");
         mode(&inside(&place), bits);
         warns(&place, &inside(&place), "others than its owner can write to it");
     }
@@ -128,7 +128,7 @@ fn others_can_write_above_the_store() {
         let doctor = || place.larder(&["doctor"]).env("LARDER_DIR", place.path("open/store")).run().stdout;
         assert!(doctor().contains(&format!("{}: {note}", place.text("open"))), "{}", doctor());
         mode(&place.path("open"), 0o1777);
-        assert!(!doctor().contains(note), "sticky");
+        assert!(!doctor().contains(note), "doctor must accept a sticky directory");
     }
 }
 
@@ -154,7 +154,7 @@ fn files_of_another_user_are_not_believed() {
         kept(&place, kind).iter().for_each(|path| give(path));
         assert_eq!(outcome(&place), expect, "{kind}");
         assert!(kept(&place, kind).iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)), "{kind}");
-        assert_eq!(outcome(&place), "hit", "{kind}: recorded anew");
+        assert_eq!(outcome(&place), "hit", "{kind}: the result must have been recorded again");
     }
     kept(&place, "stamps").iter().for_each(|path| give(path));
     assert_eq!(outcome(&place), "hit");

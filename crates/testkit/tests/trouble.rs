@@ -32,7 +32,7 @@ fn right(place: &Place, ran: &Ran, what: &str) {
     let expect = ("int a;\n", "warning\n", Some(3));
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), expect, "{what}");
     let object = place.read("x.o");
-    assert!(object == b"0123456789abcdef\n".repeat(400) && place.read("x.d") == b"dep\n", "{what}: outputs");
+    assert!(object == b"0123456789abcdef\n".repeat(400) && place.read("x.d") == b"dep\n", "{what}: wrong outputs");
     place.remove(&["x.o", "x.d"]);
 }
 
@@ -191,7 +191,7 @@ fn no_place_for_temporary_files() {
             assert_eq!(found, outcome, "{value}");
         }
     }
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let place = Place::new();
     place.tool("work/mycc", "echo object > x.o; exit 3");
     place.put("x.c", "int a;\n");
@@ -220,7 +220,7 @@ fn a_store_of_somebody_else() {
 
 #[test]
 fn a_full_disk() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     for size in ["4k", "32k", "64k", "128k", "256k"] {
         let place = Place::new();
         place.tool("work/mycc", "head -c 60000 /dev/zero | tr '\\0' \"$3\" > x.o; exit 3");
@@ -273,7 +273,10 @@ fn every_file_of_the_store_damaged_in_turn() {
     right(&place, &compile(&place).run(), "first");
     let kept: Vec<_> =
         files(&store).into_iter().map(|path| (fs::read(&path).expect("cannot read the file"), path)).collect();
-    assert!(kept.iter().any(|(_, path)| path.components().any(|part| part.as_os_str() == "blobs")), "no blob");
+    assert!(
+        kept.iter().any(|(_, path)| path.components().any(|part| part.as_os_str() == "blobs")),
+        "the store has no blob"
+    );
     let restore = || {
         fs::remove_dir_all(&store).expect("cannot remove the directory");
         for (bytes, path) in &kept {
@@ -301,7 +304,7 @@ fn every_file_of_the_store_damaged_in_turn() {
             }
             let (ran, outcome) = place.counted(compile(&place));
             right(&place, &ran, &what);
-            assert_eq!(outcome, "hit", "{what}: it was recorded anew");
+            assert_eq!(outcome, "hit", "{what}: the result must have been recorded again");
         }
         restore();
         fs::remove_file(path).expect("cannot remove the file");
@@ -388,7 +391,7 @@ fn eviction_while_compiling() {
         .iter()
         .map(|path| path.metadata().map_or(0, |meta| meta.len()))
         .sum();
-    assert!(held <= 500_000, "{held} bytes");
+    assert!(held <= 500_000, "the blobs have {held} bytes, which is more than the limit");
     place.larder(&["fsck"]).run().ends(0);
 }
 

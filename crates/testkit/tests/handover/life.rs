@@ -69,7 +69,7 @@ fn it_holds_nothing_of_the_builds() {
 
 #[test]
 fn systemd_listens_for_it() {
-    probe_skip!(can_mount() && has("systemd-socket-activate"), "no systemd, or no mounts of one's own here");
+    probe_skip!(can_mount() && has("systemd-socket-activate"), "no systemd, or no mount namespaces here");
     let here = Here::new();
     let units = here.larder(&["daemon", "install", "--print"]).ends(0).stdout;
     let socket = units

@@ -13,7 +13,7 @@ use crate::here::{Here, SANDBOX};
 
 #[test]
 fn a_sandbox_records_and_hits() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     assert!(here.compile().contains("recorded · handed over to larderd"), "{}", here.log());
@@ -27,7 +27,7 @@ fn a_sandbox_records_and_hits() {
 
 #[test]
 fn what_is_learned_of_programs_is_handed_over() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     here.compile();
@@ -54,7 +54,7 @@ fn what_is_learned_of_programs_is_handed_over() {
 
 #[test]
 fn the_caller_strips_and_renames_the_next_moment() {
-    probe_skip!(can_mount() && has("gcc") && has("strip"), "no compiler, or no mounts of one's own here");
+    probe_skip!(can_mount() && has("gcc") && has("strip"), "no compiler, or no mount namespaces here");
     let here = Here::new();
     here.start();
     here.place.put("y.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
@@ -74,7 +74,7 @@ fn the_caller_strips_and_renames_the_next_moment() {
 
 #[test]
 fn without_larderd_nothing_is_recorded_and_everything_works() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let miss = |log: &str| {
         assert!(log.contains("miss, not recorded"), "{log}");
@@ -113,7 +113,7 @@ fn where_counting_is_possible_the_reason_is_counted() {
 
 #[test]
 fn sixteen_at_once() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     let loop_ = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
@@ -134,7 +134,7 @@ fn sixteen_at_once() {
 
 #[test]
 fn a_store_deep_down() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::with_store(&format!("{}/store", "deep".repeat(40)));
     here.start();
     assert!(here.inside("daemon.sock").as_os_str().len() > 108);
@@ -158,7 +158,7 @@ fn in_a_user_namespace() {
     here.wait_recorded(1);
     assert_eq!(here.status()["refused"], 0, "{}", here.daemon_log());
     // The user ID inside differs from the one outside.
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     here.place.put("x.c", "int b;\n".repeat(40));
     let log = here.sandbox(&format!("exec unshare --map-user=1000 --map-group=1000 -n sh -c '{compile}'"));
     assert!(log.contains("handed over to larderd"), "{log}");
@@ -167,7 +167,7 @@ fn in_a_user_namespace() {
 
 #[test]
 fn what_a_sandbox_uses_is_noted() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
     let shard = fs::read_dir(here.inside("manifests"))
@@ -258,7 +258,7 @@ fn counts(here: &Here, misses: u64) -> bool {
 #[test]
 fn the_callers_class_comes_with_what_it_hands_over() {
     const IDLE: u32 = 5;
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     // A large output keeps `larderd` at work for a while.
     here.place.tool("work/mycc", "{ cat x.c; head -c 30000000 /dev/zero; } > x.o; echo said");

@@ -20,7 +20,7 @@ fn connect(here: &Here) -> UnixStream {
 
 #[test]
 fn killed_while_a_tool_runs() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let pid = here.start();
     here.place.tool("work/slow", "echo begun > begun; sleep 1; cat x.c > x.o; echo said");
@@ -91,7 +91,7 @@ fn another_user_is_refused() {
 
 #[test]
 fn the_store_is_kept_within_its_limit() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let start =
         here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
@@ -106,7 +106,7 @@ fn the_store_is_kept_within_its_limit() {
 
 #[test]
 fn a_full_disk_is_survived() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let script = format!(
         "mount -t tmpfs -o mode=700,size=256k none \"$LARDER_DIR\" || exit 9; \"$LARDER\" daemon start > /dev/null || exit 8; \

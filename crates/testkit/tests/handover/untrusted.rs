@@ -33,7 +33,7 @@ fn start_with(here: &Here, words: &[&str], change: impl Fn(Run) -> Run) {
 
 #[test]
 fn what_is_handed_over_answers_sandboxes_alone() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     here.compile();
@@ -49,7 +49,7 @@ fn what_is_handed_over_answers_sandboxes_alone() {
 
 #[test]
 fn larderds_own_setting_widens_that() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     start_with(&here, &[], |run| run.env("LARDER_HANDOVER", "trusted"));
     here.compile();
@@ -60,7 +60,7 @@ fn larderds_own_setting_widens_that() {
 /// The setting of the client has no effect.
 #[test]
 fn a_sandbox_cannot_widen_it() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     let log = here.sandbox("export LARDER_HANDOVER=trusted; exec \"$LARDER\" ./mycc -c x.c -o x.o");
@@ -71,7 +71,7 @@ fn a_sandbox_cannot_widen_it() {
 
 #[test]
 fn hits_only_takes_nothing() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     compile_outside(&here);
     start_with(&here, &["--hits-only"], |run| run);
@@ -89,7 +89,7 @@ fn hits_only_takes_nothing() {
 
 #[test]
 fn a_sandbox_cannot_end_larderd() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let pid = here.start();
     let ran = here.sandbox_command("\"$LARDER\" daemon stop").run();
@@ -124,7 +124,7 @@ fn objects(remote: &Path, kind: &str) -> usize {
 /// over a record, and `larderd` signs and sends it.
 #[test]
 fn what_is_handed_over_is_neither_sent_nor_signed() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     for (handover, remote_handover, is_sent) in
         [("apart", "off", false), ("trusted", "off", false), ("apart", "unsigned", true), ("trusted", "unsigned", true)]
     {
@@ -179,7 +179,7 @@ fn what_is_handed_over_is_neither_sent_nor_signed() {
 /// hashes it, and the digest appears in the stamps, which the sandbox can read.
 #[test]
 fn a_sandbox_has_nothing_read_that_it_cannot_see() {
-    probe_skip!(can_mount() && is_root(), "no mounts of one's own here");
+    probe_skip!(can_mount() && is_root(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     let secret = tempfile::tempdir_in("/var/tmp").expect("cannot create a temporary directory");

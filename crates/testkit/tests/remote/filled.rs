@@ -171,7 +171,7 @@ fn what_was_not_sent_is_sent_by_the_next_one() {
 
 #[test]
 fn a_sandbox_without_network_is_served() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let Some(far) = Far::redis() else { return };
     far.record();
     let store = far.place.path(SECOND);

@@ -121,7 +121,7 @@ fn a_tool_that_speaks_is_let_run() {
     let Some(far) = far(4.0, "echo warning >&2") else { return };
     far.proxy().set(LATE);
     let (log, ran) = compile(&far, SECOND, |run| run);
-    assert_eq!(ran.stderr, "warning\n", "once");
+    assert_eq!(ran.stderr, "warning\n", "the warning must be printed exactly once");
     assert!(log.contains("miss: x.c · recorded"), "{log}");
     assert!(is_right(&far));
 }

@@ -116,7 +116,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
     with(far.larder(FIRST, &["remote", "flush"])).run().ends(0);
     let mut objects = Vec::new();
     files(&place.path("far"), &mut objects);
-    assert!(objects.len() >= 8, "records and blobs were sent: {}", objects.len());
+    assert!(objects.len() >= 8, "records and blobs must be uploaded, but there are only {} objects", objects.len());
     let needles = needles();
     let digests: Vec<(&str, [u8; 32])> =
         VARIABLES.iter().map(|(name, value)| (*name, *blake3::hash(value.as_bytes()).as_bytes())).collect();

@@ -39,7 +39,7 @@ fn well(place: &Place, children: Vec<Child>, files: usize) {
         Ran::of(child).ends(0);
     }
     let (most, all) = at_once(place);
-    assert!(most <= 2 && all == files, "{most} at once of {all}: {}", times(place));
+    assert!(most <= 2 && all == files, "{most} tools ran at once, {all} in total: {}", times(place));
 }
 
 #[test]
@@ -86,11 +86,11 @@ fn two_builds_at_once() {
 #[test]
 fn two_builds_share_in_halves() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
-    probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
+    probe_skip!(larder_testkit::can_mount(), "no namespaces here");
     let _processors = processors();
-    // A waiter that comes 40 ms after its turn, because the machine had other things to do, is passed over. So this is tried
-    // again. With one queue for both builds, or if the build with many jobs came first, few would never have more than a
-    // quarter.
+    // If the machine is busy, a waiter may come more than 40 ms after its turn, and is passed over.
+    // So the test tries several times. With one queue for both builds, or if the build with many
+    // jobs came first, the small build would never have more than a quarter.
     const TRIES: usize = 4;
     let mut seen = Vec::new();
     let halves = (0..TRIES).any(|_| {

@@ -149,9 +149,9 @@ fn a_stopped_build_holds_up_nobody() {
 /// The tool with the token is in a frozen cgroup, as in a paused container.
 #[test]
 fn a_frozen_build_holds_up_nobody() {
-    probe_skip!(is_root(), "only root can freeze a group here");
+    probe_skip!(is_root(), "only root can freeze a cgroup here");
     let freezer = Freezer::new();
-    probe_skip!(freezer.is_some(), "no group can be made that can be frozen");
+    probe_skip!(freezer.is_some(), "no cgroup can be made that can be frozen");
     let freezer = freezer.expect("the test was not skipped");
     let place = place("0.1", 2);
     let frozen = holder(&place, 0);

@@ -68,7 +68,7 @@ fn not_behind_those_who_wait_for_it() {
 /// only that there is one.
 #[test]
 fn in_a_namespace_of_their_own() {
-    larder_testkit::probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
+    larder_testkit::probe_skip!(larder_testkit::can_mount(), "no namespaces here");
     const ALONE: &str = "unshare -p -f";
     let script = ONE_AFTER_THE_OTHER.replace("L ", &format!("{ALONE} L "));
     ends(&place(&script), "auto");

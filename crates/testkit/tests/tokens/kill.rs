@@ -119,7 +119,7 @@ fn tools(place: &Place) -> Vec<Tool> {
         // The first build may have to make files that later builds find.
         let first = tool.run(place, usize::MAX).run();
         if tool.name == "cargo" && first.stderr.contains("no matching package") {
-            eprintln!("skipped: the crate `cc` with what it needs was never fetched: cargo fetch");
+            eprintln!("skipped: the crate `cc` or its dependencies are not in Cargo's cache; run cargo fetch");
             return false;
         }
         first.ends(0);

@@ -99,7 +99,7 @@ pub(crate) fn until_begun(place: &Place, count: usize) {
 pub(crate) fn until(holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "waited too long");
+        assert!(began.elapsed() < PATIENCE, "the condition was not met in time");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -38,7 +38,7 @@ fn which_file_is_newer() {
     project.age("generated", 2000);
     taught(&project, &["make"]);
     project.age("source", 2900);
-    assert_eq!(project.compared(2, &["make"]), "hit", "the order is the same");
+    assert_eq!(project.compared(2, &["make"]), "hit", "the order of mtimes is the same");
     project.age("source", 1000);
     assert_eq!(project.compared(2, &["make"]), "miss", "the source is newer now");
 }

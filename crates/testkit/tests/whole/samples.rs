@@ -308,7 +308,7 @@ fn a_build_goes_on_when_larder_is_killed() {
         let mut child = run.spawn().expect("cannot start the command");
         let first = Instant::now();
         while !Path::new(&top).join("o").exists() {
-            assert!(first.elapsed() < Duration::from_secs(30), "the script does not begin");
+            assert!(first.elapsed() < Duration::from_secs(30), "the script did not begin within 30 seconds");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(after_ms));
