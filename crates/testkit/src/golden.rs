@@ -6,7 +6,7 @@
 //! review what changed in them:
 //!
 //! ```text
-//! LARDER_GOLDEN=renew cargo test -p larder-model -p larder-ipc -p larder-store \\
+//! LARDER_GOLDEN=renew cargo test -p larder-model -p larder-ipc -p larder-store \
 //!     -p larder-observe -p larder-image
 //! git diff '*.hex'
 //! ```

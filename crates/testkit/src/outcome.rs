@@ -41,8 +41,8 @@ impl Counters {
         ["hit", "miss", "bypass", "fallback"].into_iter().map(|outcome| self.get(outcome)).sum()
     }
 
-    /// Returns the outcomes counted since `before`, joined by `+`, or `nothing`. An outcome that
-    /// has a reason is given with it. For example, `hit`, `miss+miss` or `bypass:no-compile`.
+    /// Returns the outcomes counted since `before`, joined by `+`, or `nothing`. An outcome with a
+    /// reason is given as `OUTCOME:REASON`. For example, `hit`, `miss+miss` or `bypass:no-compile`.
     pub fn since(&self, before: &Counters) -> String {
         let grown: Vec<_> = self.0.iter().filter(|(name, count)| **count > before.get(name)).collect();
         let has_reason = |outcome: &str| grown.iter().any(|(name, _)| name.starts_with(&format!("{outcome}:")));

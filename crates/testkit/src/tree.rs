@@ -80,7 +80,8 @@ impl Tree {
                 let path = top.join(relative);
                 let removed =
                     if entry.kind == Kind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
-                // A directory of which only the mode changed is not empty, so it stays.
+                // A directory of which only the mode changed cannot be removed if it is not empty,
+                // and stays.
                 assert!(removed.is_ok() || self.0.contains_key(relative), "{}: cannot remove it", path.display());
             }
         }

@@ -221,7 +221,7 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
                 false => drop(child.kill()),
             }
             Ran::of(child);
-            // The broker may still be mounting. Then the mount must be complete.
+            // The broker may have gone on and mounted the image. Then the mount must be complete.
             std::thread::sleep(Duration::from_millis(20));
             if mounts(&place) > 0 && !is_broker {
                 assert_eq!(Tree::of(&place.path("work/m")), before, "round {round}");
@@ -253,7 +253,8 @@ fn a_broker_that_comes_back_knows_its_image() {
         place.put("other/x", "another image");
         let save = ["save", "--strict", "--key", "k", "other"];
         image(&place, &save).run().ends(0);
-        // The image that is mounted is not used at the moment. Only its record of mounts names it.
+        // After the kill no process holds the mounted image. The record of the mount alone must
+        // protect it from this eviction.
         place.larder(&["evict", "--images", "--max-size", "0"]).run().ends(0);
         image(&place, &save).run().ends(0);
         // This starts a broker that finds what the killed one mounted.

@@ -171,8 +171,8 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     probe_skip!(is_root(), "only root can mount without a broker");
     probe_skip!(has("strace"), "strace is not installed");
     let Some((place, _)) = saved() else { return };
-    // This happens before Linux 5.2 and in many sandboxes. Output goes to files, because the
-    // process that mounts keeps running, and strace with it.
+    // `fsopen` fails with ENOSYS before Linux 5.2 and in many sandboxes. Output goes to files,
+    // because the process that mounts keeps running, and strace with it.
     let script =
         "strace -D -f -q -o /dev/null --seccomp-bpf --trace=fsopen --inject=fsopen:error=ENOSYS \"$@\" > out 2> err";
     let program = larder().to_str().expect("not UTF-8");

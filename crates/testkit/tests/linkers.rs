@@ -60,8 +60,8 @@ fn every_linker_hits_and_gives_what_it_gives() {
                 eprintln!("skipped: ld.{linker} is not installed");
                 continue;
             }
-            // Every kind of link is tested with mold only, because the other linkers make the same
-            // system calls for all of them.
+            // The quick test links every kind with mold only, because the other linkers make the
+            // same system calls for all kinds.
             let kinds = if is_full() || linker == "mold" { &KINDS[..] } else { &KINDS[..1] };
             for (what, compile, link) in kinds {
                 links(compiler, ending, program, linker, (what, compile, link), &mut wrong);
@@ -239,7 +239,7 @@ fn random_numbers_of_a_command_are_seen_however_it_asks() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let ways = [
         "getrandom(&r, 8, 0)",
-        // The flags with which libc asks for its own use.
+        // libc uses this flag when it asks for random numbers for itself.
         "getrandom(&r, 8, GRND_NONBLOCK)",
         "syscall(SYS_getrandom, &r, 8, GRND_NONBLOCK)",
         "getentropy(&r, 8)",

@@ -178,7 +178,7 @@ fn a_set_user_id_program_is_not_recorded() {
     let helper = place.path("work/helper");
     std::os::unix::fs::chown(&helper, Some(65534), None).expect("cannot change the owner");
     std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o4755)).expect("cannot set the mode");
-    // The program runs as another user, which must be able to write where the first one did.
+    // The set-user-ID program runs as another user, which needs write access to these directories.
     for directory in ["work", "."] {
         std::fs::set_permissions(place.path(directory), std::fs::Permissions::from_mode(0o777))
             .expect("cannot set the mode");

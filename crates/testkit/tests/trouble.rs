@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
 
-/// The directory of this format version in the store.
+/// The directory of the store for this format version.
 const BASE: &str = "v10";
 
 /// Output that is large enough for blobs, messages on both streams, and an unusual exit code.
@@ -128,7 +128,8 @@ fn a_store_without_permissions() {
     assert!(text.contains(" hit: "), "{text}");
 }
 
-/// This happens after `su` without `-`, which leaves root's own directories in `PATH`.
+/// `PATH` contains a directory that may not be searched. For example, `su` without `-` leaves
+/// root's own directories in `PATH`.
 #[test]
 fn a_directory_of_the_search_path_may_not_be_searched() {
     probe_skip!(has("gcc"), "gcc is not installed");

@@ -167,7 +167,7 @@ fn a_holder_that_is_killed_or_stopped_is_not_waited_for() {
     }
 }
 
-/// The limit is the time that the tool took before.
+/// A larder waits at most for the time that the tool took before.
 #[test]
 fn a_slow_holder_is_waited_for_no_longer_than_the_tool_ran_before() {
     let place = Place::new();

@@ -8,7 +8,8 @@ use larder_testkit::{Ran, Run, Way, has, larder};
 
 use crate::far::{FIRST, Far, SECOND};
 
-/// A delay longer than a fetch is waited for without history, and shorter than the compile.
+/// This delay is longer than larder waits for a fetch without history, and shorter than the
+/// compile.
 const LATE: Way = Way::Late(Duration::from_millis(400));
 const COMPILE: [&str; 6] = ["gcc", "-B./tools/", "-c", "x.c", "-o", "x.o"];
 
@@ -90,7 +91,8 @@ fn a_fetch_that_wins_stops_the_tool() {
     assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
 }
 
-/// A hit finds the files that existed before the compile, just as the tool does.
+/// A fetch that wins must deal with an output that existed before, and with its hard link, as the
+/// tool does.
 #[test]
 fn outputs_that_were_there() {
     let Some(far) = far(6.0, ":") else { return };

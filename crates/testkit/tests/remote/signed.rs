@@ -88,7 +88,7 @@ fn a_revoked_key_answers_nothing_any_more() {
     let without_remote = |run: Run| run.without("LARDER_REMOTE");
     let (log, _) = far.compile_by(SECOND, |run| without_remote(believes(run)));
     assert!(log.contains(" hit: "), "the fetched record is in the store: {log}");
-    // The public key of a third team: the third test of the same section.
+    // The public key of the stranger: the second test of the same section.
     const OTHER: &str = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
     let (log, _) = far.compile_by(SECOND, |run| without_remote(run).env("LARDER_REMOTE_TRUST", OTHER));
     assert!(log.contains(" miss: x.c"), "{log}");

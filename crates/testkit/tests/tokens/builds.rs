@@ -53,7 +53,7 @@ fn make_with_each_kind_of_job_server() {
             continue;
         }
         let words: Vec<&str> = ["make", "-j16", "-f", "outer.mk"].into_iter().chain(style).collect();
-        // The builds share one store, so one inner make may hit what the other one made.
+        // Both makes share one store, so one of them may hit what the other one made.
         let child = build(&place, &words);
         Ran::of(child).ends(0);
         assert!(at_once(&place).0 <= 2, "{}", times(&place));

@@ -123,8 +123,8 @@ fn configure_serves_anywhere_with_the_place_in_what_it_writes() {
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
 }
 
-/// The path follows a letter, as in `curl-config`, which compares it with its prefix; or a column
-/// follows the path.
+/// One text contains the path after a letter, as `curl-config` does when it compares the path with
+/// its prefix. Another one has a column after the path.
 #[test]
 fn the_place_in_odd_surroundings() {
     let project = Project::of(&[("in", "x\n")]);

@@ -5,8 +5,8 @@ use larder_testkit::{has, probe_skip};
 
 use crate::project::Project;
 
-/// A part of libtool's script: the process ID stands in lines that are never executed, and `\$$`
-/// stands before names.
+/// A part of libtool's script. The process ID stands in lines that are never executed, and `\$$`
+/// stands before the name of a variable.
 const LIBTOOL: &str = r#"#! /bin/sh
 func_mktempdir ()
 {

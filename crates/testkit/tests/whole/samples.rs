@@ -113,7 +113,8 @@ fn a_program_with_threads() {
     first_run_is_recorded(&project, "./tool; cat in > out");
 }
 
-/// The program must be found out in whichever run and process it makes the system calls.
+/// larder must find out that the program makes its own system calls, whichever run and process
+/// makes them.
 #[test]
 fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -146,7 +147,7 @@ fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
         let first = project.compared(0, &argv);
         assert_ne!(first, "miss", "{way} {script}: the run must not be recorded");
         project.compared(0, &argv);
-        // The next run, however, must know the files that only the kernel saw.
+        // Any record must depend on the file that only the kernel saw, so this change must not hit.
         project.change("in", "2\n");
         assert_ne!(project.compared(0, &argv), "hit", "{way} {script}");
     }
@@ -213,7 +214,7 @@ fn nothing_is_noticed() {
         "sh -c 'kill -9 $$'; sh -c 'kill -15 $$'; echo $?",
         "yes | head -n 2",
         "(sleep 0.02; cat in) & wait; sh -c 'sleep 0.01 & echo x'",
-        // The CPU affinity of these processes, of their children and of their parents.
+        // These scripts print the CPU affinity of a process, of its children and of its parents.
         "nproc; grep -h Cpus_allowed_list /proc/self/status /proc/$PPID/status; sh -c 'nproc; nproc' | cat",
         "sh -c 'sh -c \"grep -h Cpus_allowed /proc/\\$PPID/status; nproc\"; exec grep -h Cpus_allowed /proc/$$/status'",
         "taskset -p $$ | sed 's/pid [0-9]*//'",
@@ -236,8 +237,8 @@ fn nothing_is_noticed() {
     }
 }
 
-/// Constructors of libraries that the program is linked with, and of libraries that the build
-/// itself preloads.
+/// Constructors must run only once. This holds for libraries that the program is linked with, and
+/// for libraries that the build itself preloads.
 #[test]
 fn constructors_run_once() {
     probe_skip!(has("gcc"), "gcc is not installed");
