@@ -1,6 +1,6 @@
 /* older KERNEL COMMAND...: runs a command and every process that it starts with the mount calls of
-   an older kernel. KERNEL is 5.10, 6.1, 6.12 or 6.14. A seccomp filter stops only the calls that such a
-   kernel would answer differently, and a tracer (ptrace) gives them the answer of that kernel:
+   an older kernel. KERNEL is 5.10, 6.1, 6.12 or 6.14. A seccomp filter stops only the calls that
+   such a kernel would answer differently, and a tracer (ptrace) gives them that kernel's answer:
 
      call                                     before   answer
      open_tree(OPEN_TREE_CLONE) of a mount

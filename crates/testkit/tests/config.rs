@@ -105,8 +105,8 @@ fn a_projects_own_file_sets_little() {
     assert!(installed.value("disable", |run| run).contains("true"));
 }
 
-/// Asserts that the first compile warns and the second is silent, that both give the tool's result,
-/// and that `larder config` names the place of the fault.
+/// Asserts that both compiles give the tool's result, that only the first one warns, and that
+/// `larder config` names the place of the fault.
 #[track_caller]
 fn warns_once(installed: &Installed, piece: &str, change: impl Fn(Run) -> Run) {
     let compile = || {

@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use larder_testkit::{Place, Ran, Run, is_full, larder, probe_skip};
 
-/// An input, messages on both streams, an object that is stored as a blob, an output that is kept
-/// inside the record, and an unusual exit code.
+/// The tool reads an input, prints to both streams, and ends with an unusual exit code. Its object
+/// is stored as a blob, and its other output is kept inside the record.
 const SCRIPT: &str =
     "read line < x.c; printf %s \"$line\"; echo warning >&2; printf %06000d 7 > x.o; echo dep > x.d; exit 3";
 
@@ -66,7 +66,7 @@ const RECOVERS_RUNS_MAX: usize = 3;
 /// The number of calls that are tried in a run of the quick tests.
 const QUICK: usize = 60;
 
-/// What larder does in a run.
+/// The two kinds of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     /// It finds no record, runs the tool and records.

@@ -444,8 +444,7 @@ fn a_mount_ends_with_the_process_that_it_is_for() {
     assert!(nobody.code == Some(0) && nobody.stderr.contains("no process"), "the image must be unpacked: {nobody:#?}");
 }
 
-/// What a command sees and does with its own mount of an image: it changes, removes and moves
-/// files.
+/// A job that changes, removes and moves files in its own mount of an image.
 const A_JOB: &str = "cat one/a/index.js && echo new > one/new && rm one/run && mv one/a one/c && rm -r one/c/b && \
                      echo changed > one/c/index.js && ls one && exit 3";
 const SEEN_BY_IT: &str = "ac\nempty\nmany\nnew\n";

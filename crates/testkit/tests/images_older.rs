@@ -10,7 +10,7 @@ struct Kernel {
     name: &'static str,
     /// The best way on this kernel.
     best: &'static str,
-    /// What doctor says about some of the ways.
+    /// Some ways, and parts of doctor's lines about them.
     ways: &'static [(&'static str, &'static str)],
 }
 

@@ -1,4 +1,4 @@
-//! What other users, hostile checkouts and unusual files can do to a build through larder.
+//! Attacks on a build through larder by other users, hostile checkouts and unusual files.
 //! docs/security.md says what must hold. Forged records are tested in the wrapper's
 //! `tests/records.rs`.
 #![cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! What builds in sandboxes record, and what they do if no `larderd` runs.
+//! Builds in sandboxes: the records that they make, and their behaviour if no `larderd` runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -37,7 +37,7 @@ fn what_is_learned_of_programs_is_handed_over() {
     assert!(explained.stdout.contains("hit"), "{explained:?}");
     let explained = here.larder(&["explain", "--no-terminal", "--", "./mycc", "-c", "x.c", "-o", "x.o"]).stdout;
     assert!(explained.contains("miss"), "outside of a sandbox the record must not answer: {explained}");
-    // What a sandbox says about how programs can be observed is used by sandboxes only.
+    // Only sandboxes use what another sandbox learned about how programs can be observed.
     let judged = fs::read_dir(here.inside("judged-handed-over")).expect("cannot list the judgements").count();
     assert!(judged > 0 && !here.inside("judged").exists());
     // `larderd` writes stamps of the system's files, because a sandbox cannot write them.

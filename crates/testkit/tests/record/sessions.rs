@@ -1,6 +1,6 @@
-//! Records as people make them: two commands in turn, a script that repeats a build, builds that
-//! leave a process behind, arguments that are no UTF-8, and machines on which processes cannot be
-//! traced.
+//! Records as people make them: two commands in turn, and a script that repeats a build. Also
+//! builds that leave a process behind, arguments that are not UTF-8, and machines on which
+//! processes cannot be traced.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

@@ -48,7 +48,7 @@ pub(crate) struct Bench {
     argv: Vec<&'static str>,
     helper: PathBuf,
     tree: Tree,
-    /// What the command leaves if nothing is refused.
+    /// The result of the command if nothing is refused.
     right: Left,
 }
 

@@ -1,9 +1,11 @@
-/* refuse REFUSAL... -- COMMAND: runs COMMAND under a seccomp filter that lets some system calls fail.
+/* refuse REFUSAL... -- COMMAND: runs COMMAND under a seccomp filter that makes some system calls
+ * fail.
  *
- * REFUSAL is FIRST[-LAST][@ARGUMENT:VALUE | @ARGUMENT&BITS]=ERROR, where all words are numbers. System
- * calls from FIRST to LAST fail with the errno ERROR. With a condition, they fail only if argument
- * number ARGUMENT (counted from 0) has this VALUE, or has one of these BITS set. For example, `437=38`
- * imitates a kernel without openat2, and `317@1&8=22` one whose seccomp has no notifications. */
+ * REFUSAL is FIRST[-LAST][@ARGUMENT:VALUE | @ARGUMENT&BITS]=ERROR, where all words are numbers.
+ * System calls from FIRST to LAST fail with the errno ERROR. With a condition, they fail only if
+ * argument number ARGUMENT (counted from 0) has this VALUE, or has one of these BITS set. For
+ * example, `437=38` imitates a kernel without openat2, and `317@1&8=22` one whose seccomp has no
+ * notifications. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

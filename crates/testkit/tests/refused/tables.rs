@@ -25,8 +25,8 @@ pub(crate) const NO_CALL: u32 = 0xffff;
 pub(crate) const NEEDED_BY_ALL: &[&str] =
     &["arch_prctl", "brk", "close", "execve", "exit", "exit_group", "rename", "wait4"];
 
-/// The calls that are refused one at a time: all calls of a hit and a miss of `larder gcc -c`,
-/// including gcc's own, and calls with which larder does something faster or more safely if it can.
+/// The calls that are refused one at a time. These are all calls of a hit and a miss of `larder gcc
+/// -c`, including gcc's own. Others make larder faster or safer if they work.
 pub(crate) const CALLS: &[&str] = &[
     "access",
     "bpf",

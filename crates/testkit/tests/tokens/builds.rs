@@ -69,7 +69,7 @@ fn ninja_with_many_jobs() {
 }
 
 /// Neither build keeps the other from its turn. For example, a build with few jobs that came first
-/// does not wait for all the jobs that a build with many jobs has added since.
+/// does not wait for all jobs that a larger build added later.
 #[test]
 fn two_builds_at_once() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
