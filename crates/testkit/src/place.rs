@@ -84,7 +84,7 @@ impl Place {
         fs::read(self.path("work").join(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
     }
 
-    /// Removes files below `work`. Files that do not exist are ignored.
+    /// Removes files below `work`. Errors are ignored, because a file may not exist.
     pub fn remove(&self, relative: &[&str]) {
         for name in relative {
             let _ = fs::remove_file(self.path("work").join(name));

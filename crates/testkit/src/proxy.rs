@@ -15,9 +15,9 @@ pub enum Way {
     Late(Duration),
     /// Lets no bytes pass, but keeps all connections open.
     Stalled,
-    /// Cuts all connections, existing and new ones.
+    /// Cuts new connections at once, and existing ones when the next bytes arrive.
     Cut,
-    /// Lets this many bytes pass from the server to the client, then none.
+    /// Lets at most this many bytes pass from the server to the client, then none.
     StalledAfter(u64),
 }
 

@@ -618,6 +618,7 @@ fn what_a_remote_has_no_more_is_a_miss_and_saved_again() {
     }
 }
 
+/// Returns the sizes of a store's blobs, in the order in which they were written.
 fn blobs_in_order(store: &std::path::Path) -> Vec<u64> {
     let words = ["-path", "*/blobs/*", "-type", "f", "-printf", "%T@ %s\\n"];
     let found = Command::new("find").arg(store).args(words).output().expect("cannot start the command");
