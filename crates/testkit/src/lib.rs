@@ -1,20 +1,20 @@
-//! What black-box tests stand on: a fresh place per test, commands run plainly and through larder, counters, fake
-//! tools.
+//! Support for black-box tests: a fresh directory per test, commands run directly and through
+//! larder, counters, and fake tools.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `binaries.rs` | where `larder` is |
+//! | `binaries.rs` | the path of `larder` |
 //! | `place.rs` | a directory with its own store, home and temporary files |
-//! | `run.rs` | a command and what came of it |
-//! | `tree.rs` | the files of a directory, to compare and to put back |
-//! | `outcome.rs` | what larder counted |
-//! | `terminal.rs` | a command on a pseudo-terminal |
-//! | `golden.rs` | exact bytes of a format, as text |
-//! | `server.rs`, `proxy.rs` | real servers, and what makes them late, silent or gone |
-//! | `older.rs` | this kernel as an older one, as far as mounting goes |
-//! | `probe.rs` | is it installed, may we; if not, the test says so and ends |
+//! | `run.rs` | a command, and its exit code, signal and output |
+//! | `tree.rs` | a snapshot of a directory, to compare and to restore |
+//! | `outcome.rs` | the counters of larder |
+//! | `terminal.rs` | runs a command on a pseudo-terminal |
+//! | `golden.rs` | compares an encoding with golden bytes that are kept as text |
+//! | `server.rs`, `proxy.rs` | real servers, and a proxy that delays, stalls or cuts connections |
+//! | `older.rs` | makes the mount calls of this kernel answer as those of an older kernel |
+//! | `probe.rs` | what is installed and permitted here; a test that needs more is skipped |
 //!
-//! Unaware of: larder's insides. All of it goes through the programs that a user has.
+//! Unaware of: the internals of larder. Tests use only the programs that a user has.
 #![forbid(unsafe_code)]
 
 mod binaries;
@@ -41,7 +41,7 @@ pub use server::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port, program};
 pub use terminal::{on_terminal, wholly_on_terminal};
 pub use tree::{Entry, Kind, Tree};
 
-/// End the test here, with a printed reason, unless the probe holds.
+/// Ends the test here and prints why it is skipped, unless the probe is true.
 #[macro_export]
 macro_rules! probe_skip {
     ($probe:expr, $($why:tt)+) => {

@@ -1,23 +1,25 @@
-/* older KERNEL COMMAND...: runs a command, and all that it starts, as on an older kernel, as far as mounting goes. KERNEL is
-   5.10, 6.1, 6.12 or 6.14. Only the calls that such a kernel would answer otherwise are stopped at, and get its answer:
+/* older KERNEL COMMAND...: runs a command and every process that it starts with the mount calls of
+   an older kernel. KERNEL is 5.10, 6.1, 6.12 or 6.14. A seccomp filter stops only the calls that
+   such a kernel would answer differently, and a tracer (ptrace) gives them that kernel's answer:
 
      call                                     before   answer
      open_tree(OPEN_TREE_CLONE) of a mount
-       that the thread does not see           6.15     EINVAL
-     overlay, at its creation: a layer in a
-       mount that the thread does not see     6.15     EINVAL
+       outside the thread's mount namespace   6.15     EINVAL
+     overlay: a layer in a mount outside the
+       thread's mount namespace               6.15     EINVAL from FSCONFIG_CMD_CREATE
      fsconfig, overlay: a descriptor          6.13     EINVAL; before 6.5 EOPNOTSUPP
-     fsconfig, EROFS: a source that is a file 6.12     ENOTBLK, at its creation
-     statx: STATX_MNT_ID_UNIQUE               6.8      the bit is not looked at
+     fsconfig, EROFS: a source that is a file 6.12     ENOTBLK from FSCONFIG_CMD_CREATE
+     statx: STATX_MNT_ID_UNIQUE               6.8      the bit is ignored
      statmount                                6.8      ENOSYS
      getsockopt: SO_PEERPIDFD                 6.5      ENOPROTOOPT
      mount_setattr of squashfs: owners        6.2      EINVAL
      mount_setattr                            5.12     ENOSYS
      fsconfig, EROFS: device                  5.16     EINVAL
-     overlay in a user namespace              5.11     EPERM, at its creation
+     overlay in a user namespace              5.11     EPERM from FSCONFIG_CMD_CREATE
 
-   Which of these a real kernel answers was seen on Debian's 5.10.262, 6.1.192 and 6.12.118. COMMAND keeps its process
-   number, and what it leaves running is attended until it ends. Exit code 125: it cannot be done here. */
+   These answers were observed on Debian's kernels 5.10.262, 6.1.192 and 6.12.118. COMMAND keeps the
+   process ID of this program. Processes that it leaves running are traced until they end.
+   Exit code 125: the calls cannot be traced here. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -38,16 +40,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #ifndef __x86_64__
-#error "registers are known for x86-64 alone"
+#error "this program knows the registers of x86-64 only"
 #endif
 
 enum { FSOPEN = 430, FSCONFIG = 431, OPEN_TREE = 428, MOUNT_SETATTR = 442, STATMOUNT = 457 };
 enum { SET_STRING = 1, SET_FD = 5, CREATE = 6 };
 enum { MNT_ID_UNIQUE = 0x4000, PEERPIDFD = 77, SQUASHFS = 0x73717368 };
 
-static int kernel; /* 510, 601, 612, 614 */
+/* The kernel to imitate, as 100 * major + minor: 510, 601, 612 or 614. */
+static int kernel;
 
-/* What a thread makes by fsopen and fsconfig, which each does from beginning to end by itself. */
+/* The file system that a thread is creating by fsopen and fsconfig, and the error that its creation
+   will get. This assumes that a thread finishes one file system before it begins the next. */
 static struct making { pid_t thread; char kind[16]; int answer; } makings[4096];
 
 static struct making *making_of(pid_t thread) {
@@ -65,7 +69,7 @@ static void read_text(pid_t thread, unsigned long long from, char *to, size_t si
     }
 }
 
-/* Whether the mount that a descriptor of the thread is in is among those that the thread sees. */
+/* Returns 1 if the mount of this descriptor is in the mount namespace of the thread. */
 static int sees(pid_t thread, int fd) {
     char path[64], *line = NULL; size_t size = 0; long number = -1; int found = 0;
     snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", thread, fd);
@@ -80,6 +84,7 @@ static int sees(pid_t thread, int fd) {
     return found;
 }
 
+/* Returns 1 if the thread is in the initial user namespace. */
 static int has_all_users(pid_t thread) {
     char path[64]; long inside = -1, outside = -1, count = 0;
     snprintf(path, sizeof path, "/proc/%d/uid_map", thread);
@@ -96,7 +101,7 @@ static int is_squashfs(pid_t thread, int fd) {
     return !statfs(path, &found) && found.f_type == SQUASHFS;
 }
 
-/* The error for this call of the thread, or 0 if it is let go on. */
+/* Returns the errno with which this call of the thread must fail, or 0 if the call may proceed. */
 static int answer(pid_t thread, struct user_regs_struct *call) {
     struct making *making = making_of(thread);
     char name[32], value[4096];
@@ -133,6 +138,7 @@ static int answer(pid_t thread, struct user_regs_struct *call) {
     return 0;
 }
 
+/* Traces all attached threads until the last one has ended. */
 static void attend(void) {
     int status;
     for (pid_t thread; (thread = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR;) {
@@ -158,7 +164,8 @@ static unsigned short steps;
 
 static void step(struct sock_filter one) { filter[steps++] = one; }
 
-/* Stop at this call; with a mask, only if its argument has one of these bits; with a value, only if it is that. */
+/* Adds a filter rule: `action` for this system call. With a mask, only if the argument has one of
+   these bits; with a value, only if the argument equals it. */
 static void stop_at(int call, int argument, unsigned mask, unsigned value, unsigned action) {
     unsigned short begin = steps++;
     if (mask || value) {
@@ -171,6 +178,7 @@ static void stop_at(int call, int argument, unsigned mask, unsigned value, unsig
     filter[begin] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, steps - begin - 1);
 }
 
+/* Installs the seccomp filter. Returns 1 on success. */
 static int is_filtered(void) {
     step((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
     stop_at(FSOPEN, 0, 0, 0, SECCOMP_RET_TRACE);
@@ -205,7 +213,7 @@ int main(int count, char **words) {
     close(ready[1]);
     waitpid(child, NULL, 0);
     if (read(ready[0], &byte, 1) != 1 || !byte || !is_filtered()) {
-        fprintf(stderr, "older: calls cannot be stopped at here: %s\n", strerror(errno));
+        fprintf(stderr, "older: cannot trace system calls here: %s\n", strerror(errno));
         return 125;
     }
     execvp(words[2], words + 2);

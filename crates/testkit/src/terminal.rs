@@ -1,4 +1,4 @@
-//! A command on a pseudo-terminal.
+//! Runs a command on a pseudo-terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -10,40 +10,43 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::Run;
 
-/// Run with standard output and error on one terminal this wide. Gives the exit code, and what the terminal received.
+/// Runs a command with standard output and error on one terminal of this width. Returns the exit
+/// code and everything that the terminal received.
 pub fn on_terminal(run: Run, columns: u16) -> (Option<i32>, String) {
     started(run, columns, false)
 }
 
-/// Run with all three streams on one terminal, where nobody types.
+/// Runs a command with all three streams on one terminal of 80 columns. No input is ever typed.
 pub fn wholly_on_terminal(run: Run) -> (Option<i32>, String) {
     started(run, 80, true)
 }
 
 fn started(mut run: Run, columns: u16, reads: bool) -> (Option<i32>, String) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal can be had");
-    grantpt(&ours).expect("can be granted");
-    unlockpt(&ours).expect("can be unlocked");
-    let name = ptsname(&ours, Vec::new()).expect("has a name");
-    let path = Path::new(name.to_str().expect("is text"));
+    let ours =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("cannot open a pseudo-terminal");
+    grantpt(&ours).expect("cannot grant the pseudo-terminal");
+    unlockpt(&ours).expect("cannot unlock the pseudo-terminal");
+    let name = ptsname(&ours, Vec::new()).expect("the pseudo-terminal has no name");
+    let path = Path::new(name.to_str().expect("not UTF-8"));
     const O_NOCTTY: i32 = 0o400;
     use std::os::unix::fs::OpenOptionsExt;
-    let theirs = OpenOptions::new().read(true).write(true).custom_flags(O_NOCTTY).open(path).expect("can be opened");
+    let theirs =
+        OpenOptions::new().read(true).write(true).custom_flags(O_NOCTTY).open(path).expect("cannot open the terminal");
     let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(theirs.as_fd(), size).expect("can be set");
-    let copy = || theirs.try_clone().expect("can be copied");
+    tcsetwinsize(theirs.as_fd(), size).expect("cannot set the size of the terminal");
+    let copy = || theirs.try_clone().expect("cannot duplicate the descriptor");
     let input = if reads { copy().into() } else { std::process::Stdio::null() };
     run.command.stdin(input).stdout(copy()).stderr(copy());
-    let mut child = run.command.spawn().expect("starts");
-    // Only the child's ends are left, so that the reading below ends with them.
+    let mut child = run.command.spawn().expect("cannot start the command");
+    // Close our copies of the child's end, so that the reads below end when the child ends.
     drop((theirs, run));
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
     let mut ours = File::from(ours);
-    // The end of a terminal is an error.
+    // A read fails with EIO once the child's end is closed.
     while let Ok(count @ 1..) = ours.read(&mut buffer) {
         received.extend_from_slice(&buffer[..count]);
     }
-    let code = child.wait().expect("can be waited for").code();
+    let code = child.wait().expect("cannot wait for the command").code();
     (code, String::from_utf8_lossy(&received).into_owned())
 }

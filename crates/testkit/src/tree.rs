@@ -1,33 +1,34 @@
-//! The files of a directory: to compare two runs, and to put back what was before the first.
+//! A snapshot of the files below a directory, used to compare two runs and to restore the state
+//! before the first.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// One name in a tree, as far as two runs must agree on it.
+/// One path in a tree, with the properties that two runs must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Permission bits.
+    /// The permission bits, including set-user-ID, set-group-ID and sticky.
     pub mode: u32,
-    /// What it is.
+    /// The type and content.
     pub kind: Kind,
 }
 
-/// What a name stands for.
+/// The type and content of a path.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A file with these bytes.
+    /// A regular file with these bytes.
     File(Vec<u8>),
     /// A symbolic link with this target.
     Link(PathBuf),
     /// A directory.
     Directory,
-    /// Something else.
+    /// Anything else, for example a FIFO.
     Other,
 }
 
-/// Paths relative to the top, and what is there.
+/// The paths below a directory, relative to it, and what is at each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree(pub BTreeMap<PathBuf, Entry>);
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Kind {
 }
 
 impl Tree {
-    /// What is below `top` now.
+    /// Returns a snapshot of everything below `top`.
     pub fn of(top: &Path) -> Tree {
         let mut tree = Tree::default();
         tree.read(top, Path::new(""));
@@ -53,13 +54,13 @@ impl Tree {
     }
 
     fn read(&mut self, top: &Path, below: &Path) {
-        for item in fs::read_dir(top.join(below)).expect("can be listed") {
-            let relative = below.join(item.expect("can be read").file_name());
+        for item in fs::read_dir(top.join(below)).expect("cannot list the directory") {
+            let relative = below.join(item.expect("cannot list the directory").file_name());
             let path = top.join(&relative);
-            let meta = fs::symlink_metadata(&path).expect("is there");
+            let meta = fs::symlink_metadata(&path).expect("cannot stat the file");
             let kind = match meta.file_type() {
-                kind if kind.is_file() => Kind::File(fs::read(&path).expect("can be read")),
-                kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).expect("can be read")),
+                kind if kind.is_file() => Kind::File(fs::read(&path).expect("cannot read the file")),
+                kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).expect("cannot read the link")),
                 kind if kind.is_dir() => Kind::Directory,
                 _ => Kind::Other,
             };
@@ -71,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// Undo below `top` what was done since this was read. What did not change is not touched.
+    /// Restores this snapshot below `top`. Paths that have not changed are not touched.
     pub fn put_back(&self, top: &Path) {
         let now = Tree::of(top);
         for (relative, entry) in now.0.iter().rev() {
@@ -79,36 +80,37 @@ impl Tree {
                 let path = top.join(relative);
                 let removed =
                     if entry.kind == Kind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
-                // A directory that is only of another mode is not empty, and stays.
-                assert!(removed.is_ok() || self.0.contains_key(relative), "{}", path.display());
+                // A directory of which only the mode changed cannot be removed if it is not empty,
+                // and stays.
+                assert!(removed.is_ok() || self.0.contains_key(relative), "{}: cannot remove it", path.display());
             }
         }
         for (relative, entry) in &self.0 {
             if now.0.get(relative) != Some(entry) {
                 let path = top.join(relative);
                 match &entry.kind {
-                    Kind::File(bytes) => fs::write(&path, bytes).expect("can be written"),
-                    Kind::Link(target) => std::os::unix::fs::symlink(target, &path).expect("can be made"),
+                    Kind::File(bytes) => fs::write(&path, bytes).expect("cannot write the file"),
+                    Kind::Link(target) => std::os::unix::fs::symlink(target, &path).expect("cannot create the link"),
                     Kind::Directory if path.is_dir() => {}
-                    Kind::Directory => fs::create_dir(&path).expect("can be made"),
-                    Kind::Other => panic!("{}: cannot be put back", path.display()),
+                    Kind::Directory => fs::create_dir(&path).expect("cannot create the directory"),
+                    Kind::Other => panic!("{}: cannot restore a special file", path.display()),
                 }
                 if !matches!(entry.kind, Kind::Link(_)) {
-                    fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)).expect("can be set");
+                    fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)).expect("cannot set the mode");
                 }
             }
         }
     }
 
-    /// The bytes of a file.
+    /// Returns the content of the file at `relative`. Panics if it is not a regular file.
     pub fn bytes(&self, relative: &str) -> &[u8] {
         match self.0.get(Path::new(relative)).map(|entry| &entry.kind) {
             Some(Kind::File(bytes)) => bytes,
-            other => panic!("{relative} is {other:?}"),
+            other => panic!("{relative} is not a regular file: {other:?}"),
         }
     }
 
-    /// The first name that differs, in words.
+    /// Returns the first path that differs, with its state in both trees, as text.
     pub fn difference(&self, other: &Tree) -> Option<String> {
         let names = self.0.keys().chain(other.0.keys());
         let mut different = names.filter(|name| self.0.get(*name) != other.0.get(*name));

@@ -1,4 +1,5 @@
-//! ARCHITECTURE.md against the workspace: its table of edges, and the invariants that are about what is absent.
+//! Compares ARCHITECTURE.md with the workspace: its table of edges between crates, and the
+//! invariants that forbid something.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,16 +12,16 @@ type Edges = BTreeSet<(String, String)>;
 
 fn cargo(words: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cargo starts");
+    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cannot start cargo");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("is text")
+    String::from_utf8(output.stdout).expect("not UTF-8")
 }
 
 fn short(name: &str) -> String {
     name.trim_start_matches("larder-").to_owned()
 }
 
-/// Lines `a, b → c d` in fenced blocks; `nothing` stands for none.
+/// Parses lines such as `a, b → c d` in fenced blocks. `nothing` stands for no edge.
 fn table(text: &str) -> Edges {
     let mut edges = Edges::new();
     for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
@@ -34,14 +35,14 @@ fn table(text: &str) -> Edges {
     edges
 }
 
-/// The edges between our crates; what only tests need is none.
+/// Returns the edges between the crates of this workspace, without dev-dependencies.
 fn edges() -> Edges {
     let metadata: Value =
-        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("JSON");
+        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("not JSON");
     let mut edges = Edges::new();
-    for package in metadata["packages"].as_array().expect("a list") {
-        for dependency in package["dependencies"].as_array().expect("a list") {
-            let text = |value: &Value| short(value.as_str().expect("is text"));
+    for package in metadata["packages"].as_array().expect("not a list") {
+        for dependency in package["dependencies"].as_array().expect("not a list") {
+            let text = |value: &Value| short(value.as_str().expect("not a string"));
             if dependency["kind"] != "dev" && dependency["path"].is_string() {
                 edges.insert((text(&package["name"]), text(&dependency["name"])));
             }
@@ -52,13 +53,13 @@ fn edges() -> Edges {
 
 #[test]
 fn the_table_of_edges_is_the_workspace() {
-    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("cannot read ARCHITECTURE.md");
     let (table, edges) = (table(&text), edges());
-    assert!(!table.is_empty(), "ARCHITECTURE.md has no fenced lines with →");
+    assert!(!table.is_empty(), "ARCHITECTURE.md has no line with → in a fenced block");
     let outside: Vec<_> = edges.difference(&table).collect();
     let gone: Vec<_> = table.difference(&edges).collect();
-    assert!(outside.is_empty(), "edges that the table does not allow: {outside:?}");
-    assert!(gone.is_empty(), "edges of the table that do not exist: {gone:?}");
+    assert!(outside.is_empty(), "ARCHITECTURE.md does not list these edges between crates: {outside:?}");
+    assert!(gone.is_empty(), "ARCHITECTURE.md lists edges that do not exist: {gone:?}");
 }
 
 #[test]
@@ -72,24 +73,28 @@ fn the_wrapper_is_on_a_diet() {
         assert!(!crates.contains(unwanted), "the wrapper links {unwanted}");
     }
     let foreign: Vec<_> = crates.iter().filter(|name| !name.starts_with("larder-")).collect();
-    assert!(foreign.len() <= CRATES_MAX, "{} crates that are not ours: {foreign:?}", foreign.len());
+    assert!(
+        foreign.len() <= CRATES_MAX,
+        "the wrapper links {} third-party crates, at most {CRATES_MAX} are allowed: {foreign:?}",
+        foreign.len()
+    );
 }
 
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
-        for entry in std::fs::read_dir(dir).expect("can be listed") {
-            let path = entry.expect("can be read").path();
+        for entry in std::fs::read_dir(dir).expect("cannot list the directory") {
+            let path = entry.expect("cannot list the directory").path();
             if path.is_dir() {
                 walk(&path, found);
             } else if path.extension().is_some_and(|ending| ending == "rs") {
-                let text = std::fs::read_to_string(&path).expect("can be read");
-                found.push((path.strip_prefix(workspace()).expect("is below").to_owned(), text));
+                let text = std::fs::read_to_string(&path).expect("cannot read the file");
+                found.push((path.strip_prefix(workspace()).expect("not below this directory").to_owned(), text));
             }
         }
     }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(workspace().join("crates")).expect("can be listed") {
-        walk(&entry.expect("can be read").path().join("src"), &mut found);
+    for entry in std::fs::read_dir(workspace().join("crates")).expect("cannot list the directory") {
+        walk(&entry.expect("cannot list the directory").path().join("src"), &mut found);
     }
     walk(&workspace().join("xtask/src"), &mut found);
     found
@@ -112,8 +117,12 @@ fn unsafe_code_is_in_sys_only() {
 fn no_module_is_named_after_nothing() {
     for (path, _) in sources() {
         for part in path.with_extension("").iter() {
-            let name = part.to_str().expect("is text");
-            assert!(!["utils", "util", "common", "helpers", "types"].contains(&name), "{}", path.display());
+            let name = part.to_str().expect("not UTF-8");
+            assert!(
+                !["utils", "util", "common", "helpers", "types"].contains(&name),
+                "{}: this module name says nothing about its content",
+                path.display()
+            );
         }
     }
 }
@@ -122,7 +131,7 @@ fn no_module_is_named_after_nothing() {
 fn the_model_does_no_io() {
     for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("crates/model")) {
         for unwanted in ["std::fs", "std::env", "std::net", "std::process", "SystemTime::now", "Instant::now"] {
-            assert!(!text.contains(unwanted), "{}: {unwanted}", path.display());
+            assert!(!text.contains(unwanted), "{}: the model crate must not use {unwanted}", path.display());
         }
     }
 }
@@ -131,7 +140,11 @@ fn the_model_does_no_io() {
 fn who_decides_is_synchronous() {
     for (path, text) in sources() {
         let may = path.starts_with("crates/remote") || path.starts_with("crates/daemon");
-        assert!(may || !text.contains("async fn"), "{} is asynchronous", path.display());
+        assert!(
+            may || !text.contains("async fn"),
+            "{}: only `remote` and `daemon` may be asynchronous",
+            path.display()
+        );
     }
 }
 
@@ -140,16 +153,21 @@ fn git_is_started_in_one_place() {
     for (path, text) in sources() {
         let product = text.split("#[cfg(test)]").next().unwrap_or_default();
         let may = path.starts_with("crates/git") || path.starts_with("xtask");
-        assert!(may || !product.contains("Command::new(\"git"), "{} starts git", path.display());
+        assert!(
+            may || !product.contains("Command::new(\"git"),
+            "{}: only the `git` crate may start git",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn documents_name_the_format_version() {
-    let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("can be read");
+    let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("cannot read the file");
     let model = read("crates/model/src/lib.rs");
     let line = model.lines().find_map(|line| line.strip_prefix("pub const FORMAT_VERSION: u8 = "));
-    let version = line.and_then(|line| line.strip_suffix(';')).expect("a line says it");
+    let version =
+        line.and_then(|line| line.strip_suffix(';')).expect("crates/model/src/lib.rs does not define FORMAT_VERSION");
     for (page, words) in [
         ("store.md", vec![format!("DIR/v{version}"), format!("`v{version}` is the format version")]),
         ("remotes.md", vec![format!("[PREFIX/]v1.{version}/b/"), format!("`v1.{version}`: the version")]),

@@ -1,5 +1,5 @@
-//! Bazel itself, on the workspace in examples/bazel: with larder as the toolchain's compiler every output has the
-//! digest that it has without, in the first sandboxes and in fresh ones.
+//! Builds the workspace in examples/bazel with Bazel. With larder as the toolchain's compiler,
+//! every output has the digest that it has without, in the first sandboxes and in new ones.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Counters, Kind, Place, Tree, has, larder, probe_skip, workspace};
 
-/// The builds after the plain one, and how many commands of each hit at least. Raised when larder learns more.
+/// The builds with larder, and the fewest commands of each that must hit. Raise the numbers when
+/// larder improves.
 const BUILDS: &[(&str, u64)] = &[("first sandboxes", 0), ("fresh sandboxes", 4), ("fresh sandboxes again", 8)];
 
-/// What of the example is built here: the packages of //foreign need sources that are fetched.
+/// The parts of the example that are built here. The packages in //foreign need sources that would
+/// have to be downloaded.
 const PARTS: &[&str] = &[".bazelrc", "BUILD", "WORKSPACE", "cc", "no_coverage", "rules_cc"];
-/// What Debian's Bazel finds on disk instead of downloading it.
+/// Rules that Debian's Bazel finds on disk instead of downloading them.
 const RULES: &[&str] = &["/usr/share/bazel/tools/skylib/WORKSPACE", "/usr/share/bazel/rules/java/WORKSPACE"];
 
-/// A workspace, and a server that ends with it.
+/// A workspace with a Bazel server, which is shut down when the value is dropped.
 struct Bazel {
     place: Place,
 }
@@ -31,13 +33,14 @@ impl Bazel {
         let place = Place::new();
         let example = workspace().join("examples/bazel");
         PARTS.iter().for_each(|part| copy(&example.join(part), &place.path("work").join(part)));
-        // Nothing is set where builds run: larder finds its store in the file beside it.
-        fs::create_dir(place.path("opt")).expect("can be made");
+        // No variable is set where the actions run, so larder finds its store by the file beside
+        // it.
+        fs::create_dir(place.path("opt")).expect("cannot create the directory");
         for name in ["larder", "larderd"] {
-            fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("can be copied");
+            fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
         }
         fs::write(place.path("opt/larder.toml"), format!("dir = \"{}\"\n", place.text("store")))
-            .expect("can be written");
+            .expect("cannot write the file");
         Bazel { place }
     }
 
@@ -47,13 +50,13 @@ impl Bazel {
         run.without("LARDER_DIR").without("TMPDIR").run()
     }
 
-    /// What is built by fresh actions with the compiler at this path.
+    /// Builds everything by new actions, with the compiler at this path, and returns the files.
     #[track_caller]
     fn build(&self) -> Tree {
         self.run("clean", &[]).ends(0);
         let compiler = format!("--repo_env=CC={}", self.place.text("cc/gcc"));
         self.run("test", &[&compiler, "//cc/..."]).ends(0);
-        let made = fs::canonicalize(self.place.path("work/bazel-bin/cc")).expect("was built");
+        let made = fs::canonicalize(self.place.path("work/bazel-bin/cc")).expect("Bazel built nothing");
         let mut tree = Tree::of(&made);
         tree.0.retain(|_, entry| matches!(entry.kind, Kind::File(_)));
         assert!(tree.0.keys().filter(|path| path.extension().is_some_and(|end| end == "o")).count() >= 4, "{tree:?}");
@@ -72,9 +75,9 @@ fn copy(from: &Path, to: &Path) {
         fs::copy(from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
         return;
     }
-    fs::create_dir_all(to).expect("can be made");
-    for entry in fs::read_dir(from).expect("can be listed") {
-        let entry = entry.expect("can be read");
+    fs::create_dir_all(to).expect("cannot create the directory");
+    for entry in fs::read_dir(from).expect("cannot list the directory") {
+        let entry = entry.expect("cannot list the directory");
         copy(&entry.path(), &to.join(entry.file_name()));
     }
 }
@@ -86,18 +89,19 @@ fn outputs_have_the_same_digests() {
         "Debian's Bazel is not installed"
     );
     let bazel = Bazel::new();
-    // One path for both: Bazel writes the compiler's directory down for the linker.
+    // Both compilers have the same path, because Bazel passes the compiler's directory to the
+    // linker.
     bazel.place.tool("cc/gcc", "exec /usr/bin/gcc \"$@\"");
     let plain = bazel.build();
-    fs::remove_file(bazel.place.path("cc/gcc")).expect("can be removed");
-    std::os::unix::fs::symlink("../opt/larder", bazel.place.path("cc/gcc")).expect("can be made");
+    fs::remove_file(bazel.place.path("cc/gcc")).expect("cannot remove the file");
+    std::os::unix::fs::symlink("../opt/larder", bazel.place.path("cc/gcc")).expect("cannot create the link");
     for &(what, least_hits) in BUILDS {
         let before = bazel.counters();
-        assert_eq!(bazel.build().difference(&plain), None, "{what}: larder / plain");
+        assert_eq!(bazel.build().difference(&plain), None, "{what}: files differ (with larder / without)");
         let after = bazel.counters();
         let grown = |name: &str| after.get(name) - before.get(name);
         eprintln!("{what}: {} hits, {} misses ({})", grown("hit"), grown("miss"), after.since(&before));
-        assert!(grown("hit") + grown("miss") >= 8, "{what}: larder was not asked");
+        assert!(grown("hit") + grown("miss") >= 8, "{what}: larder ran for fewer than 8 commands");
         assert!(grown("hit") >= least_hits, "{what}: {} hits, expected {least_hits}", grown("hit"));
     }
 }

@@ -1,11 +1,12 @@
-//! Configuration: where files are looked for, and that a bad one warns once and harms nobody.
+//! Configuration: where files are searched, and that a faulty file warns once and disturbs no
+//! build.
 #![cfg(target_os = "linux")]
 
 use std::path::PathBuf;
 
 use larder_testkit::{Counters, Place, Ran, Run, larder};
 
-/// A place with a copy of larder, so that a file can be put beside it, and a tool that does little.
+/// A place with a copy of larder, so that a file can be put beside it, and a small tool.
 struct Installed {
     place: Place,
     larder: PathBuf,
@@ -14,9 +15,9 @@ struct Installed {
 impl Installed {
     fn new() -> Installed {
         let place = Place::new();
-        std::fs::create_dir(place.path("opt")).expect("makes");
+        std::fs::create_dir(place.path("opt")).expect("cannot create the directory");
         for name in ["larder", "larderd"] {
-            std::fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("copies");
+            std::fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("cannot copy the file");
         }
         place.tool("work/mycc", "cat x.c > x.o");
         place.put("x.c", "int a;\n");
@@ -26,7 +27,7 @@ impl Installed {
 
     fn run(&self, argv: &[&str]) -> Run {
         self.place.settle();
-        let larder = self.larder.to_str().expect("is text");
+        let larder = self.larder.to_str().expect("not UTF-8");
         self.place.run(&[&[larder], argv].concat())
     }
 
@@ -36,9 +37,9 @@ impl Installed {
 
     fn file(&self, relative: &str, text: &str) -> String {
         let path = self.place.path(relative);
-        std::fs::create_dir_all(path.parent().expect("has one")).expect("makes");
-        std::fs::write(&path, text).expect("writes");
-        path.to_str().expect("is text").to_owned()
+        std::fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
+        std::fs::write(&path, text).expect("cannot write the file");
+        path.to_str().expect("not UTF-8").to_owned()
     }
 
     fn value(&self, key: &str, change: impl Fn(Run) -> Run) -> String {
@@ -56,9 +57,10 @@ fn a_file_beside_the_wrappers_real_file() {
     let bare = |run: Run| run.without("LARDER_DIR").without("HOME");
     assert!(installed.value("max_size", bare).contains(&format!("{path}:2")));
     bare(installed.compile()).run().quiet();
-    assert!(elsewhere.is_dir(), "the store is where the file says");
-    // Through a link the file is still the one beside the real wrapper.
-    std::os::unix::fs::symlink(&installed.larder, installed.place.path("bin/larder")).expect("links");
+    assert!(elsewhere.is_dir(), "the store must be where the file says");
+    // If larder is called through a link, the file beside the real wrapper is used, not one beside
+    // the link.
+    std::os::unix::fs::symlink(&installed.larder, installed.place.path("bin/larder")).expect("cannot create the link");
     installed.file("bin/larder.toml", "max_size = \"1GiB\"\n");
     let linked = installed.place.text("bin/larder");
     let ran = bare(installed.place.run(&[&*linked, "config"])).run();
@@ -97,13 +99,14 @@ fn a_projects_own_file_sets_little() {
     }
     assert!(installed.value("recache", |run| run).contains("true"));
     assert!(installed.value("dir", |run| run).contains("LARDER_DIR"));
-    // It switches on, never off.
+    // A project's file can only switch larder off, never on.
     installed.file("work/larder.toml", "disable = false\n");
     installed.file("opt/larder.toml", "disable = true\n");
     assert!(installed.value("disable", |run| run).contains("true"));
 }
 
-/// The first compile warns, the second is silent; both do what the tool does; `config` says where.
+/// Asserts that both compiles give the tool's result, that only the first one warns, and that
+/// `larder config` names the place of the fault.
 #[track_caller]
 fn warns_once(installed: &Installed, piece: &str, change: impl Fn(Run) -> Run) {
     let compile = || {
@@ -159,12 +162,12 @@ fn another_fault_warns_anew() {
 fn files_that_cannot_be_read() {
     let installed = Installed::new();
     let path = installed.place.text("opt/larder.toml");
-    std::fs::create_dir(&path).expect("makes");
+    std::fs::create_dir(&path).expect("cannot create the directory");
     warns_once(&installed, &path, |run| run);
     let installed = Installed::new();
     let path = installed.file("opt/larder.toml", &"# comment\n".repeat(200_000));
     warns_once(&installed, &path, |run| run);
-    // Nobody writes to this FIFO, and nobody waits for it.
+    // No process writes to this FIFO, and larder must not wait for one.
     let installed = Installed::new();
     installed.place.run(&["mkfifo", &installed.place.text("opt/larder.toml")]).run().quiet();
     installed.compile().run().ends(0);
@@ -186,7 +189,7 @@ fn the_log_says_what_became_of_it() {
         installed.compile().env("LARDER_LOG", &log).run().quiet();
     }
     installed.run(&["./mycc", "-ftime-report"]).env("LARDER_LOG", &log).run();
-    let text = std::fs::read_to_string(&log).expect("is there");
+    let text = std::fs::read_to_string(&log).expect("cannot read the file");
     let words: Vec<bool> =
         text.lines().zip(["miss", "hit", "bypass"]).map(|(line, word)| line.contains(&format!(" {word}"))).collect();
     assert_eq!(words, [true; 3], "{text}");

@@ -1,6 +1,7 @@
-//! Every byte of every file of a store is damaged in turn, files are cut, exchanged, or something else altogether:
-//! larder's run then is the plain tool's, to the byte. With `LARDER_TEST_FULL=1` every byte; else a spread of them.
-//! `crates/store/tests/corruption.rs` has every byte always, without programs.
+//! Damages every byte of every file of a store in turn, cuts files, exchanges them, and replaces
+//! them by something else. A run of larder must then give the result of the tool, to the byte.
+//! `LARDER_TEST_FULL=1` damages every byte; otherwise only some of them.
+//! `crates/store/tests/corruption.rs` always damages every byte, without running programs.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -9,14 +10,15 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, is_full, larder};
 
-/// Standard output and the object are blobs, the depfile and standard error stand in the record.
+/// Standard output and the object are stored as blobs; the depfile and standard error are kept
+/// inside the record.
 const SCRIPT: &str = "read line < $2; printf \"%s%05000d\" \"$line\" 1; echo warning $2 >&2; \
     printf \"$2%06000d\" 7 > $2.o; echo dep > $2.d; exit 3";
 const SOURCES: [&str; 2] = ["x.c", "y.c"];
-/// Bytes of a file that are damaged in the quick tests, of each way of damage.
+/// How many bytes of a file the quick tests damage, for each kind of damage.
 const QUICK: usize = 45;
 
-/// What a run gives: messages, exit code, object, depfile.
+/// The result of a run: messages and exit code, object, depfile.
 type Given = (Ran, Option<Vec<u8>>, Option<Vec<u8>>);
 
 struct Bench {
@@ -28,15 +30,15 @@ struct Bench {
 
 fn files(store: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(store).expect("can be listed") {
-        let path = entry.expect("can be read").path();
+    for entry in fs::read_dir(store).expect("cannot list the directory") {
+        let path = entry.expect("cannot list the directory").path();
         if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found.sort();
     found
 }
 
-/// Run one of the two commands, and take away what it made.
+/// Runs one of the two commands, and removes its outputs.
 fn given(place: &Place, words: &[&str], source: &str) -> Given {
     let argv: Vec<&str> = words.iter().copied().chain(["./mycc", "-c", source]).collect();
     let ran = place.run(&argv).run();
@@ -47,7 +49,7 @@ fn given(place: &Place, words: &[&str], source: &str) -> Given {
 }
 
 impl Bench {
-    /// A store with two records.
+    /// Creates a store with two records.
     fn new() -> Bench {
         let place = Place::new();
         place.tool("work/mycc", SCRIPT);
@@ -61,22 +63,29 @@ impl Bench {
             SOURCES.iter().for_each(|source| bench.right(source, "before any damage"));
         }
         let store = bench.place.path("store");
-        bench.kept =
-            files(&store).into_iter().map(|path| (path.clone(), fs::read(path).expect("can be read"))).collect();
+        bench.kept = files(&store)
+            .into_iter()
+            .map(|path| (path.clone(), fs::read(path).expect("cannot read the file")))
+            .collect();
         let blobs = bench.kept.iter().filter(|(path, _)| kind(path) == "blobs");
-        assert_eq!(blobs.count(), 4, "two objects, two outputs");
+        assert_eq!(blobs.count(), 4, "two objects and two standard outputs");
         bench
     }
 
     #[track_caller]
     fn right(&mut self, source: &str, what: &str) {
-        let at = SOURCES.iter().position(|known| *known == source).expect("is one");
-        let given = given(&self.place, &[larder().to_str().expect("is text")], source);
+        let at = SOURCES.iter().position(|known| *known == source).expect("an unknown source");
+        let given = given(&self.place, &[larder().to_str().expect("not UTF-8")], source);
         self.runs += 1;
-        assert!(given == self.plain[at], "{what}, {source}: {:?}, not {:?}", given.0, self.plain[at].0);
+        assert!(
+            given == self.plain[at],
+            "{what}, {source}: the result is {:?} instead of {:?}",
+            given.0,
+            self.plain[at].0
+        );
     }
 
-    /// The command that needs a file.
+    /// Returns the source whose command needs this file.
     fn user_of(&self, path: &Path, bytes: &[u8]) -> &'static str {
         let of_other = |manifest: &[u8]| holds(manifest, b"y.c.o");
         let is_other = match kind(path) {
@@ -91,25 +100,26 @@ impl Bench {
         SOURCES[usize::from(is_other)]
     }
 
-    /// Put all files back that are not as they were.
+    /// Restores all files that have changed.
     fn put_back(&self) {
         for (path, bytes) in &self.kept {
             if path.is_symlink() || path.is_dir() {
                 let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
             }
-            // Counted up with each run, stamped with each look: as good as before.
+            // Counters are increased by each run, and stamps are updated by each stat, so these
+            // files may differ.
             let may_differ = matches!(kind(path), "counters" | "stamps") && is_whole(path, bytes);
             if !may_differ && fs::read(path).ok().as_ref() != Some(bytes) {
-                fs::create_dir_all(path.parent().expect("has one")).expect("can be made");
-                fs::write(path, bytes).expect("can be written");
+                fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
+                fs::write(path, bytes).expect("cannot write the file");
             }
         }
     }
 }
 
-/// The digest that a blob is named by.
+/// Returns the digest that is the name of a blob.
 fn digest_of(path: &Path) -> Vec<u8> {
-    let text = path.to_str().expect("is text").replace('/', "");
+    let text = path.to_str().expect("not UTF-8").replace('/', "");
     let digits: Vec<u32> = text[text.len() - 64..].chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
@@ -118,18 +128,19 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Which of the store's directories a file is in, or its own name.
+/// Returns the name of the store's directory that a file is in, or the file's own name if it is in
+/// none.
 fn kind(path: &Path) -> &str {
     let below = path.components().skip_while(|part| part.as_os_str() != "store").nth(2);
-    below.and_then(|part| part.as_os_str().to_str()).expect("is in a store")
+    below.and_then(|part| part.as_os_str().to_str()).expect("the path is not in a store")
 }
 
 fn is_whole(path: &Path, bytes: &[u8]) -> bool {
     fs::read(path).is_ok_and(|now| now.len() == bytes.len() && now[..16] == bytes[..16])
 }
 
-/// Where a file is damaged: everywhere, or in a spread of places with the first and the last ones. What is empty of
-/// the stamps is like the rest of it.
+/// Returns the positions at which a file is damaged: all, or some that include the first and the
+/// last ones. Of the empty slots in the stamps only some are damaged, because all are alike.
 fn places(path: &Path, bytes: &[u8]) -> Vec<usize> {
     let told = |at: &usize| kind(path) != "stamps" || *at < 80 || bytes[at / 80 * 80..(at / 80 + 1) * 80] != [0; 80];
     let (told, empty): (Vec<usize>, Vec<usize>) = (0..bytes.len()).partition(told);
@@ -145,24 +156,24 @@ fn places(path: &Path, bytes: &[u8]) -> Vec<usize> {
     told.into_iter().chain(spread(empty, if is_full() { 4 * QUICK } else { 10 })).collect()
 }
 
-/// For every file, each place that `places` names: `damage` it there, and run.
+/// Damages every file at each position that `places` returns, and runs the command after each.
 fn sweep(what: &str, damage: impl Fn(&mut Vec<u8>, usize)) {
     let mut bench = Bench::new();
     let mut damaged = 0;
     for (path, bytes) in bench.kept.clone() {
         let user = bench.user_of(&path, &bytes);
         for at in places(&path, &bytes) {
-            let mut other = fs::read(&path).expect("is put back");
+            let mut other = fs::read(&path).expect("the file was not restored");
             damage(&mut other, at.min(bytes.len() - 1));
-            fs::write(&path, other).expect("can be written");
+            fs::write(&path, other).expect("cannot write the file");
             bench.right(user, &format!("{} {what} at {at}", path.display()));
             bench.put_back();
             damaged += 1;
         }
     }
     println!("{what}: {damaged} bytes, {} runs", bench.runs);
-    let fsck = bench.place.run(&[larder().to_str().expect("is text"), "fsck"]).run();
-    assert_eq!(fsck.code, Some(0), "all was put back: {fsck:?}");
+    let fsck = bench.place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run();
+    assert_eq!(fsck.code, Some(0), "every file was restored: {fsck:?}");
 }
 
 #[test]
@@ -186,16 +197,16 @@ fn files_are_exchanged() {
     let kept = bench.kept.clone();
     for (at, (a, a_bytes)) in kept.iter().enumerate() {
         for (b, b_bytes) in &kept[at + 1..] {
-            // By content, and by name: then their times come along.
+            // Exchange by content, and by renaming, which also exchanges the mtimes.
             for by_name in [false, true] {
                 if by_name {
                     let aside = a.with_extension("aside");
                     fs::rename(a, &aside)
                         .and_then(|()| fs::rename(b, a))
                         .and_then(|()| fs::rename(&aside, b))
-                        .expect("renames");
+                        .expect("cannot rename the files");
                 } else {
-                    fs::write(a, b_bytes).and_then(|()| fs::write(b, a_bytes)).expect("writes");
+                    fs::write(a, b_bytes).and_then(|()| fs::write(b, a_bytes)).expect("cannot write the files");
                 }
                 for source in SOURCES {
                     bench.right(source, &format!("{} and {} exchanged", a.display(), b.display()));
@@ -212,22 +223,22 @@ fn files_are_something_else() {
     type Replace = fn(&Path);
     let rows: &[(&str, Replace)] = &[
         ("gone", |_| {}),
-        ("a directory", |path| fs::create_dir(path).expect("can be made")),
-        ("a link to nothing", |path| symlink("/nonexistent/x", path).expect("can be made")),
-        ("a link to itself", |path| symlink(path, path).expect("can be made")),
-        ("a device without end", |path| symlink("/dev/zero", path).expect("can be made")),
-        ("a device that is full", |path| symlink("/dev/full", path).expect("can be made")),
+        ("a directory", |path| fs::create_dir(path).expect("cannot create the directory")),
+        ("a link to nothing", |path| symlink("/nonexistent/x", path).expect("cannot create the link")),
+        ("a link to itself", |path| symlink(path, path).expect("cannot create the link")),
+        ("a device without end", |path| symlink("/dev/zero", path).expect("cannot create the link")),
+        ("a device that is full", |path| symlink("/dev/full", path).expect("cannot create the link")),
     ];
     let mut bench = Bench::new();
     for (path, bytes) in bench.kept.clone() {
         let user = bench.user_of(&path, &bytes);
         for (what, replace) in rows {
-            fs::remove_file(&path).expect("can be removed");
+            fs::remove_file(&path).expect("cannot remove the file");
             replace(&path);
             for _ in 0..2 {
                 bench.right(user, &format!("{} is {what}", path.display()));
             }
-            let words = [larder().to_str().expect("is text"), "fsck", "--repair"];
+            let words = [larder().to_str().expect("not UTF-8"), "fsck", "--repair"];
             let fsck = bench.place.run(&words).run();
             assert!(matches!(fsck.code, Some(0 | 1)), "{} is {what}: {fsck:?}", path.display());
             bench.put_back();

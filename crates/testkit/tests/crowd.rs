@@ -1,5 +1,5 @@
-//! Sixty-four larders at once on one key while the store is evicted and cleared: each gives what the tool gives, each
-//! is counted once, and what is left is sound.
+//! Runs 64 larders at once on one key while the store is evicted and cleared. Each must give the
+//! result of the tool and be counted once, and the store must be sound afterwards.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -11,31 +11,31 @@ use std::time::{Duration, Instant};
 use larder_testkit::{Place, Ran, has, is_full, larder, probe_skip};
 
 const CROWD: usize = 64;
-/// Below what one record needs: every eviction takes all that it may.
+/// Limits below the size of one record, so that every eviction removes all it may.
 const LIMITS: [&str; 3] = ["0", "1kB", "20kB"];
 
-/// Object and standard output are blobs, all else stands in the record.
+/// The object and standard output are stored as blobs, and everything else in the record.
 const SCRIPT: &str = "read line < x.c; printf \"%s%05000d\" \"$line\" 1; echo warning >&2; printf %06000d 7 > x.o; \
     echo dep > x.d; exit 3";
 
-/// How long there is a crowd.
+/// Returns how long the crowd runs.
 fn duration() -> Duration {
     Duration::from_secs(if is_full() { 60 } else { 2 })
 }
 
-/// Start a command with nothing on its standard input, as a build tool does.
+/// Starts larder with an empty standard input, as a build tool does.
 fn start(place: &Place, directory: &Path, words: &[&str]) -> Child {
-    let whole: Vec<&str> = [larder().to_str().expect("is text")].into_iter().chain(words.iter().copied()).collect();
+    let whole: Vec<&str> = [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().copied()).collect();
     let mut command = place.run(&whole).cwd(directory).command;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("starts")
+    command.spawn().expect("cannot start the command")
 }
 
 fn word(place: &Place, words: &[&str]) -> Ran {
     Ran::of(start(place, &place.path("work"), words))
 }
 
-/// Directories with the same files: all of them are one key, and each has outputs of its own.
+/// Creates directories with the same files. All of them have one key, and each has its own outputs.
 fn directories(place: &Place, tool: Option<&str>) -> Vec<PathBuf> {
     let directory = |number: usize| {
         let name = format!("w{number}");
@@ -43,8 +43,8 @@ fn directories(place: &Place, tool: Option<&str>) -> Vec<PathBuf> {
             place.tool(&format!("{name}/mycc"), script);
         }
         let path = place.path(&name);
-        fs::create_dir_all(&path).expect("can be made");
-        fs::write(path.join("x.c"), "int a;\n").expect("writes");
+        fs::create_dir_all(&path).expect("cannot create the directory");
+        fs::write(path.join("x.c"), "int a;\n").expect("cannot write the file");
         path
     };
     let all = (0..CROWD).map(directory).collect();
@@ -52,7 +52,7 @@ fn directories(place: &Place, tool: Option<&str>) -> Vec<PathBuf> {
     all
 }
 
-/// Evict and clear until there is nobody any more; how often that was.
+/// Evicts, clears and checks the store until `done` is set. Returns how often.
 fn disturb(place: &Place, done: &AtomicBool) -> usize {
     let mut rounds = 0;
     while !done.load(Relaxed) {
@@ -62,18 +62,20 @@ fn disturb(place: &Place, done: &AtomicBool) -> usize {
             round => &["evict", "--max-size", LIMITS[round % LIMITS.len()]],
         };
         let ran = word(place, words);
-        // A record whose blob is just being evicted is a finding; trouble is not.
+        // fsck may find a record whose blob is being evicted at this moment, but it must not fail
+        // otherwise.
         let ended = ran.code == Some(0) || words[0] == "fsck" && ran.code == Some(1) && ran.stderr.is_empty();
         assert!(ended, "{words:?}: {ran:?}");
         rounds += 1;
-        // Now and then long enough for answers.
+        // Sometimes pause long enough for hits.
         std::thread::sleep(Duration::from_millis(rounds as u64 % 5 * 25));
     }
     rounds
 }
 
-/// Run `argv` again and again in each of `at`, all at once, while the store is disturbed. `right` says of each run
-/// whether it is the plain tool's, and takes its outputs away; `calm` is called when nobody runs.
+/// Runs `argv` repeatedly in each directory of `at`, all at once, while the store is disturbed.
+/// `right` returns whether a run gave the result of the tool, and removes its outputs. `calm` is
+/// called when no run is active.
 fn crowd(place: &Place, at: &[PathBuf], argv: &[&str], right: impl Fn(&Path, &Ran) -> bool, calm: impl Fn()) {
     let before = place.counters().total();
     let (done, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -93,22 +95,22 @@ fn crowd(place: &Place, at: &[PathBuf], argv: &[&str], right: impl Fn(&Path, &Ra
             calm();
         }
         done.store(true, Relaxed);
-        disturber.join().expect("ends")
+        disturber.join().expect("the disturbing thread panicked")
     });
-    // Evictions that larder itself started may still be at work.
+    // Evictions that larder itself started may still be running.
     place.settle();
-    assert_eq!(place.counters().total() - before, runs.load(Relaxed) as u64, "each is counted once");
+    assert_eq!(place.counters().total() - before, runs.load(Relaxed) as u64, "each run must be counted once");
     println!("{} runs, disturbed {disturbed} times: {:?}", runs.load(Relaxed), place.counters());
-    // What a record lacks is put right by the next that asks for it.
+    // A record that lost a blob is repaired by the next run that asks for it.
     for directory in at {
         let ran = Ran::of(start(place, directory, argv));
-        assert!(right(directory, &ran), "afterwards, {}: {ran:?}", directory.display());
+        assert!(right(directory, &ran), "after the crowd, in {}: {ran:?}", directory.display());
     }
     let fsck = word(place, &["fsck"]);
     assert_eq!(fsck.code, Some(0), "{fsck:?}");
-    let left = fs::read_dir(place.path("store")).expect("is there").flatten();
+    let left = fs::read_dir(place.path("store")).expect("cannot list the directory").flatten();
     let temporary = left.flat_map(|version| fs::read_dir(version.path().join("tmp")).into_iter().flatten()).count();
-    assert_eq!(temporary, 0, "temporary files");
+    assert_eq!(temporary, 0, "temporary files are left in the store");
 }
 
 fn script_is_right(directory: &Path, ran: &Ran) -> bool {
@@ -131,7 +133,7 @@ fn one_key_in_many_places() {
 fn one_key_in_few_places() {
     let place = Place::new();
     let at = directories(&place, Some(SCRIPT));
-    // Few enough that all of them are entries of one manifest.
+    // These are few enough to be entries of one manifest.
     crowd(&place, &at[..8], &["./mycc", "-c", "x.c", "-o", "x.o"], script_is_right, || {});
 }
 
@@ -141,9 +143,10 @@ fn a_compiler_and_one_output() {
     let place = Place::new();
     let work = directories(&place, None).remove(0);
     let plain = place.run(&["gcc", "-c", "x.c", "-o", "x.o"]).cwd(&work).run();
-    let object = fs::read(work.join("x.o")).expect("is there");
-    // All write one file, as often as not over each other: only when they are done is it whole.
+    let object = fs::read(work.join("x.o")).expect("cannot read the file");
+    // All runs write the same file, often at the same time. The file is complete only when all of
+    // them have ended.
     let at: Vec<PathBuf> = std::iter::repeat_n(work.clone(), CROWD).collect();
-    let whole = || assert!(fs::read(work.join("x.o")).expect("is there") == object);
+    let whole = || assert!(fs::read(work.join("x.o")).expect("cannot read the file") == object);
     crowd(&place, &at, &["gcc", "-c", "x.c", "-o", "x.o"], |_, ran| *ran == plain, whole);
 }

@@ -1,5 +1,5 @@
-//! The examples for CI (`examples/ci`): they can be parsed, and their steps work as they stand on a machine where larder
-//! is already, twice: the second time everything comes from the first.
+//! The examples for CI in `examples/ci` can be parsed, and their steps work on a machine where
+//! larder is already installed. A second machine gets everything from the first one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,19 +7,20 @@ use std::os::unix::fs::symlink;
 use larder_testkit::{Place, Run, has, larder, probe_skip, workspace};
 use serde_json::Value;
 
-/// An example as JSON: there is one way to read YAML, and that is Python's.
+/// Returns an example as JSON, or `None` if Python's yaml, which parses it, is not installed.
 fn example(place: &Place, name: &str) -> Option<Value> {
     let path = workspace().join("examples/ci").join(name);
     let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1])), default=str))";
-    let read = place.run(&["python3", "-c", script, path.to_str().expect("is text")]).run();
+    let read = place.run(&["python3", "-c", script, path.to_str().expect("not UTF-8")]).run();
     if read.stderr.contains("No module named 'yaml'") {
         eprintln!("skipped: Python's yaml is not installed");
         return None;
     }
-    Some(serde_json::from_str(&read.ends(0).stdout).expect("JSON"))
+    Some(serde_json::from_str(&read.ends(0).stdout).expect("not JSON"))
 }
 
-/// A machine of CI: an empty store, the programs where the example has them, a project of its own.
+/// Prepares a CI machine: an empty store, larder's programs at the path that the example uses, and
+/// a small project.
 fn machine(place: &Place, number: u32) {
     place.put("Makefile", "all: a.o b.o\n%.o: %.c\n\t$(CC) -c $< -o $@\n");
     for name in ["a", "b"] {
@@ -27,18 +28,19 @@ fn machine(place: &Place, number: u32) {
         place.remove(&[&format!("{name}.o")]);
     }
     let programs = place.path("work/.larder-programs");
-    fs::create_dir_all(&programs).expect("makes");
+    fs::create_dir_all(&programs).expect("cannot create the directory");
     for program in ["larder", "larderd"] {
         let _ = fs::remove_file(programs.join(program));
-        symlink(larder().with_file_name(program), programs.join(program)).expect("links");
+        symlink(larder().with_file_name(program), programs.join(program)).expect("cannot create the link");
     }
     let _ = fs::create_dir(place.path(format!("store{number}")));
 }
 
-/// A step, by the shell and with the switches that the service runs it by.
+/// Runs a step with the shell and the options that the CI service uses, and returns its standard
+/// output.
 fn step(place: &Place, number: u32, words: &[&str], script: &str) -> String {
     place.settle();
-    let path = format!("{}:{}", place.text("work/.larder-programs"), std::env::var("PATH").expect("is set"));
+    let path = format!("{}:{}", place.text("work/.larder-programs"), std::env::var("PATH").expect("`PATH` is not set"));
     let run = place.run(&[words, &[script]].concat());
     let set = |run: Run, (name, value): (&str, String)| run.env(name, value);
     let variables = [
@@ -53,25 +55,26 @@ fn step(place: &Place, number: u32, words: &[&str], script: &str) -> String {
 }
 
 fn texts(value: &Value) -> Vec<String> {
-    let all = value.as_array().expect("is a list").iter();
-    all.map(|one| one.as_str().expect("is text").to_owned()).collect()
+    let all = value.as_array().expect("not a list").iter();
+    all.map(|one| one.as_str().expect("not a string").to_owned()).collect()
 }
 
-/// All steps on one machine, then on others, of which one finds all of it at the remote: on a busy machine `larderd` may
-/// begin too late, and the tool runs. The last step says `larder stats`.
+/// Runs all steps on one machine and then on others, until one of them gets everything from the
+/// remote. On a busy machine `larderd` may start too late, and then the tool runs. The last step
+/// must print `larder stats`.
 fn works(place: &Place, words: &[&str], steps: &[String]) {
     assert!(steps.len() >= 3, "{steps:?}");
     let build = |number: u32| {
         place.remove(&["a.o", "b.o"]);
         let said =
-            steps.iter().fold(None, |_, script| Some(step(place, number, words, script))).expect("there are some");
+            steps.iter().fold(None, |_, script| Some(step(place, number, words, script))).expect("there are no steps");
         assert!(said.contains("hit"), "{said}");
         let json = step(place, number, words, "larder stats --json");
-        let stats: Value = serde_json::from_str(&json).expect("JSON");
-        (stats["hit"].as_u64().expect("a number"), stats["remote_hit"].as_u64().unwrap_or(0))
+        let stats: Value = serde_json::from_str(&json).expect("not JSON");
+        (stats["hit"].as_u64().expect("not a number"), stats["remote_hit"].as_u64().unwrap_or(0))
     };
     machine(place, 1);
-    // The first runs of a compiler teach how it is observed.
+    // In the first runs larder learns how the compiler can be observed.
     let mut hits = 0;
     let recorded = (0..8).any(|_| {
         let before = std::mem::replace(&mut hits, build(1).0);
@@ -85,27 +88,29 @@ fn works(place: &Place, words: &[&str], steps: &[String]) {
         step(place, number, words, "larder daemon stop");
         found == (2, 2)
     });
-    assert!(found, "no machine finds what the first one sent");
+    assert!(found, "no machine got everything that the first one uploaded");
 }
 
-/// Returns what a step of a job on GitHub runs, as a script of a shell. A script of `actions/github-script` is run by Node
-/// with as much of the action's toolkit as the examples use; `core.setOutput` prints what it sets.
+/// Returns what a step of a GitHub job runs, as a shell script. Node runs a script of
+/// `actions/github-script`, with as much of that action's toolkit as the examples use.
+/// `core.setOutput` prints what it sets.
 fn script_of(job: &Value, name: &str) -> String {
     const TOOLKIT: &str = "const exec = { exec: async (program, words, options = {}) => {\n\
         const code = require('child_process').spawnSync(program, words, { stdio: 'inherit' }).status;\n\
         if (code !== 0 && !options.ignoreReturnCode) throw new Error(`${program} ended with ${code}`);\n\
         return code; } };\n\
         const core = { setOutput: (name, value) => console.log(`${name}=${value}`) };\n";
-    let mut steps = job["steps"].as_array().expect("is a list").iter();
+    let mut steps = job["steps"].as_array().expect("not a list").iter();
     let step = steps.find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
     if let Some(script) = step["with"]["script"].as_str() {
         assert!(step["uses"].as_str().is_some_and(|action| action.starts_with("actions/github-script@")), "{step}");
         return format!("node - <<'END_OF_SCRIPT'\n{TOOLKIT}(async () => {{\n{script}\n}})();\nEND_OF_SCRIPT\n");
     }
-    step["run"].as_str().expect("is a script").to_owned()
+    step["run"].as_str().expect("the step has no script").to_owned()
 }
 
-/// Each action is pinned by the digest of a commit, and no step hands the token of GitHub's cache to later ones.
+/// Each action is pinned by the digest of a commit, and no step passes the token of GitHub's cache
+/// to later ones.
 #[test]
 fn github_actions_are_pinned_and_keep_the_token() {
     let place = Place::new();
@@ -113,7 +118,7 @@ fn github_actions_are_pinned_and_keep_the_token() {
         let Some(example) = example(&place, name) else { return };
         let text = example.to_string();
         assert!(!text.contains("exportVariable") && !text.contains("ACTIONS_RUNTIME_TOKEN"), "{name}");
-        let steps = example["jobs"][job]["steps"].as_array().expect("is a list");
+        let steps = example["jobs"][job]["steps"].as_array().expect("not a list");
         let actions: Vec<&str> = steps.iter().filter_map(|step| step["uses"].as_str()).collect();
         let is_pinned = |action: &&str| {
             let commit = action.split_once('@').map_or("", |(_, version)| version);
@@ -143,15 +148,15 @@ fn gitlab() {
     assert_eq!(example["variables"]["LARDER_REMOTE"], "file://$CI_PROJECT_DIR/.larder-remote");
     let job = &example["build"];
     let kept: Vec<String> =
-        job["cache"].as_array().expect("is a list").iter().flat_map(|one| texts(&one["paths"])).collect();
+        job["cache"].as_array().expect("not a list").iter().flat_map(|one| texts(&one["paths"])).collect();
     assert_eq!(kept, [".larder-programs", ".larder-remote"]);
-    // One shell for the first two, as GitLab has it. The programs are there: nothing is built.
+    // GitLab runs the first two in one shell. The programs exist already, so nothing is built.
     let before = [texts(&job["before_script"]), texts(&job["script"])].concat().join("\n");
     let steps: Vec<String> = [before].into_iter().chain(texts(&job["after_script"])).collect();
     works(&place, &["sh", "-e", "-c"], &steps);
 }
 
-/// A project with one package, which npm installs from a file beside it; nothing is fetched.
+/// Writes a project with one package, which npm installs from a file beside it without a download.
 fn node_project(place: &Place) {
     place.put("dep/package.json", r#"{ "name": "dep", "version": "1.0.0", "main": "index.js" }"#);
     place.put("dep/index.js", "module.exports = 42;\n");
@@ -166,8 +171,8 @@ fn node_project(place: &Place) {
     place.run(&["sh", "-e", "-c", prepare]).env("HOME", place.path("tmp")).run().ends(0);
 }
 
-/// The first machine installs and saves, others only restore. `packages` are the steps of which the first says what became
-/// of the image; the others run if it was not exact.
+/// Asserts that the first machine installs and saves, and that others only restore. The first of
+/// the steps `packages` prints the outcome for the image; the others run if it was not exact.
 fn node_modules_come_from_the_first(place: &Place, words: &[&str], packages: &[String], test: &str) {
     for number in 1..=3 {
         let _ = fs::remove_dir_all(place.path("work/node_modules"));

@@ -1,8 +1,10 @@
-//! Every system call of larder's fails, or is its last, in turn: the tool's own result all the same, and the run after
-//! it is right, too. With `LARDER_TEST_FULL=1` each call with each error; else a spread of them.
+//! Lets every system call of larder fail, or kills larder at it, one call at a time. The tool's
+//! result must arrive nevertheless, and the next run must also be right. With `LARDER_TEST_FULL=1`
+//! each call gets each error; otherwise only some of them.
 //!
-//! `strace` does it, on larder alone: what it starts is not traced. One call fails in a run, so that a tool that larder
-//! becomes afterwards has no faults.
+//! `strace` injects the faults into larder only; processes that it starts are not traced. Only one
+//! call fails in a run. So if larder then replaces itself by the tool, the tool runs without
+//! faults.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -12,12 +14,13 @@ use std::time::{Duration, SystemTime};
 
 use larder_testkit::{Place, Ran, Run, is_full, larder, probe_skip};
 
-/// An input, both streams, an object that is a blob, an output that stands in the record, an exit code of its own.
+/// The tool reads an input, prints to both streams, and ends with an unusual exit code. Its object
+/// is stored as a blob, and its other output is kept inside the record.
 const SCRIPT: &str =
     "read line < x.c; printf %s \"$line\"; echo warning >&2; printf %06000d 7 > x.o; echo dep > x.d; exit 3";
 
-/// The errors that each call can fail with. A call that is not here never does, or not for a reason outside larder
-/// (`wait4`, `rt_sigaction`).
+/// The errors that each call can fail with. A call that is missing here never fails, or never for a
+/// reason outside of larder (`wait4`, `rt_sigaction`).
 const ERRORS: &[(&str, &[&str])] = &[
     ("access", &["EACCES", "EIO"]),
     ("clone", &["EAGAIN", "ENOMEM"]),
@@ -54,19 +57,21 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("unlink", &["EACCES", "EIO"]),
     ("write", &["ENOSPC", "EIO", "EDQUOT", "EINTR"]),
 ];
-/// A run takes some hundredths of a second. One that takes longer than this is killed, with all that it started.
+/// A run takes some hundredths of a second. A run that takes longer than this is killed with all
+/// processes that it started.
 const HANGS: Duration = Duration::from_secs(20);
-/// A run records; before that one may have to learn how well the tool is observed.
+/// The most runs until a hit. Before that, larder may have to learn how well the tool can be
+/// observed.
 const RECOVERS_RUNS_MAX: usize = 3;
-/// Calls that are tried in a run of the quick tests.
+/// The number of calls that are tried in a run of the quick tests.
 const QUICK: usize = 60;
 
-/// What larder is to do.
+/// The two kinds of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// Find nothing, run the tool, record.
+    /// It finds no record, runs the tool and records.
     Recording,
-    /// Put a record's outputs in place.
+    /// It puts the outputs of a record in place.
     Answering,
 }
 
@@ -75,7 +80,8 @@ struct Bench {
     doing: Doing,
 }
 
-/// One call of a run without faults: which it is, which of its name, and on what.
+/// One system call of a run without faults: its name, its number among the calls of that name, and
+/// strace's line.
 #[derive(Clone, Debug)]
 struct Call {
     name: String,
@@ -92,7 +98,7 @@ impl Bench {
         let bench = Bench { place, doing };
         for _ in 0..3 {
             bench.reset();
-            bench.right(&bench.compile().run()).expect("before any fault");
+            bench.right(&bench.compile().run()).expect("a run without faults has a wrong result");
         }
         bench
     }
@@ -101,18 +107,19 @@ impl Bench {
         self.place.path("store")
     }
 
-    /// What a run is to begin with.
+    /// Brings the store into the state in which a run must begin.
     fn reset(&self) {
         if self.doing == Doing::Recording && self.store().exists() {
-            fs::remove_dir_all(self.store()).expect("removes");
+            fs::remove_dir_all(self.store()).expect("cannot remove the directory");
         }
     }
 
     fn compile(&self) -> Run {
-        self.place.run(&[larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"])
+        self.place.run(&[larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"])
     }
 
-    /// Run with larder's calls written down, and one of them treated so. What is left running is waited for.
+    /// Runs larder under strace, with a fault in one call if `call` names one. Returns the result
+    /// and the traced calls. Waits for processes that are left running.
     fn traced(&self, call: Option<(&str, &str)>) -> (Ran, Vec<String>) {
         let log = self.place.path("trace");
         let trace = format!("trace={}", call.map_or("all", |(name, _)| name));
@@ -122,18 +129,18 @@ impl Bench {
         if call.is_some() {
             words.extend(["-e", &inject]);
         }
-        let (log_text, larder) = (log.to_str().expect("is text"), larder().to_str().expect("is text"));
+        let (log_text, larder) = (log.to_str().expect("not UTF-8"), larder().to_str().expect("not UTF-8"));
         words.extend(["-o", log_text, larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
         let ran = self.place.run(&words).ends_within(HANGS).unwrap_or_else(|hung| panic!("{hung}"));
         let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         (ran, text.lines().map(str::to_owned).collect())
     }
 
-    /// Every call of a run without faults.
+    /// Returns every system call of a run without faults.
     fn calls(&self) -> Vec<Call> {
         self.reset();
         let (ran, lines) = self.traced(None);
-        self.right(&ran).expect("traced");
+        self.right(&ran).expect("a traced run without faults has a wrong result");
         let mut numbers = BTreeMap::new();
         let named = lines.into_iter().filter_map(|line| Some((line.split_once('(')?.0.to_owned(), line)));
         let named = named.filter(|(name, _)| name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_'));
@@ -144,13 +151,17 @@ impl Bench {
                 Call { name, number: *number, line }
             })
             .collect();
-        // Until then it is the loader, where larder is not static; the last call never comes back.
-        let starts = calls.iter().position(|call| call.name == "set_tid_address").expect("starts");
+        // If larder is not static, the calls before this are the dynamic loader's. The last call
+        // never returns.
+        let starts = calls
+            .iter()
+            .position(|call| call.name == "set_tid_address")
+            .expect("the start of larder is not in the trace");
         assert!(calls.len() > starts + 20, "{calls:?}");
         calls.into_iter().skip(starts + 1).filter(|call| call.name != "exit_group").collect()
     }
 
-    /// The result is the plain tool's.
+    /// Checks that a run gave the result of the tool.
     fn right(&self, ran: &Ran) -> Result<(), String> {
         let said = (ran.stdout.as_str(), ran.stderr.as_str(), ran.code);
         let outputs = self.outputs_right();
@@ -165,18 +176,19 @@ impl Bench {
         if good { Ok(()) } else { Err(format!("outputs of {} and {} bytes", object.len(), depfile.len())) }
     }
 
-    /// Without faults all is well again: at once in what it gives, and soon in that it is an answer.
+    /// Checks that without faults each run gives the right result at once, and hits after a few
+    /// runs.
     fn recovers(&self) -> Result<(), String> {
         let log = self.place.path("log");
         let _ = fs::remove_file(&log);
         for _ in 0..RECOVERS_RUNS_MAX {
             self.right(&self.compile().env("LARDER_LOG", &log).run()).map_err(|why| format!("afterwards: {why}"))?;
-            let text = fs::read_to_string(&log).expect("there is a log");
+            let text = fs::read_to_string(&log).expect("cannot read the log");
             if text.lines().last().is_some_and(|line| line.contains(" hit: ")) {
                 return Ok(());
             }
         }
-        Err(format!("afterwards: {}", fs::read_to_string(&log).expect("there is a log")))
+        Err(format!("afterwards: {}", fs::read_to_string(&log).expect("cannot read the log")))
     }
 }
 
@@ -185,42 +197,44 @@ impl Call {
         format!("{treatment} at {} number {}: {}", self.name, self.number, self.line)
     }
 
-    /// A message that was not passed on is not there: such a fault the tool itself would have met.
+    /// If the fault hits the write of a message, the message is lost. The tool itself would have
+    /// met that fault too.
     fn is_message(&self) -> bool {
         self.name == "write" && (self.line.starts_with("write(1<") || self.line.starts_with("write(2<"))
     }
 
-    /// Whether the tool is there is asked once: where that fails, larder says what a shell would.
+    /// larder stats the tool only once. If that fails, larder prints what a shell would.
     fn looks_for_tool(&self) -> bool {
         self.name == "statx" && self.line.contains("\"./mycc\"")
     }
 
-    /// A configuration file that cannot be read is warned of, once.
+    /// larder warns once about a configuration file that cannot be read.
     fn may_warn(&self) -> bool {
         self.line.contains("larder.toml")
     }
 }
 
-/// A spread of them, or all.
+/// Returns some elements, evenly spread, or all of them for the full test.
 fn some<T>(all: Vec<T>, count: usize) -> Vec<T> {
     let step = if is_full() { 1 } else { all.len().div_ceil(count).max(1) };
     all.into_iter().step_by(step).collect()
 }
 
 fn has_strace() -> bool {
-    // It may be there and not be allowed to trace.
+    // strace may be installed, but not be allowed to trace.
     let place = Place::new();
     larder_testkit::has("strace") && place.run(&["strace", "-o", "/dev/null", "true"]).run().code == Some(0)
 }
 
-/// Each call that can fail with each of its errors.
+/// Lets each call that can fail do so with each of its errors.
 fn fails(doing: Doing) {
     probe_skip!(has_strace(), "strace is not installed, or may not trace");
     let bench = Bench::new(doing);
     let calls = bench.calls();
     let errors = |call: &Call| ERRORS.iter().find(|(name, _)| *name == call.name).map_or(&[][..], |row| row.1);
-    // A call that is made to fail is not made at all, so a failed `close` would leave a pipe or a socket open, whose
-    // other end waits for that; no real one does. And reading from them does not fail.
+    // An injected failure skips the call. So a failed `close` would leave a pipe or socket open,
+    // and its other end would wait, which no real failure causes. And reads from pipes and sockets
+    // do not fail.
     let is_waited_for = |call: &Call| ["pipe:", "socket:"].iter().any(|kind| call.line.contains(kind));
     let honest = |call: &&Call| !matches!(&*call.name, "close" | "read") || !is_waited_for(call);
     let faults =
@@ -231,7 +245,7 @@ fn fails(doing: Doing) {
         let (mut ran, lines) = bench.traced(Some((&call.name, &format!("error={error}:when={}", call.number))));
         injected += usize::from(lines.iter().any(|line| line.ends_with("(INJECTED)")));
         if call.may_warn() && ran.stderr.starts_with("larder: warning: ") {
-            ran.stderr = ran.stderr.split_once('\n').expect("is a line").1.to_owned();
+            ran.stderr = ran.stderr.split_once('\n').expect("the log has no line").1.to_owned();
         }
         let right = match call.is_message() {
             true if ran.code == Some(3) => bench.outputs_right(),
@@ -255,14 +269,14 @@ fn any_call_of_an_answer_fails() {
     fails(Doing::Answering);
 }
 
-/// As if written, and not: what a broken disk or file system does.
+/// A write reports success without writing, as with a broken disk or file system.
 #[test]
 fn what_is_written_to_the_store_is_lost() {
     probe_skip!(has_strace(), "strace is not installed, or may not trace");
     let bench = Bench::new(Doing::Recording);
     let stored = bench.calls().into_iter().filter(|call| call.name == "write" && call.line.contains("/store/v"));
     let stored: Vec<Call> = stored.collect();
-    assert!(stored.len() >= 4, "blob, manifest, stamps, counters: {stored:?}");
+    assert!(stored.len() >= 4, "larder writes at least a blob, a manifest, stamps and counters: {stored:?}");
     for call in &stored {
         for count in [0, 1, 50] {
             bench.reset();
@@ -278,7 +292,7 @@ fn what_is_written_to_the_store_is_lost() {
     }
 }
 
-/// Files that are written and not yet in their place.
+/// Returns temporary files that were written, but not renamed to their place.
 fn leftovers(store: &Path) -> Vec<PathBuf> {
     let list = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let of_version = |version: PathBuf| {
@@ -301,17 +315,18 @@ fn is_killed(doing: Doing) {
         let temporary = leftovers(&bench.store());
         assert!(temporary.len() <= 1, "{what}: {temporary:?}");
         left += temporary.len();
-        // Half an output may be there: of the tool, which goes on, or of larder.
+        // Half an output may exist, because the tool goes on writing, or because larder was killed
+        // while writing.
         assert_eq!(bench.recovers(), Ok(()), "{what}");
         assert_eq!(leftovers(&bench.store()), temporary, "{what}");
         let long_ago = SystemTime::now() - Duration::from_secs(3600);
         for path in &temporary {
-            let file = fs::File::options().append(true).open(path).expect("opens");
-            file.set_modified(long_ago).expect("sets");
+            let file = fs::File::options().append(true).open(path).expect("cannot open the file");
+            file.set_modified(long_ago).expect("cannot set the mtime");
         }
         if !temporary.is_empty() {
             bench.place.larder(&["evict"]).run().ends(0);
-            assert!(leftovers(&bench.store()).is_empty(), "{what}: not swept");
+            assert!(leftovers(&bench.store()).is_empty(), "{what}: temporary files must be removed");
         }
         bench.place.larder(&["fsck"]).run().ends(0);
     }

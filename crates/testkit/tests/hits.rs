@@ -1,4 +1,4 @@
-//! What hits, misses and is bypassed; whatever is counted, the result is the plain tool's.
+//! Which commands hit, miss or are bypassed. The result must be that of the tool in each case.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::{Place, has, probe_skip};
@@ -18,7 +18,8 @@ fn place() -> Place {
     place
 }
 
-/// Each of these, twice from the same files: the first outcome, then the second.
+/// Runs each command twice from the same files. A row holds the arguments, the first outcome and
+/// the second outcome.
 fn check_rows(compilers: &[&str], rows: &[(&str, &str, &str)]) {
     for compiler in compilers {
         if !has(compiler) {
@@ -84,7 +85,8 @@ fn more_outputs_come_back() {
 #[test]
 fn outputs_that_differ_from_run_to_run_are_the_first_ones() {
     probe_skip!(has("gcc"), "gcc is not installed");
-    // gcc stamps coverage notes anew each time, and a listing names a temporary file.
+    // gcc writes a new stamp into coverage notes each time, and a listing contains the name of a
+    // temporary file.
     for (flag, output) in [("--coverage", "x.gcno"), ("-Wa,-a=x.lst", "x.lst")] {
         let place = place();
         let argv = ["gcc", "-c", "x.c", "-o", "x.o", flag];
@@ -107,7 +109,7 @@ fn a_verified_hit_runs_the_tool_and_compares() {
         assert_eq!(outcome, "miss", "{argv:?}");
         assert_eq!(verified(argv), (first, "hit".to_owned()), "{argv:?}");
     }
-    // gcc stamps coverage notes anew each time.
+    // gcc writes a new stamp into coverage notes each time.
     let argv = ["gcc", "-c", "x.c", "--coverage"];
     assert_eq!(verified(&argv).1, "miss");
     let (ran, outcome) = verified(&argv);
@@ -116,7 +118,7 @@ fn a_verified_hit_runs_the_tool_and_compares() {
     let notes = place.read("x.gcno");
     place.remove(&["x.gcno"]);
     assert_eq!(place.counted(place.larder(&argv)).1, "hit");
-    assert_eq!(place.read("x.gcno"), notes, "the newest record holds");
+    assert_eq!(place.read("x.gcno"), notes, "the newest record must answer");
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn every_stage_is_cached() {
         ],
     );
     probe_skip!(has("gcc"), "gcc is not installed");
-    // Names of temporary files are in what these say.
+    // These commands print names of temporary files.
     let place = place();
     for line in ["-v -c y.c", "-### -c y.c", "-v"] {
         let argv: Vec<&str> = ["gcc"].into_iter().chain(line.split(' ')).collect();
@@ -170,9 +172,9 @@ fn an_output_directory_that_is_missing_and_one_that_comes() {
     let argv = ["gcc", "-c", "y.c", "-o", "out/y.o"];
     let (ran, _) = place.counted(place.larder(&argv));
     assert!(ran.code == Some(1) && ran.stderr.contains("out/y.o"), "{ran:?}");
-    std::fs::create_dir(place.path("work/out")).expect("makes");
+    std::fs::create_dir(place.path("work/out")).expect("cannot create the directory");
     place.check(&argv, &["miss", "hit"]);
-    std::fs::remove_dir(place.path("work/out")).expect("removes");
+    std::fs::remove_dir(place.path("work/out")).expect("cannot remove the directory");
     assert_eq!(place.larder(&argv).run(), ran);
 }
 
@@ -189,7 +191,7 @@ fn each_change_misses_and_the_way_back_hits() {
     let argv = ["gcc", "-c", "x.c", "-o", "x.o"];
     let first = check(&argv, "miss", "first");
     place.put("x.h", "#define X 2\n");
-    let second = check(&argv, "miss", "header changed, to the same size and times");
+    let second = check(&argv, "miss", "header changed, with the same size and mtime");
     assert_ne!(first, second);
     assert_eq!(check(&argv, "hit", "again"), second);
     place.put("x.h", "#define X 1\n");
@@ -197,7 +199,7 @@ fn each_change_misses_and_the_way_back_hits() {
     check(&["gcc", "-O2", "-c", "x.c", "-o", "x.o"], "miss", "another flag");
     check(&["gcc", "-DX1", "-c", "x.c", "-o", "x.o"], "miss", "a definition");
     check(&argv, "hit", "the first flags again");
-    std::fs::remove_file(place.path("work/x.h")).expect("removes");
+    std::fs::remove_file(place.path("work/x.h")).expect("cannot remove the file");
     let (ran, found) = place.counted(place.larder(&argv));
     assert_eq!((ran.code, found.as_str()), (Some(1), "miss"), "header removed");
     place.put("x.h", "#define X 1\n");
@@ -210,7 +212,7 @@ fn a_header_that_appears_earlier_on_the_path_is_seen() {
     let place = Place::new();
     place.put("x.c", "#include <x.h>\n#if __has_include(<late.h>)\nint late;\n#endif\nint a = X;\n");
     place.put("second/x.h", "#define X 1\n");
-    std::fs::create_dir(place.path("work/first")).expect("makes");
+    std::fs::create_dir(place.path("work/first")).expect("cannot create the directory");
     let argv = ["gcc", "-Ifirst", "-Isecond", "-Inew", "-c", "x.c", "-o", "x.o"];
     let steps: [(&str, Option<&str>, &str); 7] = [
         ("", None, "miss"),
@@ -226,9 +228,9 @@ fn a_header_that_appears_earlier_on_the_path_is_seen() {
             Some(text) => drop(place.put(path, text)),
             None => place.remove(&[path]),
         }
-        // What `new` leaves behind, an empty directory, is seen by nobody as a header.
+        // The empty directory `new` that remains cannot be mistaken for a header.
         if at == 6 {
-            std::fs::remove_dir(place.path("work/new")).expect("removes");
+            std::fs::remove_dir(place.path("work/new")).expect("cannot remove the directory");
         }
         place.check(&argv, &[*expect, "hit"]);
     }
@@ -249,7 +251,8 @@ fn switches() {
         ("LARDER_DISABLE", &["nothing"]),
     ];
     for (name, outcomes) in rows {
-        // A run that only reads, or is switched off, writes nothing to the store: it is not counted either.
+        // A run that may only read, or that is disabled, writes nothing to the store, so it is not
+        // counted.
         let outcomes: Vec<&str> = match name {
             "LARDER_READ_ONLY" => outcomes.iter().map(|_| "nothing").collect(),
             _ => outcomes.to_vec(),

@@ -1,4 +1,5 @@
-//! Squashfs files that others made, files beside directories, what images may take, and what is trouble with a file.
+//! Squashfs files that another program made, files beside directories in an image, limits on
+//! images, and errors with single files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +9,12 @@ use std::time::{Duration, SystemTime};
 use larder_testkit::{Place, Run, Tree, has, is_root, larder, probe_skip};
 
 fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("is text"), "image"].iter().chain(words).copied().collect();
+    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
     place.run(&argv)
 }
 
-/// A tree, and a squashfs file of it that `mksquashfs` made by itself.
+/// Creates a directory, and a squashfs file of it by `mksquashfs`. Returns `None`, and prints the
+/// reason, if that is not installed.
 fn squashed() -> Option<(Place, Tree)> {
     let place = Place::new();
     for (name, bytes) in [("deps/a/index.js", "a"), ("deps/a/b/x.js", "x"), ("deps/empty", "")] {
@@ -29,9 +31,9 @@ fn squashed() -> Option<(Place, Tree)> {
 
 #[test]
 fn a_file_that_others_made_is_mounted_and_written_to() {
-    probe_skip!(is_root(), "only root can mount where others see it");
+    probe_skip!(is_root(), "only root can mount without a namespace");
     let Some((place, _)) = squashed() else { return };
-    let bytes = fs::read(place.path("work/deps.squashfs")).expect("is there");
+    let bytes = fs::read(place.path("work/deps.squashfs")).expect("cannot read the file");
     for via in ["fuse", "squashfs"] {
         let mounted = image(&place, &["attach", "--via", via, "deps.squashfs", "there"]).run();
         if mounted.code != Some(0) {
@@ -47,7 +49,7 @@ fn a_file_that_others_made_is_mounted_and_written_to() {
         assert!(image(&place, &["unmount", "--strict", "there"]).run().ends(0).stdout.starts_with("unmounted "));
         assert!(!place.path("work/there").exists());
     }
-    assert_eq!(fs::read(place.path("work/deps.squashfs")).expect("is there"), bytes);
+    assert_eq!(fs::read(place.path("work/deps.squashfs")).expect("cannot read the file"), bytes);
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn a_command_has_a_file_that_others_made_for_itself() {
     let ran = image(&place, &["attach", "deps.squashfs", "there", "--", "sh", "-c", script]).run();
     probe_skip!(ran.code != Some(1), "nothing can be mounted here: {}", ran.stderr);
     assert_eq!(ran.ends(7).stdout, "x");
-    assert_eq!(fs::read_dir(place.path("work/there")).expect("is left").count(), 0);
+    assert_eq!(fs::read_dir(place.path("work/there")).expect("cannot list the directory").count(), 0);
     assert_eq!(Tree::of(&place.path("work/deps")), before);
 }
 
@@ -80,10 +82,10 @@ fn a_saved_file_is_restored_beside_what_is_mounted() {
     place.put("cache/a.zip", "a");
     place.put("loader.cjs", "load");
     image(&place, &["save", "--key", "pnp-1", "cache", "loader.cjs"]).run().quiet();
-    fs::remove_dir_all(place.path("work/cache")).expect("removes");
+    fs::remove_dir_all(place.path("work/cache")).expect("cannot remove the directory");
     let in_the_way = image(&place, &["mount", "--strict", "--via", "mount", "--key", "pnp-1"]).run().ends(1);
     assert!(!place.path("work/cache").exists(), "{in_the_way:#?}");
-    fs::remove_file(place.path("work/loader.cjs")).expect("removes");
+    fs::remove_file(place.path("work/loader.cjs")).expect("cannot remove the file");
     let mounted = image(&place, &["mount", "--via", "mount", "--strict", "--key", "pnp-1"]).run();
     probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
     assert_eq!((place.read("cache/a.zip"), place.read("loader.cjs")), (b"a".to_vec(), b"load".to_vec()));
@@ -96,13 +98,13 @@ fn images_have_limits_of_their_own() {
     let place = Place::new();
     let keys = || {
         let listed = image(&place, &["list", "--json"]).run().ends(0).stdout;
-        let listed: serde_json::Value = serde_json::from_str(&listed).expect("is JSON");
-        let keys = listed["images"].as_array().expect("a list").iter().filter_map(|image| image["key"].as_str());
+        let listed: serde_json::Value = serde_json::from_str(&listed).expect("not JSON");
+        let keys = listed["images"].as_array().expect("not a list").iter().filter_map(|image| image["key"].as_str());
         keys.map(str::to_owned).collect::<Vec<_>>()
     };
     for (key, name) in [("a-1", "a"), ("a-2", "b"), ("a-3", "c")] {
         let mut state = u64::from(name.as_bytes()[0]);
-        // What cannot be made much smaller.
+        // These bytes cannot be compressed much.
         let noise = std::iter::repeat_with(|| {
             state ^= state << 13;
             state ^= state >> 7;
@@ -114,15 +116,16 @@ fn images_have_limits_of_their_own() {
         image(&place, &["save", "--key", key, name]).run().quiet();
     }
     assert_eq!(keys(), ["a-3", "a-2", "a-1"]);
-    // As if it had been used three days ago.
+    // Set back the mtime of the oldest image, as if it was last used three days ago.
     let records = place.path("store").join("v10/images/records");
     let oldest =
         files_below(&records).into_iter().min_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
     let then = SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60);
-    let file = fs::File::options().write(true).open(oldest.expect("there are some")).expect("opens");
-    file.set_modified(then).expect("sets");
+    let file =
+        fs::File::options().write(true).open(oldest.expect("the store has no image")).expect("cannot open the file");
+    file.set_modified(then).expect("cannot set the mtime");
     let evict = |name: &str, value: &str| {
-        place.run(&[larder().to_str().expect("is text"), "evict"]).env(name, value).run().ends(0);
+        place.run(&[larder().to_str().expect("not UTF-8"), "evict"]).env(name, value).run().ends(0);
     };
     evict("LARDER_IMAGE_MAX_DAYS", "4");
     assert_eq!(keys(), ["a-3", "a-2", "a-1"]);
@@ -143,15 +146,15 @@ fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn trouble_with_the_cache_is_no_trouble_with_an_archive() {
     let place = Place::new();
-    // The one pack is the one large blob.
+    // The image's only pack is the one large blob.
     let noise: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    fs::create_dir(place.path("work/deps")).expect("makes");
-    fs::write(place.path("work/deps/a"), noise).expect("writes");
+    fs::create_dir(place.path("work/deps")).expect("cannot create the directory");
+    fs::write(place.path("work/deps/a"), noise).expect("cannot write the file");
     image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
     image(&place, &["export", "--key", "a-1", "none/a.tar"]).run().ends(1);
     image(&place, &["export", "--key", "a-1", "a.tar"]).run().ends(0);
     let largest = files(&place.path("store/v10/blobs")).into_iter().max_by_key(|(size, _)| *size);
-    fs::remove_file(largest.expect("there is one").1).expect("removes");
+    fs::remove_file(largest.expect("the store has no blob").1).expect("cannot remove the file");
     let gone = image(&place, &["export", "--key", "a-1", "b.tar"]).run().ends(11);
     assert!(gone.stderr.contains("is missing") && !place.path("work/b.tar").exists(), "{gone:#?}");
     image(&place, &["export", "--key", "a-1", "--strict", "b.tar"]).run().ends(1);
@@ -159,7 +162,7 @@ fn trouble_with_the_cache_is_no_trouble_with_an_archive() {
     image(&place, &["import", "--key", "c-1", "c.tar"]).run().ends(1);
 }
 
-/// All files below a directory, with their sizes.
+/// Returns all files below a directory, with their sizes.
 fn files(dir: &Path) -> Vec<(u64, PathBuf)> {
     let below = |path: PathBuf| match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => files(&path),
@@ -177,10 +180,10 @@ fn what_a_killed_one_left_while_making_files_goes() {
     let of_an_image = format!("store/v10/images/live/{}", "ab".repeat(32));
     let left = [&of_an_image, "store/v10/images/staging"].map(|dir| place.path(dir).join(".larder-0123456789abcdef"));
     for dir in &left {
-        fs::create_dir_all(dir).expect("makes");
-        fs::write(dir.join("top"), "half").expect("writes");
+        fs::create_dir_all(dir).expect("cannot create the directory");
+        fs::write(dir.join("top"), "half").expect("cannot write the file");
         let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        fs::File::open(dir).and_then(|dir| dir.set_modified(hour_ago)).expect("sets");
+        fs::File::open(dir).and_then(|dir| dir.set_modified(hour_ago)).expect("cannot set the mtime");
     }
     image(&place, &["save", "--key", "a-2", "deps"]).run().quiet();
     assert_eq!(left.map(|dir| dir.exists()), [false, false]);

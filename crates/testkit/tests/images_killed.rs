@@ -1,6 +1,8 @@
-//! `larder image`, killed at moments that nobody chose: nothing is half saved, half restored or left mounted.
+//! Kills `larder image` at random moments. An image must never be half saved, half restored or left
+//! mounted.
 //!
-//! The moments come from a seed, and spread over what the same word took when it was left alone.
+//! The moments come from a seed, and are spread over the time that the same command took when it
+//! was not killed.
 
 use std::fs;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,10 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 use larder_testkit::{Place, Ran, Run, Tree, larder};
 
 const SEED: u64 = 0x1a2d_e26c_0ffe;
-/// Kills of each word.
+/// How often each command is killed.
 const KILLS: u32 = 16;
 
-/// Numbers from a seed.
+/// Random moments that a seed determines.
 struct Moments(u64);
 
 impl Moments {
@@ -20,7 +22,7 @@ impl Moments {
         Moments(name.bytes().fold(SEED, |sum, byte| sum.rotate_left(7) ^ u64::from(byte)))
     }
 
-    /// A moment before `end`, or shortly after it.
+    /// Returns a moment before `end`, or up to 10 % after it.
     fn before(&mut self, end: Duration) -> Duration {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         end.mul_f64((self.0 >> 33) as f64 / f64::from(1u32 << 31) * 1.1)
@@ -28,7 +30,7 @@ impl Moments {
 }
 
 fn image(place: &Place, words: &[&str]) -> Run {
-    let argv: Vec<&str> = [larder().to_str().expect("is text"), "image"].iter().chain(words).copied().collect();
+    let argv: Vec<&str> = [larder().to_str().expect("not UTF-8"), "image"].iter().chain(words).copied().collect();
     place.run(&argv)
 }
 
@@ -41,14 +43,14 @@ fn project() -> Place {
     place
 }
 
-/// Run it to its end, and tell how long that took.
+/// Runs a command to its end, and returns how long that took.
 fn left_alone(place: &Place, words: &[&str]) -> Duration {
     let began = Instant::now();
     image(place, words).run().ends(0);
     began.elapsed()
 }
 
-/// Start it, and kill it at that moment; what had ended by then has ended.
+/// Starts a command and kills it after the time `at`, unless it has ended by then.
 fn killed(place: &Place, words: &[&str], at: Duration) -> Ran {
     let mut child = image(place, words).start();
     std::thread::sleep(at);
@@ -57,17 +59,18 @@ fn killed(place: &Place, words: &[&str], at: Duration) -> Ran {
 }
 
 fn is_sound(place: &Place) {
-    let said = place.run(&[larder().to_str().expect("is text"), "fsck"]).run().quiet();
+    let said = place.run(&[larder().to_str().expect("not UTF-8"), "fsck"]).run().quiet();
     assert!(said.contains("all sound"), "{said}");
 }
 
-/// What killed ones left beside their targets is old: the next one may take it away.
+/// Sets the mtime of directories that killed commands left in `work` back, so that the next command
+/// may remove them. Returns their number.
 fn age_what_is_left(place: &Place) -> usize {
     let old = SystemTime::now() - Duration::from_secs(600);
-    let names = fs::read_dir(place.path("work")).expect("lists").flatten();
+    let names = fs::read_dir(place.path("work")).expect("cannot list the directory").flatten();
     let left: Vec<_> = names.filter(|entry| entry.file_name().to_string_lossy().starts_with(".larder-")).collect();
     for entry in &left {
-        fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("sets");
+        fs::File::open(entry.path()).and_then(|dir| dir.set_modified(old)).expect("cannot set the mtime");
     }
     left.len()
 }
@@ -87,7 +90,7 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
         match restored.code {
             Some(0) => {
                 assert_eq!(Tree::of(&place.path("work/back")), Tree::of(&place.path("work/deps")), "round {round}");
-                fs::remove_dir_all(place.path("work/back")).expect("removes");
+                fs::remove_dir_all(place.path("work/back")).expect("cannot remove the directory");
                 saved += 1;
             }
             Some(11) => not += 1,
@@ -97,7 +100,7 @@ fn a_save_that_is_killed_saves_all_or_nothing() {
     println!("{saved} saved, {not} not");
     is_sound(&place);
     image(&place, &["save", "--strict", "--key", "after", "deps"]).run().ends(0);
-    assert!(not > 0, "none was killed before its end");
+    assert!(not > 0, "no command was killed before its end");
 }
 
 #[test]
@@ -120,14 +123,14 @@ fn a_restore_that_is_killed_restores_all_or_nothing() {
         match place.path("work/to").exists().then(|| Tree::of(&place.path("work/to"))) {
             Some(found) if found == before => there += 1,
             found => {
-                assert_eq!(found, old, "round {round}: neither what was there nor all that was saved");
+                assert_eq!(found, old, "round {round}: the directory has neither its old content nor the whole image");
                 not += 1;
             }
         }
         left += age_what_is_left(&place);
     }
     println!("{there} restored, {not} not, {left} directories left on the way");
-    assert!(not > 0, "none was killed before its end");
+    assert!(not > 0, "no command was killed before its end");
     image(&place, &["restore", "--strict", "--key", "k", "--replace", "to"]).run().ends(0);
     assert_eq!((Tree::of(&place.path("work/to")), age_what_is_left(&place)), (before, 0));
     is_sound(&place);
@@ -143,7 +146,7 @@ fn an_import_that_is_killed_saves_all_or_nothing() {
         place.remove(&["to.tar.zst"]);
         killed(&place, &["export", "--key", "k", "to.tar.zst"], moments.before(written));
         if place.path("work/to.tar.zst").exists() {
-            assert!(place.read("to.tar.zst") == place.read("deps.tar.zst"), "half an archive");
+            assert!(place.read("to.tar.zst") == place.read("deps.tar.zst"), "the archive is incomplete");
         }
         age_what_is_left(&place);
     }
@@ -155,21 +158,22 @@ fn an_import_that_is_killed_saves_all_or_nothing() {
         assert!(matches!(restored.code, Some(0 | 11)), "round {round}: {restored:#?}");
         if restored.code == Some(0) {
             assert_eq!(Tree::of(&place.path("work/back")), before, "round {round}");
-            fs::remove_dir_all(place.path("work/back")).expect("removes");
+            fs::remove_dir_all(place.path("work/back")).expect("cannot remove the directory");
         }
     }
     is_sound(&place);
 }
 
 fn mounts(place: &Place) -> usize {
-    let all = fs::read_to_string("/proc/self/mounts").expect("reads");
+    let all = fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
     all.lines().filter(|line| line.contains(&place.text("work"))).count()
 }
 
-/// The brokers of this place's store. A gate is none, although its arguments end with the command that starts a broker.
+/// Returns the process IDs of the brokers of this place's store. A gate is no broker, although its
+/// arguments end with the command that starts one.
 fn brokers(place: &Place) -> Vec<String> {
     let store = format!("LARDER_DIR={}", place.text("store"));
-    let processes = fs::read_dir("/proc").expect("lists").flatten();
+    let processes = fs::read_dir("/proc").expect("cannot list the directory").flatten();
     let names = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_one = |pid: &String| {
         let of = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
@@ -184,7 +188,7 @@ fn kill(pid: &str) {
     let _ = std::process::Command::new("kill").args(["-KILL", pid]).status();
 }
 
-/// Mount, whole, and unmount: whatever was killed before.
+/// Mounts the whole image and unmounts it, which must work after any kill.
 fn mounts_still(place: &Place, before: &Tree, round: u32) {
     let mounted = image(place, &["mount", "--strict", "--key", "k", "--via", "lazy", "last"]).run();
     let same = std::panic::catch_unwind(|| {
@@ -192,7 +196,7 @@ fn mounts_still(place: &Place, before: &Tree, round: u32) {
         assert_eq!(&Tree::of(&place.path("work/last")), before, "round {round}");
     });
     image(place, &["unmount", "last"]).run();
-    same.expect("is the same");
+    same.expect("the mounted tree differs from the saved one");
 }
 
 #[test]
@@ -217,7 +221,7 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
                 false => drop(child.kill()),
             }
             Ran::of(child);
-            // Who mounts for others may be at it still; then it is whole.
+            // The broker may have gone on and mounted the image. Then the mount must be complete.
             std::thread::sleep(Duration::from_millis(20));
             if mounts(&place) > 0 && !is_broker {
                 assert_eq!(Tree::of(&place.path("work/m")), before, "round {round}");
@@ -230,7 +234,7 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
         brokers(&place).iter().for_each(|pid| kill(pid));
         assert_eq!(mounts(&place), 0);
     });
-    tested.expect("nothing is left");
+    tested.expect("an assertion on the mounts failed");
 }
 
 #[test]
@@ -249,15 +253,16 @@ fn a_broker_that_comes_back_knows_its_image() {
         place.put("other/x", "another image");
         let save = ["save", "--strict", "--key", "k", "other"];
         image(&place, &save).run().ends(0);
-        // Nobody uses what is mounted now: it is only noted.
+        // After the kill no process holds the mounted image. The record of the mount alone must
+        // protect it from this eviction.
         place.larder(&["evict", "--images", "--max-size", "0"]).run().ends(0);
         image(&place, &save).run().ends(0);
-        // Starts one that finds what the last one mounted.
+        // This starts a broker that finds what the killed one mounted.
         image(&place, &["mount", "--strict", "--key", "k", "--via", "lazy", "n"]).run().ends(0);
         assert_eq!(place.read("n/x"), b"another image");
         assert_eq!(Tree::of(&place.path("work/m")), before);
     });
     image(&place, &["unmount", "m", "n"]).run();
-    tested.expect("is the same");
+    tested.expect("an assertion on the mounts failed");
     assert_eq!(mounts(&place), 0);
 }

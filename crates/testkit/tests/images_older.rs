@@ -1,16 +1,16 @@
-//! Kernels that know less: what they refuse is refused here, with their own answers (`older.c`), and the next way is taken
-//! by itself.
+//! Imitates older kernels with `older.c`: calls that such a kernel refuses fail with its own error
+//! codes. larder must then choose the next way to mount by itself.
 
 use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, has, is_root, larder, older, probe_skip};
 
-/// A kernel, and what it has.
+/// A kernel, and the ways to mount an image that it has.
 struct Kernel {
     name: &'static str,
-    /// Its best rung.
+    /// The best way on this kernel.
     best: &'static str,
-    /// What doctor says of these.
+    /// Some ways, and parts of doctor's lines about them.
     ways: &'static [(&'static str, &'static str)],
 }
 
@@ -49,32 +49,32 @@ const KERNELS: [Kernel; 4] = [
     },
 ];
 
-/// A place with a directory that has been saved, and `older`.
+/// Creates a place with a saved directory, and the program `older`.
 fn saved() -> Option<(Place, PathBuf)> {
     let place = Place::new();
     let older = older(&place.path("."))?;
     for number in 0..60 {
         place.put(&format!("deps/{}/{number}", number % 7), format!("{number} ").repeat(number * 97));
     }
-    // Several pieces; the second of them is that of another file as well.
+    // These files consist of several pieces. The second piece of `two` equals the content of `one`.
     let bytes = |seed: u32, count: u32| (0..count).map(|at| (at / 7 * seed % 251) as u8).collect::<Vec<_>>();
     let (first, second) = (bytes(3, 1 << 20), bytes(5, 1 << 20));
     place.put("deps/one", second.clone());
     place.put("deps/two", [first, second, bytes(7, 70_000)].concat());
-    let sparse = std::fs::File::create(place.path("work/deps/sparse")).expect("makes");
-    sparse.set_len(5 << 20).expect("grows");
-    std::os::unix::fs::FileExt::write_all_at(&sparse, b"middle", 2_500_000).expect("writes");
+    let sparse = std::fs::File::create(place.path("work/deps/sparse")).expect("cannot create the file");
+    sparse.set_len(5 << 20).expect("cannot extend the file");
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"middle", 2_500_000).expect("cannot write the file");
     words(&place, &["image", "save", "--key", "k-1", "deps"]).quiet();
     Some((place, older))
 }
 
 fn words(place: &Place, words: &[&str]) -> Ran {
-    place.run(&[&[larder().to_str().expect("is text")], words].concat()).run()
+    place.run(&[&[larder().to_str().expect("not UTF-8")], words].concat()).run()
 }
 
-/// `larder` as on this kernel.
+/// Runs `larder` as on this kernel.
 fn as_on(place: &Place, older: &Path, kernel: &str, words: &[&str]) -> Ran {
-    let first = [older.to_str().expect("is text"), kernel, larder().to_str().expect("is text")];
+    let first = [older.to_str().expect("not UTF-8"), kernel, larder().to_str().expect("not UTF-8")];
     place.run(&[&first, words].concat()).run()
 }
 
@@ -83,17 +83,17 @@ fn json(ran: Ran) -> serde_json::Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:#?}"))
 }
 
-/// What doctor says of a way.
+/// Returns doctor's line about a way.
 fn said<'a>(ran: &'a Ran, way: &str) -> &'a str {
     let line = ran.stdout.lines().find(|line| line.contains(&format!("via {way} ")));
     line.unwrap_or_else(|| panic!("nothing of {way}: {ran:#?}"))
 }
 
-/// What is mounted in this place. Other tests mount meanwhile, in theirs.
+/// Returns the mounts in this place. Other tests mount in their own places at the same time.
 fn mounts_below(place: &Place) -> Vec<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is there");
-    let top = place.path(".").canonicalize().expect("is there");
-    let top = format!(" {}/", top.to_str().expect("is text"));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("cannot read the file");
+    let top = place.path(".").canonicalize().expect("cannot resolve the path");
+    let top = format!(" {}/", top.to_str().expect("not UTF-8"));
     mounts.lines().filter(|line| line.contains(&top)).map(str::to_owned).collect()
 }
 
@@ -110,14 +110,14 @@ fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
             assert!(said(&ran, way).contains(expect), "as on {kernel}, {way}: {ran:#?}");
         }
     }
-    assert_eq!(mounts_below(&place), [""; 0], "nothing is left of trying");
+    assert_eq!(mounts_below(&place), [""; 0], "doctor left a mount behind");
 }
 
 #[test]
 fn every_way_of_an_older_kernel_gives_the_same_tree() {
     probe_skip!(is_root(), "only root can mount without a broker");
     for Kernel { name: kernel, best, .. } in KERNELS {
-        // Each has a broker of its own, which is as on that kernel.
+        // Each kernel has its own broker, which runs as on that kernel.
         let Some((place, older)) = saved() else { return };
         let here = words(&place, &["doctor"]);
         probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
@@ -138,7 +138,7 @@ fn every_way_of_an_older_kernel_gives_the_same_tree() {
             place.run(&["diff", "-r", "deps", "there"]).run().quiet();
             place.run(&["sh", "-c", "echo more >> there/two; rm there/one; mkdir there/new"]).run().quiet();
             as_on(&place, &older, kernel, &["image", "unmount", "--strict", "there"]).ends(0);
-            assert!(!place.path("work/there").exists(), "it was made to mount on, and nothing is mounted there");
+            assert!(!place.path("work/there").exists(), "unmounting must remove the directory that mounting made");
         }
         let inside = ["image", "run", "--strict", "--key", "k-1", "there", "--", "diff", "-r", "deps", "there"];
         as_on(&place, &older, kernel, &inside).ends(0);
@@ -146,8 +146,8 @@ fn every_way_of_an_older_kernel_gives_the_same_tree() {
     }
 }
 
-/// More than 32 MiB are not written out before a job can begin. A way that the user asks for is taken, and what it wrote is
-/// used from then on.
+/// An image of more than 32 MiB is not written out before a job can begin. If the user asks for
+/// `mount`, it is written out, and later mounts use that file.
 #[test]
 fn a_large_image_is_served_until_it_is_written_out() {
     probe_skip!(is_root(), "only root can mount without a broker");
@@ -157,7 +157,8 @@ fn a_large_image_is_served_until_it_is_written_out() {
     let large: Vec<u8> = (0..33_u32 << 20).map(|at| (at >> 12) as u8).collect();
     place.put("deps/large", large);
     words(&place, &["image", "save", "--key", "k-2", "deps"]).quiet();
-    let kernel = KERNELS.iter().find(|kernel| kernel.best == "mount").expect("is one of them").name;
+    let kernel =
+        KERNELS.iter().find(|kernel| kernel.best == "mount").expect("no kernel has `mount` as its best way").name;
     let mut used = Vec::new();
     for asked in [&[][..], &["--via", "mount"], &[]] {
         let line = [&["image", "mount", "--strict", "--key", "k-2", "--json"], asked, &["there"]].concat();
@@ -173,10 +174,11 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     probe_skip!(is_root(), "only root can mount without a broker");
     probe_skip!(has("strace"), "strace is not installed");
     let Some((place, _)) = saved() else { return };
-    // Before Linux 5.2, and in many a sandbox. Output goes to files, because who mounts stays a while, and strace with it.
+    // `fsopen` fails with ENOSYS before Linux 5.2 and in many sandboxes. Output goes to files,
+    // because the process that mounts keeps running, and strace with it.
     let script =
         "strace -D -f -q -o /dev/null --seccomp-bpf --trace=fsopen --inject=fsopen:error=ENOSYS \"$@\" > out 2> err";
-    let program = larder().to_str().expect("is text");
+    let program = larder().to_str().expect("not UTF-8");
     let without = |words: &[&str]| place.run(&[&["sh", "-c", script, "sh", program], words].concat()).run();
     let ran = without(&["doctor"]);
     let text = |name: &str| String::from_utf8_lossy(&place.read(name)).into_owned();
@@ -187,7 +189,7 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     }
     assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
     without(&["image", "mount", "--strict", "--key", "k-1", "--json", "there"]).ends(0);
-    let object: serde_json::Value = serde_json::from_slice(&place.read("out")).expect("JSON");
+    let object: serde_json::Value = serde_json::from_slice(&place.read("out")).expect("not JSON");
     assert_eq!(object["via"], "unpack", "{object}");
     assert!(object["passed_over"].as_str().is_some_and(|why| why.contains("`mount`: ")), "{object}");
     place.run(&["diff", "-r", "deps", "there"]).run().quiet();
@@ -198,9 +200,9 @@ fn doctor_tries_the_ways_before_there_is_a_store() {
     let place = Place::new();
     let ran = words(&place, &["doctor"]);
     assert!(said(&ran, "unpack").contains("files made from the image"), "{ran:#?}");
-    assert!(!place.path("store").exists(), "trying makes no store");
-    let left = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("lists").file_name();
-    let left: Vec<_> = std::fs::read_dir(place.path(".")).expect("lists").map(left).collect();
+    assert!(!place.path("store").exists(), "doctor must not create a store");
+    let left = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("cannot list the directory").file_name();
+    let left: Vec<_> = std::fs::read_dir(place.path(".")).expect("cannot list the directory").map(left).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".larder-trial")), "{left:?}");
 }
 
@@ -209,13 +211,13 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     probe_skip!(is_root(), "only root can become another user");
     probe_skip!(has("setpriv") && has("squashfuse"), "setpriv or squashfuse is not installed");
     let place = Place::new();
-    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("is text")]).run().quiet();
-    let program = larder().to_str().expect("is text");
-    // Among mounts of its own, where every user may open /dev/fuse, as on most machines.
+    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("not UTF-8")]).run().quiet();
+    let program = larder().to_str().expect("not UTF-8");
+    // Runs in its own mount namespace, where every user may open /dev/fuse, as on most machines.
     let script = "mknod -m 666 ../fuse c 10 229 2>/dev/null; mount --bind ../fuse /dev/fuse || exit 90; \
         exec setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"";
     let as_user = |words: &[&str]| place.run(&[&["unshare", "-m", "sh", "-c", script, "sh"], words].concat()).run();
-    probe_skip!(as_user(&["dd", "if=/dev/fuse", "count=0"]).code == Some(0), "there can be no /dev/fuse here");
+    probe_skip!(as_user(&["dd", "if=/dev/fuse", "count=0"]).code == Some(0), "/dev/fuse cannot be opened here");
     probe_skip!(as_user(&[program, "version"]).code == Some(0), "another user cannot run {program}");
     place.put("deps/a", "a");
     as_user(&[program, "image", "save", "--strict", "--key", "k-1", "deps"]).quiet();
@@ -226,8 +228,8 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     let has_namespaces = as_user(&["unshare", "--user", "--map-root-user", "--mount", "true"]).code == Some(0);
     assert!(is_mounted || !has_namespaces, "{told:#?} {ran:#?}");
     assert_eq!(said(&told, "lazy-fuse").contains("this method is used for images"), is_mounted, "{told:#?} {ran:#?}");
-    assert_eq!(mounts_below(&place), [""; 0], "nothing is left of trying");
-    // Only root has this way: that is said, without what was never tried.
+    assert_eq!(mounts_below(&place), [""; 0], "doctor left a mount behind");
+    // Only root has this way. The message says so, and does not mention ways that were not tried.
     let ran = as_user(&[program, "image", "run", "--key", "k-1", "--via", "mount", "to", "--", "true"]);
     assert!(ran.stderr.contains("only root can mount") && !ran.stderr.contains(";:"), "{ran:#?}");
 }

@@ -1,5 +1,6 @@
-//! One row for each value that `docs/fingerprint.md` says is keyed: the same again hits, changed it misses, and the way
-//! back hits. What must not matter has a table of its own.
+//! Has one row for each value that `docs/fingerprint.md` says is part of the key. The same value
+//! hits, a changed value misses, and the first value hits again. Values that must not matter have
+//! their own table.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
@@ -7,10 +8,11 @@ use std::path::Path;
 
 use larder_testkit::{Place, Run, can_mount, has, larder, on_terminal, probe_skip, wholly_on_terminal};
 
-/// How a row starts a command: in which place, with what argument list, and what it does to the run.
+/// How a row starts a command. The argument says whether the value is changed.
 type Start = fn(&Place, bool) -> Run;
 
-/// With `changed` false, true and false again: miss and hit, miss and hit, hit.
+/// Runs with the first value (miss, hit), with the changed value (miss, hit), and with the first
+/// value again (hit).
 #[track_caller]
 fn varies(what: &str, place: &Place, start: impl Fn(&Place, bool) -> Run) {
     for (changed, outcomes) in [(false, &["miss", "hit"][..]), (true, &["miss", "hit"]), (false, &["hit"])] {
@@ -29,7 +31,7 @@ fn source() -> Place {
     let place = Place::new();
     place.put("x.c", "int f(void) { return 1; }\n");
     place.put("sub/x.c", "int f(void) { return 1; }\n");
-    std::os::unix::fs::symlink("work", place.path("apparent")).expect("links");
+    std::os::unix::fs::symlink("work", place.path("apparent")).expect("cannot create the link");
     place
 }
 
@@ -100,7 +102,8 @@ fn variables() {
         "TZ",
     ];
     for name in rows {
-        // The machine has no such locale or directory; that it is asked for is enough.
+        // The machine has no such locale or directory. It is enough that the compiler asks for the
+        // variable.
         let value = if name == "SOURCE_DATE_EPOCH" { "1700000000" } else { "/nonexistent" };
         varies(
             name,
@@ -160,7 +163,7 @@ fn the_terminal() {
     {
         assert_eq!(outcome(columns), expect, "{columns:?}");
     }
-    // gcc asks standard input for the width.
+    // gcc asks standard input for the width of the terminal.
     for expect in ["miss", "hit"] {
         let before = place.counters();
         assert_eq!(wholly_on_terminal(gcc(&place).env("TERM", "xterm")).0, Some(0));
@@ -168,13 +171,13 @@ fn the_terminal() {
     }
 }
 
-/// A compiler that is a script: `./mycc -c x.c` runs it.
+/// Creates a place whose compiler is a script: `./mycc -c x.c` runs it.
 fn with_script(script: &str) -> Place {
     let place = source();
     place.tool("work/mycc", script);
     place.put("in/a", "one\n");
     place.put("in/b", "one\n");
-    std::os::unix::fs::symlink("a", place.path("work/in/link")).expect("links");
+    std::os::unix::fs::symlink("a", place.path("work/in/link")).expect("cannot create the link");
     place
 }
 
@@ -200,7 +203,7 @@ fn the_tool_itself() {
     });
 }
 
-/// What a script does, and how what it saw is changed, and changed back.
+/// Changes the file that the script reads if the argument is true, and changes it back otherwise.
 type Change = fn(&Place, bool);
 
 #[test]
@@ -236,7 +239,11 @@ fn each_kind_of_observation() {
             let path = place.path("work/in/d");
             let _ = std::fs::remove_dir(&path);
             place.remove(&["in/d"]);
-            if changed { drop(place.put("in/d", "")) } else { std::fs::create_dir(path).expect("makes") }
+            if changed {
+                drop(place.put("in/d", ""))
+            } else {
+                std::fs::create_dir(path).expect("cannot create the directory")
+            }
         }),
         ("which file is newer", "if test in/a -nt in/b; then echo a; else echo b; fi > x.o", |place, changed| {
             drop(place.put("in/b", ""));
@@ -253,7 +260,7 @@ fn each_kind_of_observation() {
         ("the executable bit", "test -x in/a && echo yes > x.o || echo no > x.o", |place, changed| {
             use std::os::unix::fs::PermissionsExt;
             let mode = std::fs::Permissions::from_mode(if changed { 0o755 } else { 0o644 });
-            std::fs::set_permissions(place.path("work/in/a"), mode).expect("sets");
+            std::fs::set_permissions(place.path("work/in/a"), mode).expect("cannot set the mode");
         }),
         ("an error that is not absence", "cat in/a/b > x.o 2>/dev/null; true", |place, changed| {
             let _ = std::fs::remove_file(place.path("work/in/a"));
@@ -278,12 +285,12 @@ fn each_kind_of_observation() {
 
 fn date(path: &Path, seconds: u64) {
     let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    std::fs::File::open(path).and_then(|file| file.set_modified(time)).expect("sets");
+    std::fs::File::open(path).and_then(|file| file.set_modified(time)).expect("cannot set the mtime");
 }
 
 fn relink(link: &Path, target: &str) {
-    std::fs::remove_file(link).expect("is there");
-    std::os::unix::fs::symlink(target, link).expect("links");
+    std::fs::remove_file(link).expect("cannot remove the file");
+    std::os::unix::fs::symlink(target, link).expect("cannot create the link");
 }
 
 #[test]
@@ -293,7 +300,7 @@ fn a_scripts_whole_environment() {
             mycc(place).env(name, if changed { "/two" } else { "/one" })
         });
     }
-    // What differs between two equal builds is left out.
+    // Variables that differ between two equal builds are not part of the key.
     let place = with_script("echo > x.o");
     assert_eq!(place.counted(mycc(&place)).1, "miss");
     for name in ["MAKEFLAGS", "SHLVL", "OLDPWD", "LARDER_LOG", "SSH_TTY"] {
@@ -304,7 +311,8 @@ fn a_scripts_whole_environment() {
 #[test]
 fn a_variable_that_a_program_asks_for() {
     probe_skip!(has("gcc"), "gcc is not installed");
-    // A program with a compiler's name that is no script: what it asks for by `getenv` is all it knows.
+    // The tool is a program with the name of a compiler, and no script. It knows only the variables
+    // that it asks for by `getenv`.
     let place = source();
     let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { FILE *f = fopen(\"x.o\", \"w\"); char *v = getenv(\"ASKED\"); \
         fputs(v ? v : \"none\", f); return fclose(f); }\n";
@@ -378,34 +386,38 @@ fn the_host_and_the_umask() {
 
 #[test]
 fn an_input_that_changes_during_the_run_is_not_relied_on() {
-    // The tool reads its input, says so, and waits until it was changed.
+    // The tool reads its input, reports that, and waits until the input was changed.
     let place = with_script("cat in/a > x.o; echo read; read answer");
     for text in ["two\n", "one\n", "one\n"] {
         let before = place.counters();
         let mut child = mycc(&place).start();
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("is a pipe")).read_line(&mut line).expect("the tool says so");
+        BufReader::new(child.stdout.as_mut().expect("not a pipe"))
+            .read_line(&mut line)
+            .expect("the tool printed nothing");
         place.put("in/a", text);
         drop(child.stdin.take());
-        child.wait().expect("ends");
+        child.wait().expect("cannot wait for the command");
         assert_eq!(place.counters().since(&before), "miss:input-changed", "{text}");
     }
 }
 
-/// On x86-64 the processor itself is asked, and there is no other one here.
+/// This test is for aarch64 only. On x86-64 compilers ask the processor itself, which a test cannot
+/// replace.
 #[test]
 fn kinds_of_cores_are_keyed_on_aarch64_and_their_number_is_not() {
     probe_skip!(cfg!(target_arch = "aarch64"), "no compiler asks /proc/cpuinfo on this kind of machine");
     probe_skip!(has("gcc"), "gcc is not installed");
     probe_skip!(can_mount(), "nothing can be mounted here");
     let place = source();
-    let cores = std::fs::read_to_string("/proc/cpuinfo").expect("can be read");
+    let cores = std::fs::read_to_string("/proc/cpuinfo").expect("cannot read the file");
     place.put("cores", &cores);
     place.put("more-cores", cores.repeat(3));
     let other =
         |line: &str| if line.starts_with("CPU part") { "CPU part\t: 0xd0c\n".into() } else { format!("{line}\n") };
     place.put("other-cores", cores.lines().map(other).collect::<String>());
-    // This observer does not see that the file is read: if anything tells two machines apart, it is the key.
+    // This observer does not see that the file is read, so only the key can tell two machines
+    // apart.
     for (file, expect) in
         [("cores", "miss"), ("cores", "hit"), ("more-cores", "hit"), ("other-cores", "miss"), ("other-cores", "hit")]
     {

@@ -1,5 +1,6 @@
-//! Programs of every kind as whole commands: linked in every way, of several languages, with libc's functions replaced.
-//! Whatever observes them, they end as they end plainly, and are recorded and answered, or refused with a reason.
+//! Runs programs of every kind through `larder run`: linked in different ways, in several
+//! languages, and with functions of libc replaced. With any observer they must end as they end
+//! without larder, and larder either records and answers them, or refuses with a reason.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;
@@ -8,13 +9,15 @@ use std::process::Command;
 
 use larder_testkit::{Place, Tree, has, is_root, probe_skip};
 
-/// Runs of one command from the same files. The first few show how its programs can be observed.
+/// How often each command runs, from the same files. In the first runs larder learns how its
+/// programs can be observed.
 const RUNS: usize = 5;
 /// The exit code of a program that fails.
 const FAILED: i32 = 3;
 
-/// Returns a program that reads `in`, writes it to `out` in capitals, says something on both streams, and ends with the
-/// exit code `CODE`. `before` and `inside` are put in front of it and into it.
+/// Returns a C program that reads `in`, writes it to `out` in capitals, prints a line to both
+/// streams, and ends with the exit code `CODE`. `before` is put in front of it, and `inside` at the
+/// beginning of `main`.
 fn c(before: &str, inside: &str) -> String {
     format!(
         "#define _GNU_SOURCE\n{before}\n#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
@@ -27,19 +30,21 @@ fn c(before: &str, inside: &str) -> String {
     )
 }
 
-/// What has to come of the runs, beside what the plain run gives.
+/// The outcome that the runs must have. Their results must always equal those without larder.
 #[derive(Clone, Copy, PartialEq)]
 enum Expect {
     /// The last run hits.
     Hit,
-    /// The last run hits if the program succeeds. Only the kernel observer sees the program, and it does not see whether a
-    /// call failed. So a failed run may be due to a shortage, and is not recorded.
+    /// The last run hits if the program succeeds. Only the kernel observer sees the program, and it
+    /// does not see whether a call failed. So a failed run may be due to a shortage, and is not
+    /// recorded.
     HitIfDone,
-    /// It hits or not, but for a reason.
+    /// The runs may hit or miss, but a miss has a reason.
     Any,
 }
 
-/// Run `argv` plainly and through `larder run`, for two contents of `in`: what is wrong with that is added to `wrong`.
+/// Runs `argv` without larder and through `larder run`, for two contents of `in`. Adds each
+/// difference to `wrong`.
 fn check(place: &Place, what: &str, argv: &[&str], expect: Expect, wrong: &mut String) {
     check_with_code(place, what, argv, FAILED, expect, wrong);
 }
@@ -80,12 +85,13 @@ fn check_with_code(place: &Place, what: &str, argv: &[&str], code: i32, expect: 
     }
 }
 
-/// Compiles a program of C that ends with `code`, and returns its path; `None` if these flags do not work here.
+/// Compiles a C program that ends with `code`, and returns its path, or `None` if these flags do
+/// not work here.
 fn compiled(place: &Place, what: &str, compiler: &str, text: &str, code: i32, flags: &[&str]) -> Option<String> {
     let source = place.path("program.c");
-    std::fs::write(&source, text).expect("can be written");
+    std::fs::write(&source, text).expect("cannot write the file");
     let program = place.text("bin/program");
-    let source = source.to_str().expect("is text");
+    let source = source.to_str().expect("not UTF-8");
     let code = format!("-DCODE={code}");
     let made = has(compiler)
         && place.run(&[&[compiler, &code, "-w", "-O1", "-o", &program, source], flags].concat()).run().code == Some(0);
@@ -95,13 +101,13 @@ fn compiled(place: &Place, what: &str, compiler: &str, text: &str, code: i32, fl
     made.then_some(program)
 }
 
-/// Opens without libc, as a program that replaces `open` does.
+/// C code that replaces `open` by one that makes the system call itself.
 const OWN_OPEN: &str = "#include <fcntl.h>\n#include <stdarg.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
     int open(const char *path, int flags, ...) { va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); va_end(rest);\n\
     return syscall(SYS_openat, AT_FDCWD, path, flags, mode); }\n\
     int open64(const char *path, int flags, ...) { return open(path, flags, 0666); }\n";
 
-/// Asks the kernel itself, with no function of libc's between.
+/// C code that makes system calls by its own instructions, without libc.
 const OWN_CALLS: &str = "#include <fcntl.h>\n#include <sys/syscall.h>\n\
     #if defined(__x86_64__)\n\
     static long ask(long n, long a, long b, long c, long d) { long r; register long r10 __asm__(\"r10\") = d;\n\
@@ -112,7 +118,7 @@ const OWN_CALLS: &str = "#include <fcntl.h>\n#include <sys/syscall.h>\n\
     __asm__ volatile(\"svc 0\" : \"+r\"(x0) : \"r\"(x8), \"r\"(x1), \"r\"(x2), \"r\"(x3) : \"memory\"); return x0; }\n\
     #endif\n";
 
-/// An allocator of its own: a mapping that only grows.
+/// C code of an allocator on a mapping that only grows.
 const OWN_MALLOC: &str = "#include <stddef.h>\n#include <string.h>\n#include <sys/mman.h>\n\
     static char *at, *end;\n\
     void *malloc(size_t n) { n = (n + 31) & ~15ul; if (!at || at + n > end) { size_t room = n > 1 << 20 ? n + 4096 : 1 << 20;\n\
@@ -173,7 +179,7 @@ fn programs_of_c() {
 
 #[test]
 fn a_program_with_rights_of_its_own() {
-    probe_skip!(is_root(), "only root gives programs rights");
+    probe_skip!(is_root(), "only root can make programs that run as root");
     let mut wrong = String::new();
     let place = Place::new();
     let text = c("#include <unistd.h>", "if (geteuid()) return 5;");
@@ -184,8 +190,8 @@ fn a_program_with_rights_of_its_own() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Run a toolchain that the tests themselves have, with their environment. False, with the reason printed, if it is not
-/// there or fails.
+/// Runs a toolchain with the environment of the test itself. Returns false, and prints why, if the
+/// toolchain is missing or fails.
 fn builds(place: &Place, what: &str, argv: &[&str]) -> bool {
     let mut command = Command::new(argv[0]);
     command.args(&argv[1..]).current_dir(place.path("home")).env("GOCACHE", place.path("tmp/go")).env("GOFLAGS", "");
@@ -204,10 +210,10 @@ fn programs_of_go() {
         if err != nil { panic(err) }\n if err := os.WriteFile(\"out\", bytes.ToUpper(text), 0o644); err != nil { panic(err) }\n\
         fmt.Println(len(text), \"bytes\"); fmt.Fprintln(os.Stderr, \"done\"); os.Exit(3)\n}\n";
     let installed = Path::new("/usr/local/go/bin/go");
-    let go = if installed.exists() { installed.to_str().expect("is text") } else { "go" };
+    let go = if installed.exists() { installed.to_str().expect("not UTF-8") } else { "go" };
     let mut wrong = String::new();
     let place = Place::new();
-    std::fs::write(place.path("home/main.go"), text).expect("can be written");
+    std::fs::write(place.path("home/main.go"), text).expect("cannot write the file");
     let program = place.text("bin/program");
     if builds(&place, "Go", &[go, "build", "-o", &program, "main.go"]) {
         check(&place, "Go", &[&program], Expect::Any, &mut wrong);
@@ -228,7 +234,7 @@ fn programs_of_rust() {
         ("Rust, of musl", &["--target", "x86_64-unknown-linux-musl"]),
     ] {
         let place = Place::new();
-        std::fs::write(place.path("home/main.rs"), text).expect("can be written");
+        std::fs::write(place.path("home/main.rs"), text).expect("cannot write the file");
         let program = place.text("bin/program");
         if builds(&place, what, &[&["rustc", "-o", &program, "main.rs"], flags].concat()) {
             check(&place, what, &[&program], Expect::Any, &mut wrong);
@@ -245,7 +251,7 @@ fn programs_of_java() {
         System.out.println(text.length() + \" bytes\"); System.err.println(\"done\"); System.exit(3); } }\n";
     let mut wrong = String::new();
     let place = Place::new();
-    std::fs::write(place.path("home/Main.java"), text).expect("can be written");
+    std::fs::write(place.path("home/Main.java"), text).expect("cannot write the file");
     let classes = place.text("bin");
     if builds(&place, "Java", &["javac", "-d", &classes, "Main.java"]) {
         check(&place, "Java", &["java", "-cp", &classes, "Main"], Expect::Any, &mut wrong);

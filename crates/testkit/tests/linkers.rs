@@ -1,5 +1,6 @@
-//! Links by every linker there is, and linkers of our own: those that leave a process behind, and those that ask for
-//! random numbers.
+//! Links with every installed linker, and with fake linkers that leave a child process behind or
+//! ask for random numbers. A link must hit after a few runs, and must leave the same files and
+//! messages as without larder.
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;
@@ -8,14 +9,14 @@ use larder_testkit::{Place, Tree, has, is_full, probe_skip};
 
 const LINKERS: [&str; 4] = ["bfd", "gold", "lld", "mold"];
 
-/// A compiler, how the files of its language end, and a program.
+/// A compiler, the file extension of its language, and the text of a program.
 const COMPILERS: [(&str, &str, &str); 3] = [
     ("gcc", "c", "#include <stdio.h>\nint f(int);\nint main(void) { return printf(\"%d\\n\", f(3)) < 0; }\n"),
     ("g++", "cc", "#include <iostream>\nint f(int);\nint main() { std::cout << f(3) << std::endl; }\n"),
     ("clang", "c", "#include <stdio.h>\nint f(int);\nint main(void) { return printf(\"%d\\n\", f(3)) < 0; }\n"),
 ];
 
-/// What is linked: a name, the flags of each compile, and those of the link.
+/// The kinds of links: a name, the flags of each compile, and the flags of the link.
 const KINDS: [(&str, &[&str], &[&str]); 4] = [
     ("a program", &[], &[]),
     ("a library", &["-fPIC"], &["-shared"]),
@@ -23,11 +24,12 @@ const KINDS: [(&str, &[&str], &[&str]); 4] = [
     ("a static program", &[], &["-static"]),
 ];
 
-/// Runs until a hit: that many go into learning what the programs do, and two into showing that chance has no part in it.
+/// The most runs until a hit. Some of them teach larder how the programs can be observed, and two
+/// more show that random numbers do not influence the output.
 const RUNS_MAX: usize = 8;
 
-/// Run `argv` until it hits, each time after `prepare`; what each run leaves must be what the plain run left. Returns the
-/// outcomes.
+/// Runs `argv` through larder until it hits, each time after `prepare`. Each difference from the
+/// run without larder is added to `wrong`. Returns the outcomes.
 fn until_hit(place: &Place, argv: &[&str], prepare: &dyn Fn(), wrong: &mut String) -> Vec<String> {
     let work = place.path("work");
     prepare();
@@ -58,7 +60,8 @@ fn every_linker_hits_and_gives_what_it_gives() {
                 eprintln!("skipped: ld.{linker} is not installed");
                 continue;
             }
-            // mold is the one that is special: the others do the same whatever they link.
+            // The quick test links every kind with mold only, because the other linkers make the
+            // same system calls for all kinds.
             let kinds = if is_full() || linker == "mold" { &KINDS[..] } else { &KINDS[..1] };
             for (what, compile, link) in kinds {
                 links(compiler, ending, program, linker, (what, compile, link), &mut wrong);
@@ -103,7 +106,7 @@ fn links(
     hits("over itself", &|| {});
     place.run(&["cp", "p", "old"]).run().quiet();
     compiles("f", "int f(int x) { return x * 3; }\n");
-    // Which of the names of the old output the linker writes to.
+    // Tests which of the hard links of the old output the linker writes to.
     hits("over another", &|| {
         place.remove(&["p", "other"]);
         place.run(&["cp", "old", "p"]).run().quiet();
@@ -111,7 +114,8 @@ fn links(
     });
 }
 
-/// A linker of ours, which gcc takes for mold: `body` is what it does with `out`, the output's path.
+/// Compiles a fake linker that gcc runs as mold. `body` is the C code that it executes; `out` is
+/// the path of the output.
 fn own_linker(place: &Place, body: &str) {
     let text = format!(
         "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
@@ -134,7 +138,7 @@ fn linked(place: &Place) -> [String; 6] {
     ["gcc".into(), own, "-fuse-ld=mold".into(), "m.o".into(), "-o".into(), "p".into()]
 }
 
-/// The outcomes of `count` links by a linker with this `body`, and the last output.
+/// Returns the outcomes of `count` links by a fake linker with this `body`.
 fn outcomes(body: &str, count: usize) -> Vec<String> {
     let place = Place::new();
     own_linker(&place, body);
@@ -149,7 +153,8 @@ fn outcomes(body: &str, count: usize) -> Vec<String> {
     (0..count).map(run).collect()
 }
 
-/// As mold does: the child writes through a mapping and tells its parent, which ends.
+/// Does what mold does: the child writes the output through a mapping and tells its parent, and
+/// then the parent ends.
 const IN_A_CHILD: &str = "pipe(told); if (fork()) { read(told[0], buffer, 1); _exit(0); }\n\
     int fd = open(out, O_RDWR | O_CREAT | O_TRUNC, 0755); ftruncate(fd, 8 << 20);\n\
     char *at = mmap(0, 8 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0); close(fd); memset(at, 'x', 8 << 20);\n\
@@ -167,12 +172,14 @@ fn a_child_that_only_ends_is_waited_for() {
     assert_eq!((wrong.as_str(), found.last().map(String::as_str)), ("", Some("hit")), "{found:?}");
 }
 
-/// The child goes on once its parent has ended, which larder has been told by then.
+/// C code for a child that executes `what` after its parent has ended, which larder has noticed by
+/// then.
 fn later(what: &str) -> String {
     format!("{IN_A_CHILD} while (getppid() == own) usleep(1000); usleep(60000); {what}")
 }
 
-/// The kernel tells nobody of a write through a mapping: what is kept must be what such a write leaves.
+/// The kernel reports no write through a mapping. So the stored output must be the one that the
+/// last such write left.
 #[test]
 fn nothing_is_kept_before_the_last_process_has_ended() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -197,7 +204,8 @@ fn a_child_that_still_works_is_not() {
         ("dies", later("raise(SIGKILL);"), "miss:signal"),
     ] {
         let found = outcomes(&body, 5);
-        // Before that its programs are not known. On a busy machine the child may be done before gcc has ended.
+        // In the first runs larder does not know the programs yet. On a busy machine the child may
+        // also end before gcc does.
         assert!(found.contains(&expect.to_owned()), "{what}: {found:?}");
     }
 }
@@ -210,11 +218,12 @@ fn random_numbers_of_a_linker_are_compared() {
         ("a call", "syscall(SYS_getrandom, buffer, 32, 0);"),
         ("a device", "int fd = open(\"/dev/urandom\", O_RDONLY); read(fd, buffer, 32); close(fd);"),
     ] {
-        // For its allocator, or for its hash tables.
+        // For example, an allocator or a hash table asks for random numbers that do not reach the
+        // output.
         let unused = outcomes(&format!("{asks} put(out, \"always the same\\n\");"), 6);
         assert!(unused.ends_with(&["hit".into(), "hit".into()]), "{how}: {unused:?}");
         let two = unused.iter().filter(|outcome| *outcome == "miss").count();
-        assert!(two >= 2, "{how}: one run shows nothing: {unused:?}");
+        assert!(two >= 2, "{how}: two runs must be recorded before one hits: {unused:?}");
         let used = outcomes(
             &format!(
                 "{asks} char text[65]; for (int i = 0; i < 32; i++) sprintf(text + 2 * i, \"%02x\", buffer[i] & 255); put(out, text);"
@@ -230,7 +239,7 @@ fn random_numbers_of_a_command_are_seen_however_it_asks() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let ways = [
         "getrandom(&r, 8, 0)",
-        // As libc asks for itself.
+        // libc uses this flag when it asks for random numbers for itself.
         "getrandom(&r, 8, GRND_NONBLOCK)",
         "syscall(SYS_getrandom, &r, 8, GRND_NONBLOCK)",
         "getentropy(&r, 8)",

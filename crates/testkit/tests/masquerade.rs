@@ -1,22 +1,23 @@
-//! Links with a compiler's name, larder twice in a row, and other caches before and behind: the real tool is found,
-//! once.
+//! Symbolic links with a compiler's name that lead to larder, larder twice in a row, and other
+//! caches before and behind it. larder must find the real tool, and run it once.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::{Place, Run, has, larder, probe_skip};
 
 const LARDER: &str = "larder";
 
-/// Run `argv` with these directories of the place before the usual `PATH`.
+/// Runs `argv` with these directories of the place before the usual `PATH`.
 fn with_path(place: &Place, directories: &[&str], argv: &[&str]) -> Run {
     let mut path: Vec<String> = directories.iter().map(|directory| place.text(directory)).collect();
     path.push("/usr/bin:/bin".to_owned());
     place.settle();
-    // The shell looks along this `PATH`, as a build would.
+    // The shell searches this `PATH`, as a build would.
     let line = [&["sh", "-c", "exec \"$0\" \"$@\""], argv].concat();
     place.run(&line).env("PATH", path.join(":"))
 }
 
-/// Twice the plain one's object, the second time from the store.
+/// Runs the command twice. Each run must give the same object as without larder, and the second
+/// must hit.
 #[track_caller]
 fn check(place: &Place, run: impl Fn() -> Run, object: &[u8], what: &str) {
     let mut outcomes = Vec::new();
@@ -24,7 +25,7 @@ fn check(place: &Place, run: impl Fn() -> Run, object: &[u8], what: &str) {
         place.remove(&["x.o"]);
         let (ran, outcome) = place.counted(run());
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{what}: {outcome} {ran:?}");
-        assert!(place.read("x.o") == object, "{what}: another object");
+        assert!(place.read("x.o") == object, "{what}: the object differs");
         outcomes.push(outcome);
     }
     assert_eq!(outcomes[1], "hit", "{what}: {outcomes:?}");
@@ -42,7 +43,7 @@ fn plain(place: &Place, compiler: &str) -> Vec<u8> {
     place.read("x.o")
 }
 
-/// A source that the compiler of this name takes without a word.
+/// Returns a source for which the compiler of this name prints no warning.
 fn source(compiler: &str) -> &str {
     if compiler.ends_with("++") { "x.cc" } else { "x.c" }
 }
@@ -61,7 +62,8 @@ fn a_link_finds_the_real_one() {
         let argv = |tool| [tool, "-c", source(name), "-o", "x.o"];
         check(&place, || with_path(&place, &["links"], &argv(name)), &object, name);
         check(&place, || with_path(&place, &["links", "more", "links"], &argv(name)), &object, "two");
-        // By its path, `argv[0]` is another one; and it finds the real one also where it is not on `PATH`.
+        // If larder is called by its path, `argv[0]` differs. It must find the real compiler also
+        // if the link is not on `PATH`.
         check(&place, || with_path(&place, &["links"], &argv(&link)), &object, "by its path");
         check(&place, || with_path(&place, &[], &argv(&link)), &object, "not on PATH");
     }
@@ -73,11 +75,11 @@ fn a_copy_and_a_hard_link_are_larder_too() {
     let place = place();
     let object = plain(&place, "gcc");
     for directory in ["copy", "hard", "soft"] {
-        std::fs::create_dir(place.path(directory)).expect("makes");
+        std::fs::create_dir(place.path(directory)).expect("cannot create the directory");
     }
-    std::fs::copy(larder(), place.path("copy/gcc")).expect("copies");
-    std::fs::hard_link(place.path("copy/gcc"), place.path("hard/gcc")).expect("links");
-    std::os::unix::fs::symlink("../copy/gcc", place.path("soft/gcc")).expect("links");
+    std::fs::copy(larder(), place.path("copy/gcc")).expect("cannot copy the file");
+    std::fs::hard_link(place.path("copy/gcc"), place.path("hard/gcc")).expect("cannot create the hard link");
+    std::os::unix::fs::symlink("../copy/gcc", place.path("soft/gcc")).expect("cannot create the link");
     let argv = ["gcc", "-c", "x.c", "-o", "x.o"];
     for directories in [&["hard"][..], &["soft", "copy", "hard"], &["copy", "soft"]] {
         check(&place, || with_path(&place, directories, &argv), &object, directories[0]);
@@ -90,8 +92,8 @@ fn two_copies_in_a_row_do_not_loop() {
     let place = place();
     let object = plain(&place, "gcc");
     for directory in ["one", "two"] {
-        std::fs::create_dir(place.path(directory)).expect("makes");
-        std::fs::copy(larder(), place.path(directory).join("gcc")).expect("copies");
+        std::fs::create_dir(place.path(directory)).expect("cannot create the directory");
+        std::fs::copy(larder(), place.path(directory).join("gcc")).expect("cannot copy the file");
     }
     for _ in 0..2 {
         place.remove(&["x.o"]);
@@ -117,7 +119,7 @@ fn larder_twice() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = place();
     let object = plain(&place, "gcc");
-    let own = larder().to_str().expect("is text");
+    let own = larder().to_str().expect("not UTF-8");
     let [named, linked] = [place.link("bin/larder"), place.link("links/gcc")];
     for (what, tools) in [
         ("larder larder gcc", vec![own, own, "gcc"]),
@@ -144,12 +146,12 @@ fn larder_twice() {
 #[test]
 fn another_cache_before_and_behind() {
     probe_skip!(has("gcc") && has("ccache"), "gcc or ccache is not installed");
-    let own = larder().to_str().expect("is text");
+    let own = larder().to_str().expect("not UTF-8");
     let place = place();
     let object = plain(&place, "gcc");
     let arguments = ["gcc", "-c", "x.c", "-o", "x.o"];
-    std::fs::create_dir(place.path("ccache-links")).expect("makes");
-    std::os::unix::fs::symlink("/usr/bin/ccache", place.path("ccache-links/gcc")).expect("links");
+    std::fs::create_dir(place.path("ccache-links")).expect("cannot create the directory");
+    std::os::unix::fs::symlink("/usr/bin/ccache", place.path("ccache-links/gcc")).expect("cannot create the link");
     place.link("links/gcc");
     let quiet = |run: Run| run.env("CCACHE_DIR", place.path("ccache"));
     let rows: [(&str, &[&str], &[&str]); 5] = [
@@ -165,7 +167,7 @@ fn another_cache_before_and_behind() {
             let argv = [&["timeout", "20"], before, &arguments[..]].concat();
             let ran = quiet(with_path(&place, directories, &argv)).run();
             assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{what}: {ran:?}");
-            assert!(place.read("x.o") == object, "{what}: another object");
+            assert!(place.read("x.o") == object, "{what}: the object differs");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a tool looks at is seen however it looks; where it cannot be seen, nothing is recorded.
+//! Each script reads its input in a different way, and larder must notice when the input changes.
+//! If larder cannot observe a program, it must not record the run.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::{Place, has, probe_skip};
@@ -60,7 +61,8 @@ fn a_change_is_seen_however_the_input_is_read() {
     ];
     for script in scripts {
         let place = place(script);
-        // Twice each, from the same files; whatever is counted, the result is the plain one's.
+        // Each content twice, from the same files. Hits and misses are both allowed, but the result
+        // must be the one without larder.
         for (text, _) in [("one\n", 0), ("two, longer\n", 1), ("one\n", 2), ("", 3)] {
             place.put("in/a", text);
             compare(&place, script);
@@ -68,7 +70,8 @@ fn a_change_is_seen_however_the_input_is_read() {
     }
 }
 
-/// Plain and twice through larder, whatever the outcomes are.
+/// Runs the script once without larder and twice through it, and compares the results. Any outcome
+/// is allowed.
 #[track_caller]
 fn compare(place: &Place, script: &str) {
     let work = place.path("work");
@@ -77,7 +80,13 @@ fn compare(place: &Place, script: &str) {
     for _ in 0..2 {
         before.put_back(&work);
         let ran = (place.larder(&mycc()).run(), larder_testkit::Tree::of(&work));
-        assert!(ran == plain, "{script}: larder {:#?}\nplain {:#?}\n{:?}", ran.0, plain.0, ran.1.difference(&plain.1));
+        assert!(
+            ran == plain,
+            "{script}: with larder {:#?}\nwithout {:#?}\n{:?}",
+            ran.0,
+            plain.0,
+            ran.1.difference(&plain.1)
+        );
     }
     before.put_back(&work);
 }
@@ -105,7 +114,8 @@ fn ordinary_scripts_are_recorded() {
     }
 }
 
-/// A tool called `name`, compiled from `text`, which writes its input to `x.o`.
+/// Compiles a tool `name` that copies its input to `x.o`. Returns false, and prints that the test
+/// is skipped, if these flags do not work here.
 fn compiled(place: &Place, flags: &[&str], name: &str) -> bool {
     place.put(
         "tool.c",
@@ -166,11 +176,12 @@ fn a_set_user_id_program_is_not_recorded() {
     let place = place("./helper");
     probe_skip!(compiled(&place, &["gcc"], "helper"), "gcc does not work");
     let helper = place.path("work/helper");
-    std::os::unix::fs::chown(&helper, Some(65534), None).expect("gives away");
-    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o4755)).expect("sets");
-    // Another user now: it must be able to write where it did.
+    std::os::unix::fs::chown(&helper, Some(65534), None).expect("cannot change the owner");
+    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o4755)).expect("cannot set the mode");
+    // The set-user-ID program runs as another user, which needs write access to these directories.
     for directory in ["work", "."] {
-        std::fs::set_permissions(place.path(directory), std::fs::Permissions::from_mode(0o777)).expect("sets");
+        std::fs::set_permissions(place.path(directory), std::fs::Permissions::from_mode(0o777))
+            .expect("cannot set the mode");
     }
     for _ in 0..2 {
         let (ran, outcome) = place.counted(place.larder(&mycc()));
@@ -179,13 +190,14 @@ fn a_set_user_id_program_is_not_recorded() {
     }
 }
 
-/// A signal that comes while the kernel asks us must not keep a descriptor open: `dash` catches SIGCHLD.
+/// A signal that arrives while the kernel observer examines a system call must not leave a
+/// descriptor open. `dash` catches SIGCHLD.
 #[test]
 fn descriptors_are_closed_while_children_end() {
     let script = "#!/bin/sh\ni=0\nwhile [ $i -lt 200 ]; do x=$(echo a b | wc -w | tr -d ' '); i=$((i + 1)); done\n\
                   set -- /proc/$$/fd/*\necho $# > x.o\n";
     let place = place(script);
-    let counted = |place: &Place| std::fs::read_to_string(place.path("work/x.o")).expect("is there");
+    let counted = |place: &Place| std::fs::read_to_string(place.path("work/x.o")).expect("cannot read the file");
     place.run(&mycc()).run().ends(0);
     let plain = counted(&place);
     for _ in 0..3 {

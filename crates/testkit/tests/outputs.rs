@@ -1,4 +1,5 @@
-//! Outputs where something is already: a hit leaves what the tool would have left, over, through and beside it.
+//! Outputs at paths where something exists already. A hit must leave what the tool would have left,
+//! also with links and other files involved.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -7,89 +8,94 @@ use std::path::Path;
 
 use larder_testkit::{Place, Ran, Run, Tree, has, is_root, larder};
 
-/// Makes what is there before the compile, in an empty `out`.
+/// Creates what exists in the empty directory `out` before the compile.
 type Setup = fn(&Path);
 
 const ROWS: &[(&str, Setup)] = &[
     ("nothing", |_| ()),
-    ("an older object", |out| fs::write(out.join("x.o"), "older").expect("writes")),
-    ("an empty file", |out| fs::write(out.join("x.o"), "").expect("writes")),
+    ("an older object", |out| fs::write(out.join("x.o"), "older").expect("cannot write the file")),
+    ("an empty file", |out| fs::write(out.join("x.o"), "").expect("cannot write the file")),
     ("an executable file", |out| {
-        fs::write(out.join("x.o"), "older").expect("writes");
+        fs::write(out.join("x.o"), "older").expect("cannot write the file");
         mode(&out.join("x.o"), 0o755);
     }),
     ("an empty private file", |out| {
-        fs::write(out.join("x.o"), "").expect("writes");
+        fs::write(out.join("x.o"), "").expect("cannot write the file");
         mode(&out.join("x.o"), 0o600);
     }),
     ("a read-only file", |out| {
-        fs::write(out.join("x.o"), "older").expect("writes");
+        fs::write(out.join("x.o"), "older").expect("cannot write the file");
         mode(&out.join("x.o"), 0o444);
     }),
     ("another name of a file", |out| {
-        fs::write(out.join("other"), "older").expect("writes");
-        fs::hard_link(out.join("other"), out.join("x.o")).expect("links");
+        fs::write(out.join("other"), "older").expect("cannot write the file");
+        fs::hard_link(out.join("other"), out.join("x.o")).expect("cannot create the hard link");
     }),
     ("another name of an empty file", |out| {
-        fs::write(out.join("other"), "").expect("writes");
-        fs::hard_link(out.join("other"), out.join("x.o")).expect("links");
+        fs::write(out.join("other"), "").expect("cannot write the file");
+        fs::hard_link(out.join("other"), out.join("x.o")).expect("cannot create the hard link");
     }),
     ("a link to a file", |out| {
-        fs::write(out.join("other"), "older").expect("writes");
-        symlink("other", out.join("x.o")).expect("links");
+        fs::write(out.join("other"), "older").expect("cannot write the file");
+        symlink("other", out.join("x.o")).expect("cannot create the link");
     }),
     ("a link to an empty file", |out| {
-        fs::write(out.join("other"), "").expect("writes");
-        symlink("other", out.join("x.o")).expect("links");
+        fs::write(out.join("other"), "").expect("cannot write the file");
+        symlink("other", out.join("x.o")).expect("cannot create the link");
     }),
-    ("a link to nothing", |out| symlink("other", out.join("x.o")).expect("links")),
-    ("a link into a missing directory", |out| symlink("no/other", out.join("x.o")).expect("links")),
+    ("a link to nothing", |out| symlink("other", out.join("x.o")).expect("cannot create the link")),
+    ("a link into a missing directory", |out| symlink("no/other", out.join("x.o")).expect("cannot create the link")),
     ("a link to a directory", |out| {
-        fs::create_dir(out.join("dir")).expect("makes");
-        symlink("dir", out.join("x.o")).expect("links");
+        fs::create_dir(out.join("dir")).expect("cannot create the directory");
+        symlink("dir", out.join("x.o")).expect("cannot create the link");
     }),
-    ("a directory", |out| fs::create_dir(out.join("x.o")).expect("makes")),
-    ("a depfile that is a directory", |out| fs::create_dir(out.join("x.d")).expect("makes")),
+    ("a directory", |out| fs::create_dir(out.join("x.o")).expect("cannot create the directory")),
+    ("a depfile that is a directory", |out| fs::create_dir(out.join("x.d")).expect("cannot create the directory")),
     ("a read-only depfile", |out| {
-        fs::write(out.join("x.d"), "older").expect("writes");
+        fs::write(out.join("x.d"), "older").expect("cannot write the file");
         mode(&out.join("x.d"), 0o444);
     }),
     ("a depfile with another name", |out| {
-        fs::write(out.join("other"), "older").expect("writes");
-        fs::hard_link(out.join("other"), out.join("x.d")).expect("links");
+        fs::write(out.join("other"), "older").expect("cannot write the file");
+        fs::hard_link(out.join("other"), out.join("x.d")).expect("cannot create the hard link");
     }),
     ("a depfile that is a link", |out| {
-        fs::write(out.join("other"), "older and longer than what will be written").expect("writes");
-        symlink("other", out.join("x.d")).expect("links");
+        fs::write(out.join("other"), "older and longer than what will be written").expect("cannot write the file");
+        symlink("other", out.join("x.d")).expect("cannot create the link");
     }),
     ("a directory that cannot be written to", |out| {
-        fs::write(out.join("x.o"), "older").expect("writes");
+        fs::write(out.join("x.o"), "older").expect("cannot write the file");
         mode(out, 0o555);
     }),
 ];
 
 fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
-/// A compile as somebody for whom modes count, and the files and links that it left.
+/// Compiles without the right to override file modes. Returns the result, the files, and the number
+/// of hard links of each.
 fn compile(place: &Place, setup: Setup, before: &[&str], argv: &[&str]) -> (Ran, Tree, Vec<(String, u64)>) {
     let out = place.path("work/out");
     if out.exists() {
         mode(&out, 0o755);
-        fs::remove_dir_all(&out).expect("removes");
+        fs::remove_dir_all(&out).expect("cannot remove the directory");
     }
-    fs::create_dir(&out).expect("makes");
+    fs::create_dir(&out).expect("cannot create the directory");
     setup(&out);
     place.settle();
     let fence = if is_root() { &["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"][..] } else { &[] };
     let run: Run = place.run(&[fence, before, argv].concat());
     let ran = run.run();
     mode(&out, 0o755);
-    let names = fs::read_dir(&out).expect("lists").map(|entry| entry.expect("reads"));
+    let names =
+        fs::read_dir(&out).expect("cannot list the directory").map(|entry| entry.expect("cannot list the directory"));
     let mut links: Vec<_> = names
         .map(|entry| {
-            (entry.file_name().into_string().expect("text"), entry.path().symlink_metadata().expect("is there").nlink())
+            (
+                entry.file_name().into_string().expect("not UTF-8"),
+                entry.path().symlink_metadata().expect("cannot stat the file").nlink(),
+            )
         })
         .collect();
     links.sort();
@@ -104,9 +110,10 @@ fn over_through_and_beside_what_is_there() {
             continue;
         }
         let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
-        let own = larder().to_str().expect("is text");
+        let own = larder().to_str().expect("not UTF-8");
         let mut wrong = Vec::new();
-        // One store for all rows, recorded over nothing; and a store for each row, recorded over what is there.
+        // Test each row with two stores. The shared one holds a record that was made with an empty
+        // `out`; the other holds one that was made with this row's files.
         let shared = Place::new();
         shared.put("x.c", "int f(void) { return 1; }\n");
         for (what, setup) in ROWS {
@@ -124,7 +131,7 @@ fn over_through_and_beside_what_is_there() {
                 }
             }
         }
-        assert!(wrong.is_empty(), "larder left, plain right: {wrong:#?}");
+        assert!(wrong.is_empty(), "results differ: {wrong:#?}");
         let counters = shared.counters();
         assert!(counters.get("hit") >= ROWS.len() as u64, "{counters:?}");
     }
@@ -140,7 +147,7 @@ fn the_umask_is_the_callers() {
         let place = Place::new();
         place.put("x.c", "int f(void) { return 1; }\n");
         let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
-        let own = larder().to_str().expect("is text");
+        let own = larder().to_str().expect("not UTF-8");
         for mask in ["022", "077", "002", "000", "027"] {
             let line = format!("umask {mask}; exec \"$@\"");
             let shell = ["sh", "-c", &line, "sh"];
@@ -163,23 +170,24 @@ fn a_failure_over_a_link_is_not_the_answer_without_it() {
     let place = Place::new();
     place.put("x.c", "int a;\n");
     let argv = ["gcc", "-c", "x.c", "-o", "out/x.o"];
-    let own = larder().to_str().expect("is text");
-    // gcc cannot create what the link leads to, and removes the link.
-    let into_nothing: Setup = |out| symlink("no/other", out.join("x.o")).expect("links");
+    let own = larder().to_str().expect("not UTF-8");
+    // gcc cannot create the target of the link, and then removes the link.
+    let into_nothing: Setup = |out| symlink("no/other", out.join("x.o")).expect("cannot create the link");
     for setup in [into_nothing, |_| (), into_nothing] {
         let plain = compile(&place, setup, &[], &argv);
-        assert_eq!(compile(&place, setup, &[own], &argv), plain, "larder left, plain right");
+        assert_eq!(compile(&place, setup, &[own], &argv), plain, "left is with larder, right without");
     }
 }
 
-/// Two runs with one output: what the other is just writing there is not this one's result.
+/// Two runs write the same output. If another process changes the output meanwhile, larder must not
+/// record it.
 #[test]
 fn an_output_that_somebody_else_changes_is_not_recorded() {
     let place = Place::new();
     place.put("x.c", "int f(void) { return 1; }\n");
     let assembler = place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 1; exit $r\n");
-    let beside = format!("-B{}/", Path::new(&assembler).parent().expect("has one").display());
-    let argv = [larder().to_str().expect("is text"), "gcc", &beside, "-c", "x.c", "-o", "x.o"];
+    let beside = format!("-B{}/", Path::new(&assembler).parent().expect("no parent directory").display());
+    let argv = [larder().to_str().expect("not UTF-8"), "gcc", &beside, "-c", "x.c", "-o", "x.o"];
     place.settle();
     let before = place.counters();
     let running = place.run(&argv).start();
@@ -188,14 +196,14 @@ fn an_output_that_somebody_else_changes_is_not_recorded() {
         place.path("work/busy").exists()
     });
     assert!(waited, "the assembler was not started");
-    fs::write(place.path("work/x.o"), "somebody else's").expect("writes");
+    fs::write(place.path("work/x.o"), "somebody else's").expect("cannot write the file");
     assert_eq!(Ran::of(running).code, Some(0));
     assert_eq!(place.counters().since(&before), "miss:output-lost");
     place.remove(&["busy", "x.o"]);
     place.check(&argv[1..], &["miss", "hit"]);
 }
 
-/// What a stream could not write is said where it is closed.
+/// An error that is reported only when a stream is closed must not be lost.
 #[test]
 fn a_full_disk() {
     if !has("gcc") {

@@ -1,5 +1,6 @@
-//! What other users, hostile checkouts and odd files can do to a build through larder: docs/security.md says what
-//! should hold. Records that nobody should believe are in the wrapper's `tests/records.rs`.
+//! Attacks on a build through larder by other users, hostile checkouts and unusual files.
+//! docs/security.md says what must hold. Forged records are tested in the wrapper's
+//! `tests/records.rs`.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File, Permissions};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use larder_testkit::{Place, Ran, Run, has, is_root, larder, probe_skip};
 
-/// Another user: nobody.
+/// The user ID of `nobody`, another user.
 const OTHER: u32 = 65534;
 const COMMAND: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
 
@@ -25,15 +26,16 @@ fn compile(place: &Place) -> Run {
     place.larder(COMMAND)
 }
 
-/// The tool's result, whatever larder does; and what larder said on standard error.
+/// Asserts that the tool's result is right, whatever larder did. Returns what larder printed to
+/// standard error.
 #[track_caller]
 fn right(place: &Place, ran: &Ran, what: &str) -> String {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "said\n"), "{what}: {ran:?}");
-    assert!(place.read("x.o") == b"0123456789abcdef\n".repeat(400), "{what}: output");
+    assert!(place.read("x.o") == b"0123456789abcdef\n".repeat(400), "{what}: x.o has wrong content");
     ran.stderr.clone()
 }
 
-/// Runs, and what was counted.
+/// Runs the compile and returns its outcome.
 #[track_caller]
 fn outcome(place: &Place) -> String {
     let (ran, outcome) = place.counted(compile(place));
@@ -42,50 +44,58 @@ fn outcome(place: &Place) -> String {
 }
 
 fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 fn give(path: &Path) {
-    lchown(path, Some(OTHER), Some(OTHER)).expect("can be given away");
+    lchown(path, Some(OTHER), Some(OTHER)).expect("cannot change the owner");
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let paths = fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("can be read").path());
+    let paths = fs::read_dir(directory)
+        .expect("cannot list the directory")
+        .map(|entry| entry.expect("cannot list the directory").path());
     paths.flat_map(|path| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] }).collect()
 }
 
-/// The files of the store below one of its directories.
+/// Returns the files of the store below its directory `kind`.
 fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
     let is_kind = |path: &PathBuf| path.components().any(|part| part.as_os_str() == kind);
     files(&place.path("store")).into_iter().filter(is_kind).collect()
 }
 
-/// The store's own directory, whatever its format is called.
+/// Returns the directory of the store's format version, such as `v10`.
 fn inside(place: &Place) -> PathBuf {
-    fs::read_dir(place.path("store")).expect("is there").next().expect("has one").expect("can be read").path()
+    fs::read_dir(place.path("store"))
+        .expect("cannot list the directory")
+        .next()
+        .expect("the directory is empty")
+        .expect("cannot list the directory")
+        .path()
 }
 
 fn word(place: &Place, words: &[&str]) -> Ran {
     place.larder(words).run()
 }
 
-/// The wrapper without `larderd` beside it. By another process: a file that this one has open for writing, which a test
-/// beside us may inherit, cannot be executed.
+/// Copies the wrapper without `larderd` beside it. Another process does the copying. If this one
+/// had the file open for writing, a test in parallel could inherit the descriptor, and executing
+/// the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) -> String {
     let to = place.text(relative);
-    place.run(&["install", "-m", "755", larder().to_str().expect("is text"), &to]).run().ends(0);
+    place.run(&["install", "-m", "755", larder().to_str().expect("not UTF-8"), &to]).run().ends(0);
     to
 }
 
-/// An unsafe store: the tool runs, and what is wrong is said where somebody asks.
-/// A build hears nothing; the log and the words for people say what is wrong, and where.
+/// Asserts that an unsafe store does not disturb a build: the tool runs and prints only its own
+/// messages. The log and the subcommands for people say what is wrong with which path.
 #[track_caller]
 fn warns(place: &Place, path: &Path, why: &str) {
     let log = place.path("log");
     assert_eq!(right(place, &compile(place).env("LARDER_LOG", &log).run(), why), "");
-    let said = fs::read_to_string(&log).expect("there is a log");
-    fs::remove_file(&log).expect("removes");
-    assert!(said.contains(why) && said.contains(path.to_str().expect("is text")), "{said}");
+    let said = fs::read_to_string(&log).expect("cannot read the log");
+    fs::remove_file(&log).expect("cannot remove the file");
+    assert!(said.contains(why) && said.contains(path.to_str().expect("not UTF-8")), "{said}");
     for words in [&["doctor"][..], &["stats"], &["evict"], &["clear"], &["fsck"]] {
         let ran = word(place, words);
         assert_eq!(ran.code, Some(1), "{words:?}: {ran:?}");
@@ -101,7 +111,7 @@ fn others_can_write_to_the_store() {
         mode(&place.path("store"), bits);
         warns(&place, &place.path("store"), "others than its owner can write to it");
         mode(&place.path("store"), 0o755);
-        assert_eq!(outcome(&place), "hit", "{bits:o}: mended as the message says");
+        assert_eq!(outcome(&place), "hit", "{bits:o}: the mode was corrected as the message says");
         mode(&inside(&place), bits);
         warns(&place, &inside(&place), "others than its owner can write to it");
     }
@@ -113,23 +123,23 @@ fn others_can_write_above_the_store() {
     let note = "other users can rename its contents";
     assert!(!word(&place, &["doctor"]).stdout.contains(note));
     for made in [false, true] {
-        fs::create_dir_all(place.path(if made { "open/store" } else { "open" })).expect("makes");
+        fs::create_dir_all(place.path(if made { "open/store" } else { "open" })).expect("cannot create the directory");
         mode(&place.path("open"), 0o777);
         let doctor = || place.larder(&["doctor"]).env("LARDER_DIR", place.path("open/store")).run().stdout;
         assert!(doctor().contains(&format!("{}: {note}", place.text("open"))), "{}", doctor());
         mode(&place.path("open"), 0o1777);
-        assert!(!doctor().contains(note), "sticky");
+        assert!(!doctor().contains(note), "doctor must accept a sticky directory");
     }
 }
 
 #[test]
 fn the_store_is_reached_through_a_link() {
     let place = place();
-    fs::create_dir_all(place.path("elsewhere")).expect("makes");
+    fs::create_dir_all(place.path("elsewhere")).expect("cannot create the directory");
     mode(&place.path("elsewhere"), 0o700);
-    symlink("elsewhere", place.path("store")).expect("links");
+    symlink("elsewhere", place.path("store")).expect("cannot create the link");
     assert_eq!(outcome(&place), "miss");
-    assert_eq!(outcome(&place), "hit", "a link of one's own is followed");
+    assert_eq!(outcome(&place), "hit", "a symbolic link of the same user is followed");
     probe_skip!(is_root(), "only the superuser can give a link away");
     give(&place.path("store"));
     warns(&place, &place.path("store"), "is a symbolic link of another user");
@@ -144,11 +154,14 @@ fn files_of_another_user_are_not_believed() {
         kept(&place, kind).iter().for_each(|path| give(path));
         assert_eq!(outcome(&place), expect, "{kind}");
         assert!(kept(&place, kind).iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)), "{kind}");
-        assert_eq!(outcome(&place), "hit", "{kind}: recorded anew");
+        assert_eq!(outcome(&place), "hit", "{kind}: the result must have been recorded again");
     }
     kept(&place, "stamps").iter().for_each(|path| give(path));
     assert_eq!(outcome(&place), "hit");
-    assert!(kept(&place, "stamps").iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)), "replaced");
+    assert!(
+        kept(&place, "stamps").iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)),
+        "the stat cache of another user is replaced"
+    );
 
     kept(&place, "manifests").iter().for_each(|path| give(path));
     let fsck = word(&place, &["fsck"]);
@@ -167,7 +180,7 @@ fn another_user_cannot_use_or_harm_a_store() {
     probe_skip!(is_root() && has("setpriv"), "only the superuser can become another user, by setpriv");
     let place = place();
     assert_eq!(outcome(&place), "miss");
-    // It is larder that must stop them, not the modes of the directories above.
+    // The directories are open to everyone, so that only larder itself can stop the other user.
     for name in ["", "work", "tmp"] {
         mode(&place.path(name), 0o777);
     }
@@ -187,13 +200,13 @@ fn another_user_cannot_use_or_harm_a_store() {
     }
     assert_eq!(files(&place.path("store")), before);
     place.remove(&["x.o"]);
-    assert_eq!(outcome(&place), "hit", "the owner's store is as it was");
+    assert_eq!(outcome(&place), "hit", "the owner's store is unchanged");
 }
 
 fn old_file(path: &Path) {
-    fs::write(path, "mine").expect("writes");
+    fs::write(path, "mine").expect("cannot write the file");
     let long_ago = SystemTime::now() - Duration::from_secs(90 * 24 * 3600);
-    File::options().append(true).open(path).and_then(|file| file.set_modified(long_ago)).expect("sets");
+    File::options().append(true).open(path).and_then(|file| file.set_modified(long_ago)).expect("cannot set the mtime");
 }
 
 #[test]
@@ -202,10 +215,10 @@ fn nothing_is_removed_that_is_not_the_stores() {
     assert_eq!(outcome(&place), "miss");
     for name in ["tmp", "notes", "stamps", "manifests", "blobs"] {
         let (directory, aside) = (inside(&place).join(name), place.path("aside"));
-        fs::create_dir_all(&directory).expect("makes");
-        fs::rename(&directory, &aside).expect("renames");
-        symlink(place.path("home"), &directory).expect("links");
-        fs::create_dir_all(place.path("home/ab")).expect("makes");
+        fs::create_dir_all(&directory).expect("cannot create the directory");
+        fs::rename(&directory, &aside).expect("cannot rename the file");
+        symlink(place.path("home"), &directory).expect("cannot create the link");
+        fs::create_dir_all(place.path("home/ab")).expect("cannot create the directory");
         let treasures = ["0123456789abcdef", "treasure", &format!("ab/{}", "c".repeat(62)), "0123456789abcdef-0123"];
         treasures.iter().for_each(|treasure| old_file(&place.path("home").join(treasure)));
         for words in [&["evict", "--max-size", "1kB"][..], &["fsck", "--repair"], &["clear"]] {
@@ -213,12 +226,17 @@ fn nothing_is_removed_that_is_not_the_stores() {
             assert!(ran.code == Some(1) && ran.stderr.contains("is a symbolic link"), "{name} {words:?}: {ran:?}");
         }
         for treasure in treasures {
-            assert_eq!(fs::read(place.path("home").join(treasure)).expect("is there"), b"mine", "{name}: {treasure}");
+            assert_eq!(
+                fs::read(place.path("home").join(treasure)).expect("cannot read the file"),
+                b"mine",
+                "{name}: {treasure}"
+            );
         }
-        fs::remove_file(&directory).expect("removes");
-        fs::rename(&aside, &directory).expect("renames");
+        fs::remove_file(&directory).expect("cannot remove the file");
+        fs::rename(&aside, &directory).expect("cannot rename the file");
     }
-    // What somebody left among temporary files is not ours; what a killed larder left is.
+    // Files that did not come from larder stay. Temporary files that a killed larder left are
+    // removed.
     old_file(&inside(&place).join("tmp/treasure"));
     old_file(&inside(&place).join("tmp/0123456789abcdef"));
     old_file(&inside(&place).join("stamps/treasure"));
@@ -233,7 +251,7 @@ fn nothing_is_removed_that_is_not_the_stores() {
 fn words_on_a_directory_that_is_no_store() {
     let place = place();
     for name in ["blobs/ab", "tmp", "manifests"] {
-        fs::create_dir_all(place.path("home").join(name)).expect("makes");
+        fs::create_dir_all(place.path("home").join(name)).expect("cannot create the directory");
     }
     for name in ["blobs/ab/c", "tmp/0123456789abcdef", "manifests/x", "counters", "x"] {
         old_file(&place.path("home").join(name));
@@ -245,11 +263,11 @@ fn words_on_a_directory_that_is_no_store() {
     }
 }
 
-/// A compile that ends within 20 seconds, with this log.
+/// Runs a compile with this log. It must end within 20 seconds.
 fn logged(place: &Place, log: &Path) -> String {
     place.remove(&["x.o"]);
     place.settle();
-    let words = [&["timeout", "20", larder().to_str().expect("is text")], COMMAND].concat();
+    let words = [&["timeout", "20", larder().to_str().expect("not UTF-8")], COMMAND].concat();
     right(place, &place.run(&words).env("LARDER_LOG", log).run(), &log.display().to_string())
 }
 
@@ -259,23 +277,23 @@ fn a_log_never_stops_a_build() {
     assert_eq!(outcome(&place), "miss");
     let fifo = place.path("fifo");
     place.run(&["mkfifo", &place.text("fifo")]).run().ends(0);
-    assert_eq!(logged(&place, &fifo), "", "nobody reads");
-    let reader = File::options().read(true).write(true).open(&fifo).expect("opens");
+    assert_eq!(logged(&place, &fifo), "", "a FIFO without a reader");
+    let reader = File::options().read(true).write(true).open(&fifo).expect("cannot open the file");
     for _ in 0..3 {
-        assert_eq!(logged(&place, &fifo), "", "somebody might read");
+        assert_eq!(logged(&place, &fifo), "", "a FIFO with a reader");
     }
     let full = "head -c 1000000 /dev/zero > \"$FIFO\" & sleep 0.3; kill $!";
     place.run(&["sh", "-c", full]).env("FIFO", &fifo).run();
-    assert_eq!(logged(&place, &fifo), "", "it is full");
+    assert_eq!(logged(&place, &fifo), "", "a FIFO that is full");
     drop(reader);
     for path in ["/dev/full", "/dev/null", "/proc/nowhere/log", "/dev/null/log"] {
         assert_eq!(logged(&place, Path::new(path)), "");
     }
     assert_eq!(logged(&place, &place.path("home")), "", "a directory");
-    symlink("self", place.path("self")).expect("links");
+    symlink("self", place.path("self")).expect("cannot create the link");
     assert_eq!(logged(&place, &place.path("self")), "", "a link to itself");
     let long = place.path("long");
-    fs::write(&long, vec![b'x'; 200_000]).expect("writes");
+    fs::write(&long, vec![b'x'; 200_000]).expect("cannot write the file");
     place.remove(&["x.o"]);
     let limited = format!("ulimit -f 100; exec \"$LARDER\" {}", COMMAND.join(" "));
     let ran = place.run(&["sh", "-c", &limited]).env("LARDER", larder()).env("LARDER_LOG", &long).run();
@@ -287,27 +305,31 @@ fn a_log_never_stops_a_build() {
 fn a_log_in_a_directory_of_everybodys() {
     let place = place();
     let log = place.path("tmp/log");
-    fs::write(place.path("home/mine"), "").expect("writes");
-    symlink(place.path("home/mine"), &log).expect("links");
+    fs::write(place.path("home/mine"), "").expect("cannot write the file");
+    symlink(place.path("home/mine"), &log).expect("cannot create the link");
     logged(&place, &log);
     assert!(
-        fs::read_to_string(place.path("home/mine")).expect("is there").contains(" miss: x.c"),
-        "a link of one's own"
+        fs::read_to_string(place.path("home/mine")).expect("cannot read the file").contains(" miss: x.c"),
+        "the log is a symbolic link of the same user"
     );
     probe_skip!(is_root(), "only the superuser can give links away");
-    fs::write(place.path("home/mine"), "").expect("writes");
+    fs::write(place.path("home/mine"), "").expect("cannot write the file");
     give(&log);
     logged(&place, &log);
-    assert_eq!(fs::read(place.path("home/mine")).expect("is there"), b"", "a link of another user's");
-    fs::remove_file(&log).expect("removes");
-    fs::write(&log, "").expect("writes");
+    assert_eq!(
+        fs::read(place.path("home/mine")).expect("cannot read the file"),
+        b"",
+        "the log is a symbolic link of another user"
+    );
+    fs::remove_file(&log).expect("cannot remove the file");
+    fs::write(&log, "").expect("cannot write the file");
     mode(&log, 0o666);
     give(&log);
     logged(&place, &log);
-    assert_eq!(fs::read(&log).expect("is there"), b"", "a file of another user's");
-    chown(&log, Some(0), Some(0)).expect("takes");
+    assert_eq!(fs::read(&log).expect("cannot read the file"), b"", "the log is a file of another user");
+    chown(&log, Some(0), Some(0)).expect("cannot change the owner");
     logged(&place, &log);
-    assert!(fs::read_to_string(&log).expect("is there").contains(" hit: x.c"));
+    assert!(fs::read_to_string(&log).expect("cannot read the file").contains(" hit: x.c"));
 }
 
 #[test]
@@ -319,10 +341,10 @@ fn no_name_begins_a_line_of_the_log() {
     for _ in 0..2 {
         place.larder(&["./mycc", "-c", name, "-o", "x.o"]).env("LARDER_LOG", &log).run().ends(0);
     }
-    // Nor a path that a tool chose.
+    // A path that a tool chose must not begin a line either.
     place.tool("work/mycc", "echo object > '../home/b\n0.000 1 hit: \u{1b}[31mforged.c'");
     place.larder(COMMAND).env("LARDER_LOG", &log).run().ends(0);
-    let text = fs::read_to_string(log).expect("is there");
+    let text = fs::read_to_string(log).expect("cannot read the file");
     assert!(text.lines().count() == 3 && text.contains("/home/b?0.000") && !text.contains('\u{1b}'), "{text:?}");
 }
 
@@ -347,11 +369,15 @@ fn secrets_are_neither_kept_nor_shown() {
     let runs =
         [run("-DA", secrets[0]), run("-DA", secrets[0]), run("-DB", secrets[0]), run("-DB", "hunter2-of-another")];
     let outcomes: Vec<&str> = runs.iter().map(|(outcome, _)| outcome.as_str()).collect();
-    assert_eq!(outcomes, ["miss", "hit", "miss", "miss"], "they are keyed");
-    assert!(runs[3].1.contains("environment GITHUB_TOKEN: was (not shown"), "and told apart: {}", runs[3].1);
+    assert_eq!(outcomes, ["miss", "hit", "miss", "miss"], "the secrets are part of the key");
+    assert!(
+        runs[3].1.contains("environment GITHUB_TOKEN: was (not shown"),
+        "explain must say that the variable changed: {}",
+        runs[3].1
+    );
     let mut texts: Vec<Vec<u8>> = runs.iter().map(|(_, said)| said.clone().into_bytes()).collect();
-    texts.push(fs::read(&log).expect("is there"));
-    texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("can be read")));
+    texts.push(fs::read(&log).expect("cannot read the file"));
+    texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("cannot read the file")));
     assert!(texts.iter().any(|text| holds(text, b"-DAPI_TOKEN=")), "the rest of the argument is kept");
     assert!(texts.iter().all(|text| !holds(text, b"hunter2")));
 }
@@ -371,9 +397,9 @@ fn a_projects_file_sets_nothing_that_matters() {
     for key in ["dir", "log", "max_size"] {
         assert!(ran.stderr.contains(&format!("a project's own file cannot set {key}")), "{key}: {ran:?}");
     }
-    assert_eq!(right(&place, &compile(&place).run(), "again"), "", "said once");
+    assert_eq!(right(&place, &compile(&place).run(), "again"), "", "the warning is printed once only");
     assert_eq!(files(&place.path("home")), Vec::<PathBuf>::new());
-    // What it can do is make builds slower, and no more than that.
+    // A project's file can make builds slower, but it can do nothing worse.
     for (line, expect) in [
         ("disable = true", "nothing"),
         ("recache = true", "miss"),
@@ -386,10 +412,10 @@ fn a_projects_file_sets_nothing_that_matters() {
         right(&place, &ran, line);
         assert_eq!(found, expect, "{line}");
     }
-    // It may be anything at all.
+    // The file may be of any type.
     for target in ["/dev/zero", "/dev/full", "/proc/self/mem", "larder.toml", "/"] {
         place.remove(&["larder.toml"]);
-        symlink(target, place.path("work/larder.toml")).expect("links");
+        symlink(target, place.path("work/larder.toml")).expect("cannot create the link");
         right(&place, &compile(&place).run(), target);
     }
     place.remove(&["larder.toml"]);
@@ -422,7 +448,7 @@ fn tables_that_are_cut_while_they_are_used() {
     let cut = |until: Instant| {
         while Instant::now() < until {
             for table in &tables {
-                // It may just be replaced.
+                // The table may just have been replaced.
                 let _ = File::options().write(true).open(table).and_then(|table| table.set_len(0));
             }
         }
@@ -430,15 +456,17 @@ fn tables_that_are_cut_while_they_are_used() {
     let build = |number: usize, until: Instant| {
         let directory = place.path(format!("work{number}"));
         while Instant::now() < until {
-            let words = [&[larder().to_str().expect("is text")], COMMAND].concat();
+            let words = [&[larder().to_str().expect("not UTF-8")], COMMAND].concat();
             let ran = place.run(&words).cwd(&directory).run();
             assert_eq!((ran.code, ran.signal, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), None, "said\n", ""));
-            assert!(fs::read(directory.join("x.o")).expect("is there") == b"0123456789abcdef\n".repeat(400));
-            fs::remove_file(directory.join("x.o")).expect("removes");
+            assert!(
+                fs::read(directory.join("x.o")).expect("cannot read the file") == b"0123456789abcdef\n".repeat(400)
+            );
+            fs::remove_file(directory.join("x.o")).expect("cannot remove the file");
         }
     };
     for number in 0..4 {
-        fs::create_dir(place.path(format!("work{number}"))).expect("makes");
+        fs::create_dir(place.path(format!("work{number}"))).expect("cannot create the directory");
         place.run(&["cp", "-p", "mycc", "x.c", &place.text(&format!("work{number}"))]).run().ends(0);
     }
     let until = Instant::now() + Duration::from_secs(3);

@@ -1,5 +1,6 @@
-//! A run that failed because something ran short, or because a device failed, is not recorded: once there is enough
-//! again, the tool succeeds. That holds for each observer and whatever the language of the messages is.
+//! A run that failed because of a shortage or a failing device is not recorded, so the tool
+//! succeeds once the shortage is over. This holds for each observer, and for messages in any
+//! language.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -8,16 +9,17 @@ use std::process::{Command, Stdio};
 use larder_testkit::{Counters, Place, can_mount, has, is_root, larder, probe_skip};
 
 const GERMAN: &str = "de_DE.UTF-8";
-/// Each observer. With `auto` the first run of a tool is watched by the library and the kernel.
+/// Each observer. With `auto`, both the library and the kernel watch the first run of a tool.
 const OBSERVERS: [&str; 4] = ["auto", "preload", "kernel", "depfile"];
-/// Runs a command as a user who has no special rights, in a script.
+/// A line of a script that defines `$AS`, a prefix that runs a command as a user without special
+/// rights.
 const OTHER: &str =
     "AS=\"setpriv --reuid 4242 --regid 4242 --clear-groups\"; chmod 755 .. && chown -R 4242 .. || exit 9\n";
 
-/// 400 kB of object file, and more than that of assembly.
+/// A source that compiles to 400 kB of object file, and to more assembly than that.
 const LARGE: &str = "const char large[400000] = {1, 2, 3};\nint f(void) { return large[5]; }\n";
 
-/// The locale that translates a compiler's messages, if it is installed.
+/// Returns the locale that translates a compiler's messages if it is installed, and `C` otherwise.
 fn locale() -> &'static str {
     let listed = Command::new("locale").arg("-a").output().map(|ran| ran.stdout).unwrap_or_default();
     let listed = String::from_utf8_lossy(&listed).to_lowercase();
@@ -38,8 +40,9 @@ fn compilers() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Runs a script with mounts of its own, in which `$L` is larder. It says `succeeded` or `failed`, one a line, for what
-/// each run of larder came to. All must fail but the last, and nothing may come from the store.
+/// Runs a script in its own mount namespace. `$L` in it is larder. For each run of larder the
+/// script prints one line, `succeeded` or `failed`. All runs but the last must fail, and none may
+/// hit.
 fn each_run_fails_but_the_last(place: &Place, variables: &[(&str, &str)], script: &str) {
     let helpers = "PATH=$PATH:/usr/sbin:/sbin; run() { if \"$@\"; then echo succeeded; else echo failed; fi; }\n";
     let script = format!("{helpers}{script}\n$AS $L stats --json > ../stats");
@@ -55,7 +58,8 @@ fn each_run_fails_but_the_last(place: &Place, variables: &[(&str, &str)], script
     assert!(counted.get("hit") == 0 && counted.total() > 0, "{what}");
 }
 
-/// The same, with each compiler as `$CC` and each observer.
+/// Runs a script like [`each_run_fails_but_the_last`], once for each compiler (`$CC`) and each
+/// observer.
 fn each(script: &str) {
     for compiler in compilers() {
         for observer in OBSERVERS {
@@ -66,7 +70,7 @@ fn each(script: &str) {
     }
 }
 
-/// The compiler's temporary files, and what it makes, are in a file system that is full.
+/// The file system of the compiler's temporary files and outputs is full.
 #[test]
 fn a_full_file_system() {
     probe_skip!(can_mount(), "nothing can be mounted here");
@@ -80,7 +84,8 @@ fn a_full_file_system() {
     );
 }
 
-/// Once the observers have judged the compiler, and beside files that it can compile.
+/// The file system becomes full after larder has learned how to observe the compiler. It also holds
+/// sources that can be compiled.
 #[test]
 fn a_full_file_system_that_was_not_full_before() {
     probe_skip!(can_mount(), "nothing can be mounted here");
@@ -97,7 +102,7 @@ fn a_full_file_system_that_was_not_full_before() {
     );
 }
 
-/// A program opens more files than it may. Larder itself needs fewer.
+/// A program opens more files than it may. larder itself needs fewer.
 #[test]
 fn too_few_descriptors() {
     probe_skip!(has("prlimit") && has("perl") && can_mount(), "no prlimit, perl or mounts");
@@ -116,13 +121,14 @@ fn too_few_descriptors() {
     }
 }
 
-/// No process can be started. The superuser may start any number, so it is another user.
+/// No process can be started. The limit does not apply to the superuser, so the test runs as
+/// another user.
 #[test]
 fn too_few_processes() {
     probe_skip!(is_root() && has("setpriv") && has("prlimit"), "not the superuser, or no setpriv or prlimit");
     probe_skip!(can_mount(), "nothing can be mounted here");
     probe_skip!(has("gcc"), "gcc is not installed");
-    // clang needs none. gcc tries four times, which takes seven seconds.
+    // clang starts no process for a compile. gcc tries four times, which takes seven seconds.
     for observer in ["auto", "preload"] {
         let place = Place::new();
         place.put("large.c", LARGE);
@@ -133,7 +139,7 @@ fn too_few_processes() {
     }
 }
 
-/// Sizes of files and of memory are limited. That is known before the run.
+/// The sizes of files and of memory are limited before the run begins.
 #[test]
 fn limited_sizes() {
     probe_skip!(has("prlimit") && can_mount(), "no prlimit, or no mounts");
@@ -145,7 +151,7 @@ fn limited_sizes() {
     }
 }
 
-/// A program of the run limits the memory of another one.
+/// One program of the run limits the memory of another one.
 #[test]
 fn limited_memory_inside_a_run() {
     probe_skip!(has("bash") && has("perl") && can_mount(), "no bash, perl or mounts");
@@ -161,7 +167,7 @@ fn limited_memory_inside_a_run() {
     }
 }
 
-/// A quota, of a file system that has room.
+/// A quota is exhausted on a file system that has room.
 #[test]
 fn a_quota() {
     probe_skip!(is_root() && has("setpriv") && can_mount(), "not the superuser, or no setpriv or mounts");
@@ -186,7 +192,8 @@ fn is_possible(script: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A device that cannot read the end of a header: the file that it consists of was cut.
+/// A block device fails to read the end of a header, because the file behind the loop device was
+/// truncated.
 #[test]
 fn a_device_that_fails() {
     probe_skip!(is_root() && can_mount(), "not the superuser, or no mounts");
@@ -204,8 +211,8 @@ fn a_device_that_fails() {
     );
 }
 
-/// Output that a program leaves to the end of its life is lost where the file system is full, and the program does not
-/// notice. What it left is not recorded.
+/// Output that a program writes only when it exits is lost if the file system is full, and the
+/// program does not notice. Its result must not be recorded.
 #[test]
 fn output_that_is_lost_at_the_end_of_a_program() {
     probe_skip!(can_mount(), "nothing can be mounted here");
@@ -219,7 +226,7 @@ fn output_that_is_lost_at_the_end_of_a_program() {
     assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "1005"), "{ran:#?}, {:?}", place.counters());
 }
 
-/// A compile that fails because of its input is answered from the store, in any language.
+/// A compile that fails because of its input is a hit the second time, in any language.
 #[test]
 fn failures_of_the_input_are_recorded() {
     let locale = locale();
@@ -235,7 +242,7 @@ fn failures_of_the_input_are_recorded() {
             &["main.c", "-o", "x", "-lnonexistent"],
             &["main.c", "-o", "x"],
         ];
-        // The first run of a tool is watched twice.
+        // Both observers watch the first run of a tool.
         place.larder(&[compiler, "-c", "good.c", "-o", "good.o"]).env("LC_ALL", locale).run().ends(0);
         for arguments in arguments {
             let argv = [&[compiler], arguments].concat();

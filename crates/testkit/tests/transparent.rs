@@ -1,10 +1,12 @@
-//! Being observed changes nothing that a tool can notice, and what it may have changed is not recorded.
+//! A tool cannot notice that it is observed. If the observer may have changed what a tool does, the
+//! run is not recorded.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::{Place, has, larder, probe_skip};
 
-/// Asks in both ways whether functions are there, and starts a program in another directory as Rust's standard library
-/// does: by `posix_spawn` if that can change directories, else by `fork`.
+/// Asks in two ways (weak symbols and `dlsym`) whether functions exist, and starts a program in
+/// another directory. As Rust's standard library does, it uses `posix_spawn` if that can change
+/// directories, and `fork` otherwise.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -44,7 +46,7 @@ int main(void)
 }
 "#;
 
-/// A program finds the functions of its libc, and none that only the preloaded library has.
+/// A program finds the functions of its libc, but none that only the preloaded library defines.
 #[test]
 fn functions_that_libc_lacks_are_not_offered() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -60,7 +62,8 @@ fn functions_that_libc_lacks_are_not_offered() {
         for observer in ["preload", "kernel", "auto"] {
             let run = place.larder(&["run", "--", "./ask"]).env("LARDER_OBSERVER", observer).env("LARDER_RECACHE", "1");
             let ran = run.run();
-            // musl's loader keeps the address of the symbol table, so dlsym still finds what its libc lacks.
+            // musl's loader keeps the address of the symbol table, so `dlsym` still finds functions
+            // that its libc lacks.
             if compiler == "gcc" || observer == "kernel" {
                 assert_eq!(ran, plain, "{compiler}, {observer}");
             } else {
@@ -70,7 +73,8 @@ fn functions_that_libc_lacks_are_not_offered() {
     }
 }
 
-/// Opens and looks at a file under a timer whose handler does not have calls restarted, and counts what fails.
+/// Opens a file and stats it while a timer fires whose handler has no `SA_RESTART`, and counts the
+/// calls that fail with EINTR.
 const INTERRUPTED: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +103,8 @@ int main(void)
 }
 "#;
 
-/// What a program makes of a call that only failed because the kernel asked about it is never an answer.
+/// A call may fail with EINTR only because the kernel observer was asked about it. What the program
+/// does then must never be recorded.
 #[test]
 fn interrupted_calls_are_not_recorded() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -122,11 +127,11 @@ fn interrupted_calls_are_not_recorded() {
     }
 }
 
-/// `larder doctor` shows whether compiles work here by doing one.
+/// `larder doctor` compiles a line to show whether compiles work on this machine.
 #[test]
 fn doctor_compiles() {
     probe_skip!(has("gcc"), "gcc is not installed");
-    probe_skip!(larder().with_file_name("larderd").exists(), "larderd is not beside larder");
+    probe_skip!(larder().with_file_name("larderd").exists(), "larderd does not lie beside larder");
     let place = Place::new();
     let says = |observer: &str| place.larder(&["doctor"]).env("LARDER_OBSERVER", observer).run().stdout;
     for observer in ["auto", "preload", "kernel"] {
@@ -137,7 +142,7 @@ fn doctor_compiles() {
         let answered = "one line was compiled, recorded, and answered from the store";
         assert!(lines.iter().all(|line| line.starts_with("ok") && line.ends_with(answered)), "{observer}: {lines:#?}");
     }
-    // The depfile observer does not prove enough of this command, and doctor says so.
+    // With the depfile observer this command is not cached, and doctor says so.
     let said = says("depfile");
     assert!(said.contains("one line was compiled twice, and the second was no hit: bypass"), "{said}");
 }

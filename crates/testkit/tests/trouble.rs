@@ -1,4 +1,5 @@
-//! Whatever is wrong with the store, the tool's own result and exit code; and a cause that is counted where it can be.
+//! Whatever is wrong with the store, the tool's own result and exit code arrive. If the store can
+//! still count, the cause is counted.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
 
-/// The store of this version of the formats.
+/// The directory of the store for this format version.
 const BASE: &str = "v10";
 
-/// Enough output for blobs, messages on both streams, an exit code of its own.
+/// Output that is large enough for blobs, messages on both streams, and an unusual exit code.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \
     echo dep > x.d; exit 3";
 
@@ -25,20 +26,20 @@ fn compile(place: &Place) -> Run {
     place.larder(&["./mycc", "-c", "x.c", "-o", "x.o"])
 }
 
-/// The run's result is the plain tool's.
+/// Asserts that a run gave the result of the tool, and removes its outputs.
 #[track_caller]
 fn right(place: &Place, ran: &Ran, what: &str) {
     let expect = ("int a;\n", "warning\n", Some(3));
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), expect, "{what}");
     let object = place.read("x.o");
-    assert!(object == b"0123456789abcdef\n".repeat(400) && place.read("x.d") == b"dep\n", "{what}: outputs");
+    assert!(object == b"0123456789abcdef\n".repeat(400) && place.read("x.d") == b"dep\n", "{what}: wrong outputs");
     place.remove(&["x.o", "x.d"]);
 }
 
-/// By another process: a file that this one has open for writing, which a test beside us may inherit, cannot be
-/// executed.
+/// Another process does the copying. If this one had the file open for writing, a test in parallel
+/// could inherit the descriptor, and executing the file would fail with ETXTBSY.
 fn copy_larder(place: &Place, relative: &str) {
-    let words = ["install", "-m", "755", larder().to_str().expect("is text"), &place.text(relative)];
+    let words = ["install", "-m", "755", larder().to_str().expect("not UTF-8"), &place.text(relative)];
     place.run(&words).run().ends(0);
 }
 
@@ -49,10 +50,11 @@ fn runs_right(place: &Place, change: impl Fn(Run) -> Run, what: &str) {
     }
 }
 
-/// Take from the superuser what lets it write anywhere, so that modes count.
+/// Returns a compile for which file modes count: the superuser gives up the capabilities that
+/// override them.
 fn fenced(place: &Place) -> Run {
     place.settle();
-    let words = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"];
+    let words = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"];
     if !is_root() {
         return place.run(&words);
     }
@@ -60,28 +62,30 @@ fn fenced(place: &Place) -> Run {
 }
 
 fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 #[test]
 fn stores_that_cannot_be_used() {
     type Break = fn(&Path);
     let rows: &[(&str, Break)] = &[
-        ("a file", |store| fs::write(store, "").expect("writes")),
-        ("a link to nothing", |store| std::os::unix::fs::symlink("/nonexistent/x", store).expect("links")),
-        ("a link to itself", |store| std::os::unix::fs::symlink(store, store).expect("links")),
-        ("a device", |store| std::os::unix::fs::symlink("/dev/full", store).expect("links")),
+        ("a file", |store| fs::write(store, "").expect("cannot write the file")),
+        ("a link to nothing", |store| {
+            std::os::unix::fs::symlink("/nonexistent/x", store).expect("cannot create the link")
+        }),
+        ("a link to itself", |store| std::os::unix::fs::symlink(store, store).expect("cannot create the link")),
+        ("a device", |store| std::os::unix::fs::symlink("/dev/full", store).expect("cannot create the link")),
         ("others can write to it", |store| {
-            fs::create_dir(store).expect("makes");
+            fs::create_dir(store).expect("cannot create the directory");
             mode(store, 0o777);
         }),
         ("its group can write to it", |store| {
-            fs::create_dir(store).expect("makes");
+            fs::create_dir(store).expect("cannot create the directory");
             mode(store, 0o775);
         }),
         ("what is inside is a file", |store| {
-            fs::create_dir(store).expect("makes");
-            fs::write(store.join(BASE), "").expect("writes");
+            fs::create_dir(store).expect("cannot create the directory");
+            fs::write(store.join(BASE), "").expect("cannot write the file");
         }),
     ];
     for (what, spoil) in rows {
@@ -89,7 +93,7 @@ fn stores_that_cannot_be_used() {
         spoil(&place.path("store"));
         let log = place.path("log");
         runs_right(&place, |run| run.env("LARDER_LOG", &log), what);
-        let text = fs::read_to_string(&log).expect("there is a log");
+        let text = fs::read_to_string(&log).expect("cannot read the log");
         assert_eq!(text.matches(" fallback: ").count(), 2, "{what}: {text}");
         let doctor = place.larder(&["doctor"]).run();
         assert!(doctor.code == Some(1), "{what}: doctor says {doctor:?}");
@@ -100,7 +104,7 @@ fn stores_that_cannot_be_used() {
 fn a_store_without_permissions() {
     let place = place();
     let store = place.path("store");
-    fs::create_dir(&store).expect("makes");
+    fs::create_dir(&store).expect("cannot create the directory");
     for bits in [0o555, 0o000, 0o400, 0o333] {
         mode(&store, bits);
         for _ in 0..2 {
@@ -109,33 +113,34 @@ fn a_store_without_permissions() {
     }
     mode(&store, 0o700);
     right(&place, &compile(&place).run(), "usable again");
-    // A store that is full of records and can only be read still answers.
+    // A store with records that can only be read must still answer.
     for path in files(&store) {
-        mode(path.parent().expect("has one"), 0o555);
+        mode(path.parent().expect("no parent directory"), 0o555);
         mode(&path, 0o444);
     }
     let log = place.path("log");
     let ran = fenced(&place).env("LARDER_LOG", &log).run();
     for path in files(&store) {
-        mode(path.parent().expect("has one"), 0o700);
+        mode(path.parent().expect("no parent directory"), 0o700);
     }
     right(&place, &ran, "read-only");
-    let text = fs::read_to_string(&log).expect("there is a log");
+    let text = fs::read_to_string(&log).expect("cannot read the log");
     assert!(text.contains(" hit: "), "{text}");
 }
 
-/// As after `su` without `-`, which leaves root's own directories in `PATH`.
+/// `PATH` contains a directory that may not be searched. For example, `su` without `-` leaves
+/// root's own directories in `PATH`.
 #[test]
 fn a_directory_of_the_search_path_may_not_be_searched() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = Place::new();
     place.put("x.c", "int a;\n");
     let barred = place.path("barred");
-    fs::create_dir_all(barred.join("bin")).expect("makes");
+    fs::create_dir_all(barred.join("bin")).expect("cannot create the directory");
     mode(&barred, 0o000);
     let log = place.path("log");
     let without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"];
-    let words = [larder().to_str().expect("is text"), "gcc", "-c", "x.c", "-o", "x.o"];
+    let words = [larder().to_str().expect("not UTF-8"), "gcc", "-c", "x.c", "-o", "x.o"];
     let words = if is_root() { [&without_rights, &words[..]].concat() } else { words.to_vec() };
     for _ in 0..2 {
         place.settle();
@@ -144,7 +149,7 @@ fn a_directory_of_the_search_path_may_not_be_searched() {
         place.remove(&["x.o"]);
     }
     mode(&barred, 0o700);
-    let text = fs::read_to_string(&log).expect("there is a log");
+    let text = fs::read_to_string(&log).expect("cannot read the log");
     assert!(text.lines().last().is_some_and(|line| line.contains(" hit: ")), "{text}");
 }
 
@@ -164,7 +169,8 @@ fn places_that_are_not_there() {
 fn without_a_home_the_password_database_says() {
     let place = place();
     for home in [None, Some(""), Some("/nonexistent"), Some("/dev/null"), Some("relative")] {
-        // The store is somewhere of the user's then: it must not be written to by a test.
+        // The store is then in the home directory of the real user, so the test must not write to
+        // it.
         let change = |run: Run| {
             let run = run.without("LARDER_DIR").env("LARDER_READ_ONLY", "1");
             match home {
@@ -186,11 +192,12 @@ fn no_place_for_temporary_files() {
             assert_eq!(found, outcome, "{value}");
         }
     }
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let place = Place::new();
     place.tool("work/mycc", "echo object > x.o; exit 3");
     place.put("x.c", "int a;\n");
-    // This place is in /tmp, too, so that it has to be seen elsewhere once that is empty and read-only.
+    // This place is in /tmp as well. So it is mounted elsewhere before /tmp becomes empty and
+    // read-only.
     let script = "mkdir -p /run/larder-here && mount --bind \"$TOP\" /run/larder-here && mount -t tmpfs -o ro none /tmp && \
         mkdir -p /dev/shm && mount -t tmpfs -o ro none /dev/shm && cp_larder=/run/larder-here/larder && \
         cd /run/larder-here/work && export LARDER_DIR=/run/larder-here/store TMPDIR= && \
@@ -205,21 +212,21 @@ fn no_place_for_temporary_files() {
 fn a_store_of_somebody_else() {
     probe_skip!(is_root(), "only the superuser can give a directory away");
     let place = place();
-    runs_right(&place, |run| run, "ours");
-    std::os::unix::fs::chown(place.path("store"), Some(65534), Some(65534)).expect("gives away");
-    runs_right(&place, |run| run, "theirs");
+    runs_right(&place, |run| run, "a store of this user");
+    std::os::unix::fs::chown(place.path("store"), Some(65534), Some(65534)).expect("cannot change the owner");
+    runs_right(&place, |run| run, "a store of another user");
     let doctor = place.larder(&["doctor"]).run();
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
 }
 
 #[test]
 fn a_full_disk() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     for size in ["4k", "32k", "64k", "128k", "256k"] {
         let place = Place::new();
         place.tool("work/mycc", "head -c 60000 /dev/zero | tr '\\0' \"$3\" > x.o; exit 3");
         place.put("x.c", "int a;\n");
-        fs::create_dir(place.path("store")).expect("makes");
+        fs::create_dir(place.path("store")).expect("cannot create the directory");
         let script = "mount -t tmpfs -o mode=700,size=$SIZE none \"$LARDER_DIR\" || exit 9; \
             for i in a b c d e f a b; do \"$LARDER\" ./mycc -c x.c $i; echo $? $(head -c 3 x.o) $(wc -c < x.o); rm x.o; done; \
             \"$LARDER\" stats --json > ../stats; \"$LARDER\" fsck > /dev/null; \"$LARDER\" evict > /dev/null; exit 0";
@@ -231,15 +238,15 @@ fn a_full_disk() {
             lines.len() == 8 && lines.iter().all(|line| line.starts_with("3 ") && line.ends_with(" 60000")),
             "{size}: {ran:?}"
         );
-        fs::read_to_string(place.path("stats")).expect("stats were shown");
+        fs::read_to_string(place.path("stats")).expect("cannot read the statistics");
     }
 }
 
-/// Every file of the store.
+/// Returns every file of the store.
 fn files(store: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(store).expect("can be listed") {
-        let path = entry.expect("can be read").path();
+    for entry in fs::read_dir(store).expect("cannot list the directory") {
+        let path = entry.expect("cannot list the directory").path();
         if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found.sort();
@@ -265,13 +272,17 @@ fn every_file_of_the_store_damaged_in_turn() {
     let place = place();
     let store = place.path("store");
     right(&place, &compile(&place).run(), "first");
-    let kept: Vec<_> = files(&store).into_iter().map(|path| (fs::read(&path).expect("can be read"), path)).collect();
-    assert!(kept.iter().any(|(_, path)| path.components().any(|part| part.as_os_str() == "blobs")), "no blob");
+    let kept: Vec<_> =
+        files(&store).into_iter().map(|path| (fs::read(&path).expect("cannot read the file"), path)).collect();
+    assert!(
+        kept.iter().any(|(_, path)| path.components().any(|part| part.as_os_str() == "blobs")),
+        "the store has no blob"
+    );
     let restore = || {
-        fs::remove_dir_all(&store).expect("removes");
+        fs::remove_dir_all(&store).expect("cannot remove the directory");
         for (bytes, path) in &kept {
-            fs::create_dir_all(path.parent().expect("has one")).expect("makes");
-            fs::write(path, bytes).expect("writes");
+            fs::create_dir_all(path.parent().expect("no parent directory")).expect("cannot create the directory");
+            fs::write(path, bytes).expect("cannot write the file");
         }
         mode(&store, 0o700);
     };
@@ -280,20 +291,24 @@ fn every_file_of_the_store_damaged_in_turn() {
             restore();
             let mut spoilt = bytes.clone();
             spoil(&mut spoilt);
-            // Not replaced but changed, with its times put back: what a bad disk does.
-            let modified = fs::metadata(path).and_then(|meta| meta.modified()).expect("has a time");
-            fs::write(path, spoilt).expect("writes");
-            fs::File::options().append(true).open(path).and_then(|file| file.set_modified(modified)).expect("sets");
-            let what = format!("{} {damage}", path.strip_prefix(&store).expect("is below").display());
+            // The file is changed in place and its mtime restored, as a failing disk would do.
+            let modified = fs::metadata(path).and_then(|meta| meta.modified()).expect("cannot get the mtime");
+            fs::write(path, spoilt).expect("cannot write the file");
+            fs::File::options()
+                .append(true)
+                .open(path)
+                .and_then(|file| file.set_modified(modified))
+                .expect("cannot set the mtime");
+            let what = format!("{} {damage}", path.strip_prefix(&store).expect("not below this directory").display());
             for _ in 0..2 {
                 right(&place, &compile(&place).run(), &what);
             }
             let (ran, outcome) = place.counted(compile(&place));
             right(&place, &ran, &what);
-            assert_eq!(outcome, "hit", "{what}: it was recorded anew");
+            assert_eq!(outcome, "hit", "{what}: the result must have been recorded again");
         }
         restore();
-        fs::remove_file(path).expect("removes");
+        fs::remove_file(path).expect("cannot remove the file");
         right(&place, &compile(&place).run(), &format!("{} removed", path.display()));
     }
 }
@@ -307,10 +322,10 @@ fn a_killed_larder_leaves_nothing_wrong() {
     for wait_ms in [0, 1, 2, 5, 10, 50, 100, 200, 290, 300, 310, 320, 340] {
         let mut child = compile(&place).start();
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
-        child.kill().expect("can be killed");
-        child.wait().expect("ends");
+        child.kill().expect("cannot kill the process");
+        child.wait().expect("cannot wait for the command");
     }
-    // Killed children may still write for a moment.
+    // Tools of killed larders may still write for a moment.
     std::thread::sleep(std::time::Duration::from_millis(400));
     place.remove(&["x.o"]);
     for _ in 0..2 {
@@ -327,11 +342,12 @@ fn sixteen_writers_of_one_key() {
     let place = place();
     for number in 0..WRITERS {
         place.tool(&format!("w{number}/mycc"), SCRIPT);
-        fs::write(place.path(format!("w{number}/x.c")), "int a;\n").expect("writes");
+        fs::write(place.path(format!("w{number}/x.c")), "int a;\n").expect("cannot write the file");
     }
     place.settle();
     let start = |directory: PathBuf| compile(&place).cwd(directory).start();
-    // First all in one directory, so that it is one key to the last bit; then each in its own.
+    // First all run in one directory, so that their keys are equal to the last bit. Then each runs
+    // in its own.
     for apart in [false, true] {
         let directory = |number| if apart { place.path(format!("w{number}")) } else { place.path("work") };
         let children: Vec<_> = (0..WRITERS).map(|number| start(directory(number))).collect();
@@ -344,7 +360,7 @@ fn sixteen_writers_of_one_key() {
     right(&place, &compile(&place).run(), "afterwards");
     place.larder(&["fsck"]).run().ends(0);
     for number in 0..WRITERS {
-        let object = fs::read(place.path(format!("w{number}/x.o"))).expect("is there");
+        let object = fs::read(place.path(format!("w{number}/x.o"))).expect("cannot read the file");
         assert!(object == b"0123456789abcdef\n".repeat(400));
     }
 }
@@ -359,7 +375,7 @@ fn eviction_while_compiling() {
         for pair in letters.chunks(4) {
             place.settle();
             let one = |letter: &String| {
-                let words = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", letter];
+                let words = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", letter];
                 place.run(&words).env("LARDER_MAX_SIZE", "500kB").start()
             };
             let children: Vec<_> = pair.iter().map(one).collect();
@@ -376,7 +392,7 @@ fn eviction_while_compiling() {
         .iter()
         .map(|path| path.metadata().map_or(0, |meta| meta.len()))
         .sum();
-    assert!(held <= 500_000, "{held} bytes");
+    assert!(held <= 500_000, "the blobs have {held} bytes, which is more than the limit");
     place.larder(&["fsck"]).run().ends(0);
 }
 
@@ -394,7 +410,7 @@ fn a_working_directory_that_is_gone() {
     let tool = place.tool("bin/mycc", "echo ran \"$@\"; exit 3");
     let line = |larder: &str| format!("mkdir gone && cd gone && rmdir ../gone && exec {larder} {tool} -c x.c");
     let plain = place.run(&["sh", "-c", &line("")]).run();
-    let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("is text"))]).run();
+    let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run();
     assert_eq!(ran, plain);
 }
 

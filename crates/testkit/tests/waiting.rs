@@ -1,5 +1,5 @@
-//! The same action in several processes at once: it runs once where that can be, and whatever becomes of who runs it,
-//! each gives what the tool gives.
+//! The same action in several processes at once. If possible, it runs once. Each process must give
+//! the result of the tool, whatever happens to the one that runs it.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use larder_testkit::{Counters, Place, Ran, has, larder, probe_skip};
 
-/// Slow enough that a second larder finds the first one at it, on a machine that has other work, too.
+/// A tool so slow that a second larder finds the first one running, even on a busy machine.
 const SLOW: &str = "sleep 1; read line < x.c; echo \"$line\" > x.o; echo said; echo warning >&2; exit ";
 const COMPILE: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
 
@@ -22,37 +22,37 @@ fn place(code: &str) -> Place {
 }
 
 fn start_at(place: &Place, at: &Path, words: &[&str], variables: &[(&str, &str)]) -> Child {
-    let whole: Vec<&str> = [larder().to_str().expect("is text")].into_iter().chain(words.iter().copied()).collect();
+    let whole: Vec<&str> = [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().copied()).collect();
     let mut command = place.run(&whole).cwd(at).env("LARDER_LOG", place.path("log")).command;
     command.envs(variables.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("starts")
+    command.spawn().expect("cannot start the command")
 }
 
 fn start(place: &Place, words: &[&str]) -> Child {
     start_at(place, &place.path("work"), words, &[])
 }
 
-/// The file whose bytes are locked, once there is a store.
+/// Returns the lock file of single-flight, or a path that does not exist if there is no store yet.
 fn turns(place: &Place) -> PathBuf {
     let formats = fs::read_dir(place.path("store")).into_iter().flatten().flatten();
     formats.map(|format| format.path().join("locks/turns")).next().unwrap_or_else(|| place.path("no-store"))
 }
 
-/// Let the larder that was started get to its tool.
+/// Waits until the larder that was started runs its tool.
 fn until_it_runs(place: &Place) {
     let began = Instant::now();
     while !is_held(&turns(place)) {
-        assert!(began.elapsed() < Duration::from_secs(20), "nobody runs anything");
+        assert!(began.elapsed() < Duration::from_secs(20), "no larder has locked its action within 20 seconds");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Whether the kernel knows of a lock of that file.
+/// Returns true if a process holds a POSIX lock on this file, according to /proc/locks.
 fn is_held(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(meta) = fs::metadata(path) else { return false };
-    let locks = fs::read_to_string("/proc/locks").expect("can be read");
+    let locks = fs::read_to_string("/proc/locks").expect("cannot read the file");
     locks.lines().any(|line| line.contains(" POSIX ") && line.contains(&format!(":{} ", meta.ino())))
 }
 
@@ -60,11 +60,11 @@ fn log(place: &Place) -> String {
     fs::read_to_string(place.path("log")).unwrap_or_default()
 }
 
-/// What a run of the script leaves; its output is taken away.
+/// Asserts that a run gave the output of the script.
 #[track_caller]
 fn right(at: &Path, ran: Ran, code: i32) {
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), ("said\n", "warning\n", Some(code)));
-    assert_eq!(fs::read(at.join("x.o")).expect("is there"), b"int a;\n");
+    assert_eq!(fs::read(at.join("x.o")).expect("cannot read the file"), b"int a;\n");
 }
 
 #[track_caller]
@@ -73,7 +73,10 @@ fn counted(place: &Place, expect: &str) {
 }
 
 fn signal(child: &Child, name: &str) {
-    let done = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().expect("starts");
+    let done = Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status()
+        .expect("cannot start the command");
     assert!(done.success());
 }
 
@@ -85,19 +88,19 @@ fn two_at_once_run_it_once() {
         let first = start(&place, COMPILE);
         until_it_runs(&place);
         let second = start(&place, COMPILE);
-        // Both write the same file: it is whole once both have ended.
+        // Both write the same file, so it is complete once both have ended.
         for ran in [first, second].map(Ran::of) {
             right(&work, ran, code);
         }
         counted(&place, "hit+miss");
         let text = log(&place);
         assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
-        let stats = place.run(&[larder().to_str().expect("is text"), "stats"]).run().quiet();
+        let stats = place.run(&[larder().to_str().expect("not UTF-8"), "stats"]).run().quiet();
         assert!(stats.contains("waited"), "{stats}");
     }
 }
 
-/// What a compiler makes in one place serves in another.
+/// The output of a compiler in one directory also answers in another one.
 #[test]
 fn two_places_run_it_once() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -106,12 +109,13 @@ fn two_places_run_it_once() {
         (0..800).map(|at| format!("int f{at}(int a) {{ return a * {at} % (a + {at}); }}\n")).collect();
     let at: Vec<PathBuf> = ["one", "two"].map(|name| place.path("work").join(name)).into();
     for directory in &at {
-        let name = directory.file_name().expect("has one").to_str().expect("is text");
+        let name = directory.file_name().expect("no file name").to_str().expect("not UTF-8");
         place.put(&format!("{name}/.git/HEAD"), "ref: refs/heads/main\n");
         place.put(&format!("{name}/x.c"), &functions);
     }
     let argv = ["gcc", "-O2", "-c", "x.c", "-o", "x.o"];
-    // The first run of a compiler is judged: then both observers watch.
+    // In the first run of a compiler both observers watch it, so that larder learns how it can be
+    // observed.
     place.put("first.c", "int a;\n");
     place.settle();
     Ran::of(start(&place, &["gcc", "-O2", "-c", "first.c"])).ends(0);
@@ -122,9 +126,9 @@ fn two_places_run_it_once() {
     Ran::of(second).ends(0);
     let text = log(&place);
     assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
-    let objects: Vec<Vec<u8>> = at.iter().map(|at| fs::read(at.join("x.o")).expect("is there")).collect();
+    let objects: Vec<Vec<u8>> = at.iter().map(|at| fs::read(at.join("x.o")).expect("cannot read the file")).collect();
     place.run(&argv).cwd(&at[1]).run().ends(0);
-    assert!(objects[0] == objects[1] && objects[1] == fs::read(at[1].join("x.o")).expect("is there"));
+    assert!(objects[0] == objects[1] && objects[1] == fs::read(at[1].join("x.o")).expect("cannot read the file"));
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn a_holder_that_is_killed_or_stopped_is_not_waited_for() {
         counted(&place, "miss");
         if name == "STOP" {
             signal(&first, "CONT");
-            assert_eq!(first.wait().expect("can be waited for").code(), Some(0));
+            assert_eq!(first.wait().expect("cannot wait for the command").code(), Some(0));
             right(&work, Ran { code: Some(0), signal: None, stdout: "said\n".into(), stderr: "warning\n".into() }, 0);
         } else {
             let _ = first.wait();
@@ -163,7 +167,7 @@ fn a_holder_that_is_killed_or_stopped_is_not_waited_for() {
     }
 }
 
-/// The bound is what the tool took before.
+/// A larder waits at most for the time that the tool took before.
 #[test]
 fn a_slow_holder_is_waited_for_no_longer_than_the_tool_ran_before() {
     let place = Place::new();
@@ -209,7 +213,8 @@ fn other_inputs_are_another_action() {
     assert_eq!(place.read("x.o"), b"int a;3\n");
 }
 
-/// A tool that runs the same command through larder again, once: what is inside does not wait for what is around it.
+/// A tool runs the same command through larder once more. The inner larder must not wait for the
+/// outer one.
 #[test]
 fn nobody_waits_for_the_larder_around_it() {
     for observer in ["auto", "kernel"] {
@@ -221,18 +226,19 @@ fn nobody_waits_for_the_larder_around_it() {
         place.settle();
         let began = Instant::now();
         Ran::of(start_at(&place, &place.path("work"), COMPILE, &[("LARDER_OBSERVER", observer)])).ends(0);
-        assert!(began.elapsed() < Duration::from_secs(8), "the inner one waited for the outer one");
+        assert!(began.elapsed() < Duration::from_secs(8), "the inner larder waited for the outer one");
         assert_eq!(place.read("x.o"), b"int a;\n");
     }
 }
 
-/// Each runs what the other is running, inside.
+/// Two commands each run the other one inside. Neither inner larder may wait for the outer larder
+/// of the other.
 #[test]
 fn two_do_not_wait_for_each_others_inner_ones() {
     let place = Place::new();
     for (name, other) in [("a", "b"), ("b", "a")] {
         let inner = format!("{} run --no-env INSIDE -- ./{other}", larder().display());
-        // Ends with the third.
+        // Stops the recursion at the third level.
         place.tool(
             &format!("work/{name}"),
             &format!("[ \"$INSIDE\" ] && exit; sleep 0.5; INSIDE=1; export INSIDE; {inner}; echo {name}"),
@@ -244,7 +250,7 @@ fn two_do_not_wait_for_each_others_inner_ones() {
     for child in children {
         Ran::of(child).ends(0);
     }
-    assert!(began.elapsed() < Duration::from_secs(8), "they waited for each other");
+    assert!(began.elapsed() < Duration::from_secs(8), "the inner larders waited for the outer ones");
 }
 
 #[test]
@@ -265,7 +271,7 @@ fn a_waiter_that_is_told_to_end_ends_as_the_tool_would() {
     until_it_runs(&place);
     let second = start(&place, COMPILE);
     std::thread::sleep(Duration::from_millis(200));
-    // A shell starts what it runs in the background deaf to an interrupt, but not to this.
+    // A shell lets background commands ignore SIGINT, so the test sends SIGTERM.
     signal(&second, "TERM");
     assert_eq!(Ran::of(second).signal, Some(15));
     right(&place.path("work"), Ran::of(first), 0);
@@ -275,12 +281,12 @@ fn a_waiter_that_is_told_to_end_ends_as_the_tool_would() {
 fn what_stands_where_the_locks_should_be_is_no_trouble() {
     let place = place("0");
     let work = place.path("work");
-    // There is a store from now on.
+    // This run creates the store.
     right(&work, Ran::of(start(&place, &["./mycc", "-O1", "-c", "x.c", "-o", "x.o"])), 0);
-    fs::remove_file(turns(&place)).expect("was made");
-    fs::create_dir_all(turns(&place)).expect("makes");
+    fs::remove_file(turns(&place)).expect("cannot remove the file");
+    fs::create_dir_all(turns(&place)).expect("cannot create the directory");
     let children = [start(&place, COMPILE), start(&place, COMPILE)];
-    // Both write the same file, and nobody holds one of them back: it is whole once both have ended.
+    // Both write the same file and neither waits, so the file is complete once both have ended.
     for ran in children.map(Ran::of) {
         right(&work, ran, 0);
     }

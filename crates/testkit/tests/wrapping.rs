@@ -1,4 +1,5 @@
-//! The tool cannot tell that larder is in front of it, nor can its caller: what it is started with, and how it ends.
+//! Neither the tool nor its caller can tell that larder is between them: the tool starts with the
+//! same environment, and ends in the same way.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,10 +8,12 @@ use std::os::unix::process::CommandExt;
 use larder_testkit::{Place, Ran, Run, has, is_ignored, larder, on_terminal, probe_skip};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A tool that is observed and one that is not: a script called as a compiler, and one of no known name.
+/// A tool that larder observes, and one that it does not know: a script called as a compiler, and
+/// one with an unknown name.
 const NAMES: [&str; 2] = ["gcc", "frobnicate"];
 
-/// A place whose `PATH` begins with a fake `gcc` and a fake `frobnicate` that run `script`, with a source for them.
+/// Creates a place whose `bin` holds a fake `gcc` and a fake `frobnicate` that run `script`, and a
+/// source for them.
 fn fakes(script: &str) -> Place {
     let place = Place::new();
     place.put("x.c", "int a;\n");
@@ -18,7 +21,7 @@ fn fakes(script: &str) -> Place {
     place
 }
 
-/// The same script plainly and through larder, twice: equal each time, and not from the store.
+/// Runs the script without larder, and twice through it. The results must be equal each time.
 fn check(script: &str, change: impl Fn(Run) -> Run) {
     for name in NAMES {
         let place = fakes(script);
@@ -28,7 +31,7 @@ fn check(script: &str, change: impl Fn(Run) -> Run) {
         let plain = change(place.run(&[&["/usr/bin/env", "--"], &argv[..]].concat())).run();
         for _ in 0..2 {
             let through = change(place.larder(&argv)).run();
-            assert_eq!(through, plain, "{name}: larder left, plain right: {script}");
+            assert_eq!(through, plain, "{name}: left is with larder, right without: {script}");
         }
     }
 }
@@ -49,8 +52,8 @@ fn environment_and_descriptors_are_the_callers() {
 #[test]
 fn the_name_it_is_called_by_is_the_one_typed() {
     let place = Place::new();
-    // A script is told its path; the kernel keeps the words of a program.
-    std::fs::copy("/bin/sleep", place.path("bin/mycc")).expect("copies");
+    // A script gets its path from the kernel, so only a binary shows which `argv[0]` larder passed.
+    std::fs::copy("/bin/sleep", place.path("bin/mycc")).expect("cannot copy the file");
     let path = format!("{}:/usr/bin:/bin", place.text("bin"));
     let link = place.text("bin/mycc");
     for name in ["mycc", link.as_str(), "../bin/mycc"] {
@@ -74,7 +77,7 @@ fn what_a_shell_sets_is_inherited() {
         };
         let plain = line("");
         assert!(plain.stdout.contains("three"), "{plain:?}");
-        assert_eq!(line(larder().to_str().expect("is text")), plain, "{name}");
+        assert_eq!(line(larder().to_str().expect("not UTF-8")), plain, "{name}");
     }
 }
 
@@ -84,7 +87,7 @@ fn every_exit_code_arrives() {
     for code in [0, 1, 2, 3, 42, 77, 126, 127, 128, 129, 137, 200, 254, 255] {
         for name in NAMES {
             let tool = place.text(&format!("bin/{name}"));
-            let ran = place.run(&[larder().to_str().expect("is text"), &tool, &code.to_string(), "-c", "x.c"]).run();
+            let ran = place.run(&[larder().to_str().expect("not UTF-8"), &tool, &code.to_string(), "-c", "x.c"]).run();
             assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(code), "", ""), "{name}");
         }
     }
@@ -105,27 +108,33 @@ fn death_by_a_signal_is_death_by_that_signal() {
             assert!(plain.signal.is_some(), "{plain:?}");
             for _ in 0..2 {
                 let (ran, outcome) = place.counted(place.larder(&argv));
-                assert_eq!(ran, plain, "{name} {signal}: larder left");
+                assert_eq!(ran, plain, "{name} {signal}: left is with larder, right without");
                 assert!(["miss:signal", "bypass:unknown-tool"].contains(&&*outcome), "{outcome}");
             }
         }
     }
 }
 
-/// Start a tool that says its own number and waits; send a signal to larder alone.
+/// Starts a tool that prints its process ID and waits. Then sends signals to larder only.
 fn interrupted(name: &str, script: &str, signals: &[Signal]) -> Ran {
     let place = fakes(script);
     let mut child = place.larder(&[&place.text(&format!("bin/{name}")), "-c", "x.c"]).start();
     let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().expect("is a pipe")).read_line(&mut line).expect("the tool says its number");
+    BufReader::new(child.stdout.as_mut().expect("not a pipe"))
+        .read_line(&mut line)
+        .expect("the tool printed no process ID");
     for signal in signals {
-        let pid = Pid::from_raw(child.id() as i32).expect("is a number");
-        kill_process(pid, *signal).expect("can be sent");
+        let pid = Pid::from_raw(child.id() as i32).expect("not a process ID");
+        kill_process(pid, *signal).expect("cannot send the signal");
     }
     let ran = Ran::of(child);
     let tool = std::path::PathBuf::from(format!("/proc/{}", line.trim()));
     assert!(!tool.exists(), "{name}: the tool outlived larder: {ran:?}");
-    assert_eq!(place.counters().get("miss"), place.counters().get("miss:signal"), "nothing was recorded");
+    assert_eq!(
+        place.counters().get("miss"),
+        place.counters().get("miss:signal"),
+        "an interrupted run must not be recorded"
+    );
     ran
 }
 
@@ -179,19 +188,19 @@ fn one_file_for_both_keeps_its_order() {
 #[test]
 fn messages_stream_and_so_does_input() {
     for name in NAMES {
-        // The tool goes on only when its first line was answered.
+        // The tool continues only after the test has answered its first line.
         let place = fakes("echo first; read answer; echo \"$answer\"; printf 'no end of line'");
         let mut child = place.larder(&[&place.text(&format!("bin/{name}")), "-c", "x.c"]).start();
-        let mut stdin = child.stdin.take().expect("is a pipe");
-        let mut stdout = BufReader::new(child.stdout.take().expect("is a pipe"));
+        let mut stdin = child.stdin.take().expect("not a pipe");
+        let mut stdout = BufReader::new(child.stdout.take().expect("not a pipe"));
         let mut line = String::new();
-        stdout.read_line(&mut line).expect("is there before the tool ends");
+        stdout.read_line(&mut line).expect("the first line did not arrive before the tool ended");
         assert_eq!(line, "first\n");
-        writeln!(stdin, "second").expect("the tool reads it");
+        writeln!(stdin, "second").expect("the tool does not read its input");
         let mut rest = String::new();
-        stdout.read_to_string(&mut rest).expect("can be read");
+        stdout.read_to_string(&mut rest).expect("cannot read the file");
         assert_eq!(rest, "second\nno end of line");
-        assert!(child.wait().expect("ends").success());
+        assert!(child.wait().expect("cannot wait for the command").success());
     }
 }
 
@@ -204,7 +213,7 @@ fn a_reader_that_goes_away_is_no_trouble() {
         let line = |larder: &str| format!("{{ {larder} {tool} -c x.c; echo $? >&2; }} | head -n 1");
         let plain = place.run(&["sh", "-c", &line("")]).run();
         place.settle();
-        assert_eq!(place.run(&["sh", "-c", &line(larder().to_str().expect("is text"))]).run(), plain, "{name}");
+        assert_eq!(place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run(), plain, "{name}");
     }
 }
 
@@ -259,7 +268,7 @@ fn closed_descriptors() {
         let object = place.read("x.o");
         place.remove(&["x.o"]);
         place.settle();
-        let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("is text"))]).run();
+        let ran = place.run(&["sh", "-c", &line(larder().to_str().expect("not UTF-8"))]).run();
         assert_eq!((ran, place.read("x.o")), (plain, object), "{close}");
     }
 }
@@ -269,7 +278,7 @@ fn tools_that_are_not_there_or_cannot_run() {
     let place = Place::new();
     place.put("x.c", "int a;\n");
     place.put("plain.sh", "exit 0\n");
-    std::fs::create_dir(place.path("work/gcc")).expect("makes");
+    std::fs::create_dir(place.path("work/gcc")).expect("cannot create the directory");
     for (tool, code) in [
         ("no-such-tool", 127),
         ("./no-such-gcc", 127),
@@ -284,10 +293,10 @@ fn tools_that_are_not_there_or_cannot_run() {
         assert!(ran.stderr.starts_with("larder: ") && ran.stderr.contains(tool), "{tool}: {ran:?}");
     }
     let bad = place.tool("bin/badcc", "");
-    std::fs::write(&bad, "#!/nonexistent/interpreter\n").expect("writes");
+    std::fs::write(&bad, "#!/nonexistent/interpreter\n").expect("cannot write the file");
     assert!(matches!(place.larder(&[&bad, "-c", "x.c"]).run().code, Some(126 | 127)));
-    // A script without a first line of its own: a shell would run it, the kernel does not.
-    std::fs::write(&bad, "exit 5\n").expect("writes");
+    // A script without a `#!` line: a shell would run it, but the kernel does not.
+    std::fs::write(&bad, "exit 5\n").expect("cannot write the file");
     assert!(matches!(place.larder(&[&bad, "-c", "x.c"]).run().code, Some(126 | 5)));
 }
 
@@ -303,7 +312,7 @@ fn words_and_tools_of_the_same_name() {
     assert!(said(&["stats", "--json"]).starts_with('{'));
     assert!(said(&["--version"]).contains("larder"));
     assert!(said(&["help"]).contains("stats"));
-    // Its own name is no more than a name: anything may be typed for `argv[0]`.
+    // `argv[0]` is ignored, because a caller can set it to anything.
     let mut run = place.run(&[larder().as_os_str(), "stats".as_ref(), "--json".as_ref()]);
     run.command.arg0("larder");
     assert!(run.run().quiet().starts_with('{'));

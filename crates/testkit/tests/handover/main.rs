@@ -1,4 +1,5 @@
-//! Builds in sandboxes that may only read the store, and the `larderd` outside that records for them.
+//! Builds in sandboxes that may only read the store, and the `larderd` outside of them that records
+//! their results.
 #![cfg(target_os = "linux")]
 
 mod here;

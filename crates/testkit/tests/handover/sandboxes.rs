@@ -1,4 +1,4 @@
-//! Builds in sandboxes: what they record, and what they see without `larderd`.
+//! Builds in sandboxes: the records that they make, and their behaviour if no `larderd` runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::here::{Here, SANDBOX};
 
 #[test]
 fn a_sandbox_records_and_hits() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     assert!(here.compile().contains("recorded · handed over to larderd"), "{}", here.log());
@@ -27,7 +27,7 @@ fn a_sandbox_records_and_hits() {
 
 #[test]
 fn what_is_learned_of_programs_is_handed_over() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     here.compile();
@@ -36,15 +36,15 @@ fn what_is_learned_of_programs_is_handed_over() {
     let explained = here.sandbox_command(explain).run();
     assert!(explained.stdout.contains("hit"), "{explained:?}");
     let explained = here.larder(&["explain", "--no-terminal", "--", "./mycc", "-c", "x.c", "-o", "x.o"]).stdout;
-    assert!(explained.contains("miss"), "outside it answers nothing: {explained}");
-    // What a sandbox says of how programs are observed is believed in sandboxes only.
-    let judged = fs::read_dir(here.inside("judged-handed-over")).expect("there are judgements").count();
+    assert!(explained.contains("miss"), "outside of a sandbox the record must not answer: {explained}");
+    // Only sandboxes use what another sandbox learned about how programs can be observed.
+    let judged = fs::read_dir(here.inside("judged-handed-over")).expect("cannot list the judgements").count();
     assert!(judged > 0 && !here.inside("judged").exists());
-    // Stamps of the system's files, which a sandbox cannot write.
-    here.wait("stamps are kept", |here| {
+    // `larderd` writes stamps of the system's files, because a sandbox cannot write them.
+    here.wait("stamps are written", |here| {
         fs::read_dir(here.inside("stamps")).is_ok_and(|mut list| list.next().is_some())
     });
-    // An unrecorded run teaches as well, and is counted.
+    // A run that is not recorded also teaches how its programs can be observed, and is counted.
     here.place.tool("work/clock", "date +%s%N > x.o; echo said");
     let log = here.sandbox("exec \"$LARDER\" run -- ./clock");
     assert!(log.contains("not recorded"), "{log}");
@@ -54,7 +54,7 @@ fn what_is_learned_of_programs_is_handed_over() {
 
 #[test]
 fn the_caller_strips_and_renames_the_next_moment() {
-    probe_skip!(can_mount() && has("gcc") && has("strip"), "no compiler, or no mounts of one's own here");
+    probe_skip!(can_mount() && has("gcc") && has("strip"), "no compiler, or no mount namespaces here");
     let here = Here::new();
     here.start();
     here.place.put("y.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
@@ -65,13 +65,16 @@ fn the_caller_strips_and_renames_the_next_moment() {
     assert_eq!(plain.code, Some(0), "{plain:?}");
     let log = here.sandbox("\"$LARDER\" gcc -c y.c -o y.o && echo said");
     assert!(log.contains(" hit: "), "{log}");
-    assert!(here.place.read("y.o") == here.place.read("plain.o"), "what the compiler wrote, not what strip left");
+    assert!(
+        here.place.read("y.o") == here.place.read("plain.o"),
+        "the record must hold what the compiler wrote, not what strip left"
+    );
     assert!(here.place.read("kept.o") == here.place.read("plain.o"));
 }
 
 #[test]
 fn without_larderd_nothing_is_recorded_and_everything_works() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let miss = |log: &str| {
         assert!(log.contains("miss, not recorded"), "{log}");
@@ -79,17 +82,17 @@ fn without_larderd_nothing_is_recorded_and_everything_works() {
     };
     miss(&here.compile());
     miss(&here.compile());
-    // Hits as before.
+    // A store that cannot be written still answers.
     here.place.remove(&["x.o"]);
     assert_eq!(here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]).stdout, "said\n");
     assert!(here.compile().contains(" hit: "), "{}", here.log());
-    // It cannot be started from in there, and that is said.
+    // `larderd` cannot be started from inside the sandbox, and the message says so.
     let ran = here.sandbox_command("\"$LARDER\" daemon start").run();
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("outside of the sandbox"), "{ran:?}");
     let doctor = here.sandbox_command("\"$LARDER\" doctor").run();
     assert!(doctor.code == Some(1) && doctor.stdout.contains("larder daemon start"), "{doctor:?}");
-    // Outside, doctor says so beforehand.
+    // Outside of the sandbox, doctor says in advance that no `larderd` runs.
     assert!(here.larder(&["doctor"]).stdout.contains("note     larderd"));
     here.start();
     assert!(here.larder(&["doctor"]).stdout.contains("ok       larderd"));
@@ -102,7 +105,7 @@ fn where_counting_is_possible_the_reason_is_counted() {
     probe_skip!(!is_root(), "the superuser may write everywhere");
     let here = Here::new();
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
-    fs::set_permissions(here.inside("tmp"), fs::Permissions::from_mode(0o555)).expect("is ours");
+    fs::set_permissions(here.inside("tmp"), fs::Permissions::from_mode(0o555)).expect("cannot set the mode");
     here.place.put("x.c", "int b;\n".repeat(40));
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
     assert_eq!(here.counted()["unrecorded_reasons"]["no-daemon"], 1);
@@ -110,7 +113,7 @@ fn where_counting_is_possible_the_reason_is_counted() {
 
 #[test]
 fn sixteen_at_once() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.start();
     let loop_ = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
@@ -119,7 +122,8 @@ fn sixteen_at_once() {
         wait; echo said";
     let log = here.sandbox(loop_);
     let recorded = log.lines().filter(|line| line.contains("handed over to larderd")).count();
-    // The first few may each be told to wait for what is learned of the shell.
+    // The first few may not be recorded, because larder must first learn how the shell can be
+    // observed.
     here.wait_recorded(recorded as u64);
     assert_eq!(log.lines().count(), 16, "{log}");
     let log = here.sandbox(loop_);
@@ -130,7 +134,7 @@ fn sixteen_at_once() {
 
 #[test]
 fn a_store_deep_down() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::with_store(&format!("{}/store", "deep".repeat(40)));
     here.start();
     assert!(here.inside("daemon.sock").as_os_str().len() > 108);
@@ -141,7 +145,7 @@ fn a_store_deep_down() {
     assert!(install.code == Some(1) && install.stderr.contains("too long"), "{install:?}");
 }
 
-/// A sandbox of one's own needs no superuser.
+/// A user namespace is a sandbox that needs no superuser rights.
 #[test]
 fn in_a_user_namespace() {
     let here = Here::new();
@@ -153,8 +157,8 @@ fn in_a_user_namespace() {
     assert!(here.log().contains("handed over to larderd"), "{}", here.log());
     here.wait_recorded(1);
     assert_eq!(here.status()["refused"], 0, "{}", here.daemon_log());
-    // With another number in there than outside.
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    // The user ID inside differs from the one outside.
+    probe_skip!(can_mount(), "no mount namespaces here");
     here.place.put("x.c", "int b;\n".repeat(40));
     let log = here.sandbox(&format!("exec unshare --map-user=1000 --map-group=1000 -n sh -c '{compile}'"));
     assert!(log.contains("handed over to larderd"), "{log}");
@@ -163,31 +167,45 @@ fn in_a_user_namespace() {
 
 #[test]
 fn what_a_sandbox_uses_is_noted() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
-    let shard = fs::read_dir(here.inside("manifests")).expect("is there").next().expect("has one").expect("reads");
-    let manifest = fs::read_dir(shard.path()).expect("is there").next().expect("has one").expect("reads").path();
+    let shard = fs::read_dir(here.inside("manifests"))
+        .expect("cannot list the directory")
+        .next()
+        .expect("the directory is empty")
+        .expect("cannot list the directory");
+    let manifest = fs::read_dir(shard.path())
+        .expect("cannot list the directory")
+        .next()
+        .expect("the directory is empty")
+        .expect("cannot list the directory")
+        .path();
     let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
-    let used = || manifest.metadata().expect("is there").modified().expect("is known");
-    fs::File::options().write(true).open(&manifest).expect("opens").set_modified(two_hours_ago).expect("is ours");
+    let used = || manifest.metadata().expect("cannot stat the file").modified().expect("cannot get the mtime");
+    fs::File::options()
+        .write(true)
+        .open(&manifest)
+        .expect("cannot open the file")
+        .set_modified(two_hours_ago)
+        .expect("cannot set the mtime");
     assert!(here.compile().contains(" hit: "), "{}", here.log());
-    assert!(used() == two_hours_ago, "nobody listens");
+    assert!(used() == two_hours_ago, "without larderd the use is not noted");
     here.start();
     assert!(here.compile().contains(" hit: "), "{}", here.log());
-    here.wait("is noted", |_| used() > two_hours_ago);
+    here.wait("the use is noted", |_| used() > two_hours_ago);
 }
 
 #[test]
 fn a_bazel_sandbox_records() {
     probe_skip!(is_root() && has("bazel") && has("gcc"), "no Bazel, no compiler, or no sandbox for this user");
-    // In Bazel's sandbox /tmp can be written, and so could a store in it.
-    let apart = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    // Bazel's sandbox lets jobs write to /tmp, so a store there would be writable too.
+    let apart = tempfile::tempdir_in("/var/tmp").expect("cannot create a temporary directory");
     let mut here = Here::new();
     here.store = apart.path().to_owned();
-    let larder = larder().to_str().expect("is text");
+    let larder = larder().to_str().expect("not UTF-8");
     let log = here.place.text("log");
-    let store = here.store.to_str().expect("is text");
+    let store = here.store.to_str().expect("not UTF-8");
     here.place.put("WORKSPACE", "");
     here.place.put("x.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
     let command = format!("LARDER_DIR={store} LARDER_LOG={log} {larder} gcc -c $< -o $@ && strip $@");
@@ -201,13 +219,14 @@ fn a_bazel_sandbox_records() {
     assert!(here.log().contains("recorded · handed over to larderd"), "{} {ran:?}", here.log());
     here.wait_recorded(1);
     assert_eq!((&here.counted()["miss"], &here.status()["refused"]), (&1.into(), &0.into()));
-    // Bazel leaves directories that their owner may not write to.
+    // Bazel leaves directories that their owner cannot write to.
     here.run(&["chmod", "-R", "u+w", &here.place.text("bazel")]).ends(0);
 }
 
-/// Niceness and policy of each of its threads, the first one first.
+/// Returns niceness and scheduling policy of each thread of a process, the main thread first.
 fn threads_of(pid: u64) -> Vec<(i32, u32)> {
-    // Of the fields after the name, counted from the state.
+    // The indices of these fields of /proc/PID/stat, counted from the state, the first field after
+    // the name.
     const NICE: usize = 16;
     const POLICY: usize = 38;
     let manner = |tid: &str| -> Option<(i32, u32)> {
@@ -215,36 +234,37 @@ fn threads_of(pid: u64) -> Vec<(i32, u32)> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         Some((fields.get(NICE)?.parse().ok()?, fields.get(POLICY)?.parse().ok()?))
     };
-    let names = fs::read_dir(format!("/proc/{pid}/task")).expect("is there").flatten();
+    let names = fs::read_dir(format!("/proc/{pid}/task")).expect("cannot list the directory").flatten();
     let mut tids: Vec<u64> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     tids.sort_by_key(|tid| (*tid != pid, *tid));
     tids.iter().filter_map(|tid| manner(&tid.to_string())).collect()
 }
 
-/// Wait until so many misses are counted.
+/// Waits until this many misses are counted. Returns false if that takes too long.
 fn counts(here: &Here, misses: u64) -> bool {
     let until = std::time::Instant::now() + 3 * crate::here::PATIENCE;
     while here.counted()["miss"] != misses {
         if std::time::Instant::now() > until {
             return false;
         }
-        // Asking it how it is would be work for it, too.
+        // Asking `larderd` for its status would also be work for it.
         std::thread::sleep(Duration::from_millis(100));
     }
     true
 }
 
-/// What a build in the background has recorded is recorded in the background, and `larderd` itself stays as it is.
+/// `larderd` records the result of a background build at background priority, and its main thread
+/// keeps its own priority.
 #[test]
 fn the_callers_class_comes_with_what_it_hands_over() {
     const IDLE: u32 = 5;
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
-    // Enough to be at work for a while.
+    // A large output keeps `larderd` at work for a while.
     here.place.tool("work/mycc", "{ cat x.c; head -c 30000000 /dev/zero; } > x.o; echo said");
     let pid = here.start();
     let before = threads_of(pid)[0];
-    probe_skip!(before.1 == 0, "this program is not scheduled as usual itself");
+    probe_skip!(before.1 == 0, "this test itself does not run with the default scheduling policy");
     for (round, class) in ["inherit", "utility", "background"].into_iter().enumerate() {
         here.place.put("x.c", format!("int a{round};\n"));
         let script = "exec \"$LARDER\" ./mycc -c x.c -o x.o";
@@ -261,7 +281,7 @@ fn the_callers_class_comes_with_what_it_hands_over() {
             let counted = counts(&here, round as u64 + 1);
             is_done.store(true, Relaxed);
             assert!(counted, "{class}: {}", here.daemon_log());
-            looking.join().expect("looks")
+            looking.join().expect("the observing thread panicked")
         });
         larder_testkit::Ran::of(build).ends(0);
         let lowered = match class {
@@ -270,7 +290,7 @@ fn the_callers_class_comes_with_what_it_hands_over() {
             _ => (before.0.max(10), IDLE),
         };
         assert!(seen.contains(&lowered), "{class}: {lowered:?} is none of {seen:?}");
-        // One that is being lowered has its niceness before its policy.
+        // A thread that is being lowered changes its niceness before its policy.
         assert!(seen.iter().all(|one| *one == before || one.0 == lowered.0), "{class}: {seen:?}");
         assert_eq!(threads_of(pid)[0], before, "{class}");
     }

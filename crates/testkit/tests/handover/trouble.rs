@@ -1,4 +1,4 @@
-//! What `larderd` meets: nonsense, other users, full disks, its own end.
+//! How `larderd` deals with nonsense, with other users, with full disks, and with being killed.
 
 use std::fs;
 use std::io::Write;
@@ -11,28 +11,28 @@ use larder_testkit::{Ran, can_mount, is_root, larder, probe_skip};
 
 use crate::here::{Here, SANDBOX};
 
-/// Another user: nobody.
+/// The user ID of `nobody`, another user.
 const OTHER: u32 = 65534;
 
 fn connect(here: &Here) -> UnixStream {
-    UnixStream::connect(here.inside("daemon.sock")).expect("connects")
+    UnixStream::connect(here.inside("daemon.sock")).expect("cannot connect")
 }
 
 #[test]
 fn killed_while_a_tool_runs() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let pid = here.start();
     here.place.tool("work/slow", "echo begun > begun; sleep 1; cat x.c > x.o; echo said");
     let child: Child = here.sandbox_command("exec \"$LARDER\" run -- ./slow < /dev/null").start();
-    here.wait("begins", |here| here.place.path("work/begun").exists());
+    here.wait("the tool begins", |here| here.place.path("work/begun").exists());
     assert_eq!(here.run(&["kill", "-9", &pid.to_string()]).code, Some(0));
-    here.wait("is killed", |here| here.status()["runs"] == false);
+    here.wait("larderd is killed", |here| here.status()["runs"] == false);
     let ran = Ran::of(child);
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "said\n", ""));
     assert!(here.log().contains("no larderd listens"), "{}", here.log());
     assert!(here.compile().contains("no larderd listens"), "{}", here.log());
-    // Its socket is still there, and is replaced.
+    // The socket of the killed `larderd` still exists, and the next `larderd` replaces it.
     assert!(here.inside("daemon.sock").exists());
     here.start();
     here.compile();
@@ -44,68 +44,69 @@ fn killed_while_a_tool_runs() {
 fn clients_that_send_nonsense() {
     let here = Here::new();
     here.start();
-    let before = here.status()["refused"].as_u64().expect("is a number");
-    connect(&here).write_all(b"GET / HTTP/1.1\r\nHost: larder\r\n\r\n").expect("sends");
+    let before = here.status()["refused"].as_u64().expect("not a number");
+    connect(&here).write_all(b"GET / HTTP/1.1\r\nHost: larder\r\n\r\n").expect("cannot send");
     connect(&here).write_all(&[0xff; 4096]).unwrap_or_default();
-    // A frame that ends in its middle; a hand-over without descriptors.
-    connect(&here).write_all(&[4, 0, 2]).expect("sends");
-    connect(&here).write_all(&[4, 0, 2, 1, 9, 0]).expect("sends");
-    // Those who say nothing are not waited for, and stop nobody else.
+    // A frame that ends in its middle, and a hand-over without descriptors.
+    connect(&here).write_all(&[4, 0, 2]).expect("cannot send");
+    connect(&here).write_all(&[4, 0, 2, 1, 9, 0]).expect("cannot send");
+    // Clients that send nothing are dropped after a while, and do not block other clients.
     let silent: Vec<UnixStream> = (0..8).map(|_| connect(&here)).collect();
-    here.wait("are refused", |here| here.status()["refused"].as_u64() >= Some(before + 4));
+    here.wait("the nonsense is refused", |here| here.status()["refused"].as_u64() >= Some(before + 4));
     if can_mount() {
         here.compile();
         here.wait_recorded(1);
     }
-    here.wait("are not waited for", |here| here.status()["refused"].as_u64() >= Some(before + 12));
+    here.wait("silent clients are dropped", |here| here.status()["refused"].as_u64() >= Some(before + 12));
     drop(silent);
     assert!(here.daemon_log().contains("refused: "), "{}", here.daemon_log());
 }
 
 #[test]
 fn another_user_is_refused() {
-    probe_skip!(is_root(), "only the superuser can become somebody else");
+    probe_skip!(is_root(), "only the superuser can become another user");
     let here = Here::new();
     here.start();
     let socket = here.inside("daemon.sock");
-    assert_eq!(socket.metadata().expect("is there").mode() & 0o777, 0o600);
+    assert_eq!(socket.metadata().expect("cannot stat the file").mode() & 0o777, 0o600);
     let connects = |socket: PathBuf| {
         let thread = std::thread::spawn(move || {
             let other = rustix::process::Uid::from_raw(OTHER);
-            rustix::thread::set_thread_res_uid(other, other, other).expect("becomes somebody else");
+            rustix::thread::set_thread_res_uid(other, other, other).expect("cannot become another user");
             UnixStream::connect(socket)
         });
-        thread.join().expect("ends")
+        thread.join().expect("the thread panicked")
     };
     assert!(connects(socket.clone()).is_err(), "the store's directory is closed to others");
-    // As if it were not.
+    // Repeat with permissions that let the other user reach the socket.
     for path in socket.ancestors().skip(1).take_while(|path| path.starts_with(here.place.path(""))) {
-        let mode = path.metadata().expect("is there").mode() | 0o111;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("can be set");
+        let mode = path.metadata().expect("cannot stat the file").mode() | 0o111;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("cannot set the mode");
     }
-    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("can be set");
-    let mut stream = connects(socket).expect("connects");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("cannot set the mode");
+    let mut stream = connects(socket).expect("cannot connect");
     let _ = stream.write_all(&[2, 0, 2, 3]);
-    here.wait("is refused", |here| here.daemon_log().contains(&format!("refused: user {OTHER} connected")));
+    here.wait("user is refused", |here| here.daemon_log().contains(&format!("refused: user {OTHER} connected")));
 }
 
 #[test]
 fn the_store_is_kept_within_its_limit() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
-    let start = here.command(&[larder().to_str().expect("is text"), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
+    let start =
+        here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]).env("LARDER_MAX_SIZE", "60kB");
     start.run().ends(0);
     for round in 0..6 {
         here.place.put("x.c", format!("int a{round};\n").repeat(40));
         here.compile();
         here.wait_recorded(round + 1);
     }
-    here.wait("is evicted", |here| here.counted()["store_bytes"].as_u64() < Some(60_000));
+    here.wait("the store is evicted", |here| here.counted()["store_bytes"].as_u64() < Some(60_000));
 }
 
 #[test]
 fn a_full_disk_is_survived() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let here = Here::new();
     let script = format!(
         "mount -t tmpfs -o mode=700,size=256k none \"$LARDER_DIR\" || exit 9; \"$LARDER\" daemon start > /dev/null || exit 8; \

@@ -1,10 +1,11 @@
-//! Build systems: two worktrees, two directories of any name, a build directory that was moved.
+//! Builds by real build systems in two Git worktrees, in two directories with unusual names, and in
+//! a build directory that was moved.
 
 use larder_testkit::{has, probe_skip};
 
 use crate::two::Case;
 
-/// So many commands hit in the second place at least.
+/// The fewest commands that must hit in the second directory.
 mod least_hits {
     pub(super) const CMAKE_WORKTREES: u64 = 10;
     pub(super) const MESON_WORKTREES: u64 = 23;
@@ -74,12 +75,13 @@ const AUTOTOOLS: &[(&str, &str)] = &[
     CMAKE[4],
 ];
 
-/// What a repository is made of. A checkout's files are new: time passes before they are built.
+/// Makes a Git repository with two worktrees. The files of a checkout are new, so time must pass
+/// before they are built.
 const COMMIT: &str = "git -C main init -q; git -C main add .\n\
     git -C main -c user.name=a -c user.email=a@b commit -qm a\n\
     git -C main worktree add -q ../first; git -C main worktree add -q ../the-second-tree; sleep 0.1\n";
 
-/// More than there are results kept for one command.
+/// More probes than larder keeps results for one command.
 const PROBES: usize = 100;
 const NINJA_LEAVES: &[&str] = &[".ninja_log", ".ninja_deps"];
 const CMAKE_LEAVES: &[&str] =
@@ -138,7 +140,7 @@ fn autotools_in_two_worktrees() {
     .check();
 }
 
-/// Names of directories and programs that are made by chance do not make a miss.
+/// Random names of directories and programs must not cause a miss.
 #[test]
 fn checks_of_cmake() {
     probe_skip!(has("cmake") && has("make"), "cmake or make is not installed");
@@ -244,7 +246,8 @@ fn a_source_and_build_directory_that_was_moved() {
     .check();
 }
 
-/// All probes of one `./configure` are one command line, over a source that is another one each time.
+/// All probes of one `./configure` have the same command line, but the content of the source
+/// differs each time.
 #[test]
 fn more_probes_than_a_few() {
     probe_skip!(has("autoconf") && has("make"), "autoconf or make is not installed");
@@ -264,7 +267,8 @@ fn more_probes_than_a_few() {
     .check();
 }
 
-/// CMake's checks link objects of one name by one command line, another object each time.
+/// All link checks of CMake have the same command line and the same object name, but the content of
+/// the object differs each time.
 #[test]
 fn more_links_of_one_name_than_a_few() {
     let files = [("probe", "")];

@@ -1,5 +1,6 @@
-//! What a `./configure` asks a compiler: links, programs to run, failures, preprocessing. Each is asked in one place
-//! and then in another, where the answer and what is left must be those of the plain compiler.
+//! The commands by which a `./configure` tests a compiler: links, programs, failures and
+//! preprocessing. Each runs in one directory and then in a second one, where the answer and the
+//! files must be those of the compiler without larder.
 
 use std::fs;
 
@@ -8,7 +9,8 @@ use larder_testkit::{Place, Tree, has, probe_skip};
 const FIRST: &str = "first";
 const SECOND: &str = "second-and-longer/place";
 
-/// Two places with the same files, but for `@`, which is the place's own path.
+/// Creates two directories with the same files. `@` in a text is replaced by the path of the
+/// directory.
 fn places(files: &[(&str, &str)]) -> Place {
     let place = Place::new();
     for tree in [FIRST, SECOND] {
@@ -20,7 +22,8 @@ fn places(files: &[(&str, &str)]) -> Place {
     place
 }
 
-/// The outcome of a command in the second place after it ran in the first, where `@` is the place's own path.
+/// Runs a command in the first directory, then in the second, and returns the outcome of the second
+/// run. `@` is replaced by the path of the directory.
 #[track_caller]
 fn second(place: &Place, line: &str) -> String {
     let cwd = |tree: &str| place.path("work").join(tree);
@@ -45,7 +48,7 @@ fn second(place: &Place, line: &str) -> String {
         "{line}"
     );
     if let Some(difference) = Tree::of(&cwd(SECOND)).difference(&left) {
-        panic!("{line} ({outcome}): larder / plain: {difference}");
+        panic!("{line} ({outcome}): files differ (with larder / without): {difference}");
     }
     for (tree, before) in [FIRST, SECOND].iter().zip(before) {
         before.put_back(&cwd(tree));
@@ -53,7 +56,7 @@ fn second(place: &Place, line: &str) -> String {
     outcome
 }
 
-/// `/tmp/ccXXXXXX.o` is another one in each run.
+/// Removes the random part of names such as `/tmp/ccXXXXXX.o`, which differ in each run.
 fn without_temporary_names(text: &str) -> String {
     let mut parts = text.split("/cc");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -72,7 +75,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("lib/libtext.so", "GROUP ( @/lib/libdep.a )\n"),
 ];
 
-/// With libraries in `lib`.
+/// Creates the two directories with `SOURCES`, and with libraries in `lib`.
 fn checks() -> Place {
     let place = places(&SOURCES);
     place.put("dep.c", "int dep(void) { return 1; }\n");
@@ -132,7 +135,8 @@ fn failures_and_preprocessing() {
     }
 }
 
-/// Objects with debug information are other bytes in each place, and the same objects.
+/// Objects with debug information contain the path of their directory, so their bytes differ. They
+/// count as the same input nevertheless.
 #[test]
 fn links_of_objects() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -151,21 +155,21 @@ fn links_of_objects() {
         assert_eq!(second(&place, line), "hit", "{line}");
     }
     let shared = "gcc -shared -o libx.so file.o";
-    assert_eq!(second(&place, shared), "hit", "its own source is named without the place");
+    assert_eq!(second(&place, shared), "hit", "the debug information holds the relative path of the source");
     for line in
         ["gcc -o conftest conftest.o -Wl,-M", "gcc -s -o conftest conftest.o -Wl,-M", "ar crD libx.a conftest.o"]
     {
         let outcome = second(&place, line);
         assert!(outcome.starts_with("miss"), "{line}: {outcome}");
     }
-    // Another object.
+    // A different object.
     place.put("other.c", "int main(void) { return 7; }\n");
     let other = place.text("work/other.c");
     place.run(&["gcc", "-g", "-c", &other, "-o", "conftest.o"]).cwd(place.path("work").join(SECOND)).run().ends(0);
     assert_eq!(second(&place, "gcc -o changed conftest.o"), "miss");
 }
 
-/// What holds the place, or may have been made of it.
+/// These results contain the path of the directory, or larder cannot prove that they do not.
 #[test]
 fn what_serves_one_place_only() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -187,19 +191,19 @@ fn what_serves_one_place_only() {
     }
 }
 
-/// A library that is in the one place and not in the other.
+/// The library exists in the first directory, but not in the second one.
 #[test]
 fn a_library_that_went() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = checks();
-    fs::remove_file(place.path("work").join(SECOND).join("lib/libdep.a")).expect("was there");
+    fs::remove_file(place.path("work").join(SECOND).join("lib/libdep.a")).expect("cannot remove the file");
     assert_eq!(second(&place, "gcc -o conftest -L@/lib conftest.c -ldep"), "miss");
-    fs::remove_file(place.path("work").join(SECOND).join("inc/dep.h")).expect("was there");
+    fs::remove_file(place.path("work").join(SECOND).join("inc/dep.h")).expect("cannot remove the file");
     assert_eq!(second(&place, "gcc -E -I@/inc -include dep.h conftest.c"), "miss");
 }
 
-/// As zlib's `./configure` names its checks: by the number of its shell. What larder leaves is what the compiler leaves
-/// for the same name.
+/// zlib's `./configure` names its test files by the process ID of its shell. The files must be
+/// those that the compiler leaves for the same name.
 #[test]
 fn names_of_processes() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -230,7 +234,7 @@ fn names_of_processes() {
     ] {
         assert_eq!([run(source, line), run(source, line)], ["miss", "hit"], "{line}");
     }
-    // The name reaches the result.
+    // Here the name becomes part of the result.
     for (source, line) in [("file.c", "gcc -c @.c"), ("t.c", "gcc -g -c @.c"), ("file.c", "gcc @.c -o @")] {
         assert_eq!([run(source, line), run(source, line)], ["miss", "miss"], "{line}");
     }

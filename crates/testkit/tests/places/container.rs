@@ -1,5 +1,5 @@
-//! A root of its own, as a container has it: another path, another user, other mounts; the compiler and the store are
-//! the same.
+//! A root directory made of bind mounts, as in a container: the path of the sources, the user and
+//! the mounts differ, but the compiler and the store are the same.
 
 use std::process::{Command, Stdio};
 
@@ -7,10 +7,11 @@ use larder_testkit::{Run, has, larder, probe_skip};
 
 use crate::two::Case;
 
-/// So many commands hit in the container at least.
+/// The fewest commands that must hit in the container.
 const LEAST_HITS: u64 = 2;
 
-/// Makes a root of bind mounts in `root`, and runs `$1` in `/src` there as a user with this number.
+/// A script that makes a root directory of bind mounts in `$1/root`, and runs the commands `$2`
+/// there in `/src` with user ID 1234.
 const ENTER: &str = r#"
 top=$1; shift
 mkdir -p "$top/root"
@@ -40,13 +41,13 @@ fn can_make_roots() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Mounts of its own, without being the superuser for it.
+/// A command that runs another one in a new mount namespace, without superuser rights.
 const UNSHARE: &[&str] = &["unshare", "--user", "--map-root-user", "--mount"];
 
 #[test]
 fn a_root_of_another_path_and_user() {
     probe_skip!(has("make") && has("unshare"), "make or unshare is not installed");
-    probe_skip!(can_make_roots(), "roots cannot be made here");
+    probe_skip!(can_make_roots(), "root directories of bind mounts cannot be made here");
     let case = |flags: &str, least_hits| {
         let files: Vec<(String, String)> = ["first", "second"]
             .into_iter()
@@ -80,15 +81,15 @@ fn a_root_of_another_path_and_user() {
     case("-O2 -fPIC -g", LEAST_HITS);
 }
 
-/// The same commands inside.
+/// Changes a run of shell commands so that they run inside the new root directory.
 fn enter(run: Run) -> Run {
-    let commands = run.command.get_args().last().expect("sh -euc COMMANDS").to_owned();
-    let work = run.command.get_current_dir().expect("was set").to_owned();
-    let top = work.parent().expect("work is below the place");
+    let commands = run.command.get_args().last().expect("the run is not `sh -euc COMMANDS`").to_owned();
+    let work = run.command.get_current_dir().expect("the run has no working directory").to_owned();
+    let top = work.parent().expect("no parent directory");
     let mut inside = Command::new(UNSHARE[0]);
     inside.args(&UNSHARE[1..]).args(["sh", "-euc", ENTER, "sh"]).arg(top).arg(&commands).current_dir("/");
     inside.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    inside.env("LARDER_HERE", larder().parent().expect("lies in a directory"));
+    inside.env("LARDER_HERE", larder().parent().expect("no parent directory"));
     let mut run = run;
     run.command = inside;
     run

@@ -1,4 +1,5 @@
-//! The same build in two places: whatever hits in the second, every file there is what the plain compiler makes there.
+//! Runs one build in two directories. Commands in the second directory may hit, but every file must
+//! be the one that the compiler makes there without larder.
 #![cfg(target_os = "linux")]
 
 mod builds;

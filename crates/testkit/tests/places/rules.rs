@@ -1,21 +1,22 @@
-//! What is set about places: which directories are roots, whether debug information is written again, what a sandbox
-//! takes.
+//! Settings about paths: which directories are roots, whether larder rewrites debug information for
+//! another directory, and what a sandbox accepts.
 
 use larder_testkit::{Place, Run, has, probe_skip};
 
-/// Two trees of the same sources, one of which names itself.
+/// Creates directories with the same sources. `file.c` contains the path of its directory, because
+/// it uses `__FILE__`.
 fn trees(names: &[&str]) -> Place {
     let place = Place::new();
     for name in names {
         place.put(&format!("{name}/src/x.c"), "#include \"h.h\"\nint f(void) { return H; }\n");
         place.put(&format!("{name}/src/file.c"), "const char *f(void) { return __FILE__; }\n");
         place.put(&format!("{name}/inc/h.h"), "#define H 1\n");
-        std::fs::create_dir_all(place.path(format!("work/{name}/out"))).expect("makes");
+        std::fs::create_dir_all(place.path(format!("work/{name}/out"))).expect("cannot create the directory");
     }
     place
 }
 
-/// A compile in `tree/out`, told by absolute paths.
+/// Returns a compile in `tree/out` whose arguments are absolute paths.
 fn compile(place: &Place, tree: &str, source: &str, flags: &[&str]) -> Run {
     let top = place.text(&format!("work/{tree}"));
     let (inc, source) = (format!("-I{top}/inc"), format!("{top}/src/{source}"));
@@ -23,7 +24,7 @@ fn compile(place: &Place, tree: &str, source: &str, flags: &[&str]) -> Run {
     place.larder(&words).cwd(place.path(format!("work/{tree}/out")))
 }
 
-/// The outcome in each of two places, which are emptied of what was made.
+/// Returns the outcome of each of two runs.
 fn outcomes(place: &Place, runs: [Run; 2]) -> [String; 2] {
     runs.map(|run| place.counted(run).1.to_owned())
 }
@@ -41,10 +42,10 @@ fn roots_that_are_named() {
     assert_eq!(outcomes(&place, [with("a", "-DONE", &["a"]), with(far, "-DONE", &[far])]), ["miss", "hit"]);
     let nested = |tree: &str| with(tree, "-DNESTED", &[tree, &format!("{tree}/src"), &format!("{tree}/out")]);
     assert_eq!(outcomes(&place, [nested("a"), nested(far)]), ["miss", "hit"]);
-    // One whose name begins with another's, and both at once.
+    // The name of one root begins with the name of another. Both are roots of the same run.
     let both = |tree: &str, other: &str| with(tree, "-DTWO", &[tree, other]);
     assert_eq!(outcomes(&place, [both("a", "ab"), both("ab", "a")]), ["miss", "hit"]);
-    // They lie in each other in another way: nothing is known of that.
+    // The roots are nested differently, so nothing that was recorded with the first applies.
     let differently = [with("a", "-DOTHER", &["a", "a/src"]), with(far, "-DOTHER", &[far, "a/src"])];
     assert_eq!(outcomes(&place, differently), ["miss", "miss"]);
     let none = |tree: &str| compile(&place, tree, "x.c", &["-O1"]).env("LARDER_ROOTS", "none");
@@ -52,7 +53,8 @@ fn roots_that_are_named() {
     assert_eq!(outcomes(&place, [none("a"), none(far)]), ["hit", "hit"]);
 }
 
-/// A file's name that only a condition's other branch has, and one that is asked for.
+/// `__FILE__` in a branch that is not compiled does not matter, and in one that is compiled it
+/// does.
 #[test]
 fn names_of_files_between_conditions() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -77,7 +79,8 @@ fn names_of_files_between_conditions() {
     }
 }
 
-/// A generated header that holds the place's path, and a source that includes it.
+/// Returns the outcomes of a compile in two directories. Each has a generated header that contains
+/// its own path, and a source that includes the header.
 fn generated(source: &str) -> [String; 2] {
     let place = Place::new();
     for tree in ["a", "longer/and/deeper"] {
@@ -90,10 +93,10 @@ fn generated(source: &str) -> [String; 2] {
         run.env("LARDER_ROOTS", place.text(&format!("work/{tree}")))
     };
     let found = outcomes(&place, [run("a"), run("longer/and/deeper")]);
-    let object = std::fs::read(place.path("work/longer/and/deeper/x.o")).expect("was made");
+    let object = std::fs::read(place.path("work/longer/and/deeper/x.o")).expect("cannot read the object");
     let plain = place.run(&["gcc", "-c", "x.c", "-o", "plain.o"]).cwd(place.path("work/longer/and/deeper"));
     plain.run().ends(0);
-    let expect = std::fs::read(place.path("work/longer/and/deeper/plain.o")).expect("was made");
+    let expect = std::fs::read(place.path("work/longer/and/deeper/plain.o")).expect("cannot read the object");
     assert!(object == expect, "{source}");
     found
 }
@@ -123,13 +126,15 @@ const ASSERTS: &str =
     "#define ensure(x) ((x) ? 0 : (long)__FILE__)\nstatic inline long g(int a) { return ensure(a); }\n";
 const PASTES: &str = "#define C(a, b) C_(a, b)\n#define C_(a, b) a ## b\n";
 
-/// Whether a compile is answered in another place, with a header `e.h` that lies outside of both and a `list.h` in each.
+/// Returns true if the compile in the second directory hits. A header `e.h` lies outside of both
+/// directories, and each has its own `list.h`.
 fn with_a_header_outside(header: &str, source: &str, flags: &[&str]) -> bool {
     let trees = ["a", "longer/and/deeper"];
     let place = trees_of(&trees, source);
     place.put("ext/e.h", header);
     let top = |tree: &str| place.text(&format!("work/{tree}"));
-    // A directory that arguments name by an absolute path would be one of the place's.
+    // `CPATH` names the outer directory, because a directory in an absolute argument would count as
+    // part of the place.
     let run = |tree: &str, larder: bool, output: &str| {
         let (inc, source) = (format!("-I{}/inc", top(tree)), format!("{}/x.cc", top(tree)));
         let set = |flag: &&str| flag.replace("@PLACE@", &top(tree)).replace("@EXT@", &top("ext"));
@@ -142,7 +147,8 @@ fn with_a_header_outside(header: &str, source: &str, flags: &[&str]) -> bool {
     let [first, second] = outcomes(&place, trees.map(|tree| run(tree, true, "x.o")));
     assert_eq!(first, "miss");
     run(trees[1], false, "plain.o").run().ends(0);
-    let object = |name: &str| std::fs::read(place.path(format!("work/{}/{name}", trees[1]))).expect("was made");
+    let object =
+        |name: &str| std::fs::read(place.path(format!("work/{}/{name}", trees[1]))).expect("cannot read the object");
     assert!(object("x.o") == object("plain.o"), "{header}{source}");
     second == "hit"
 }
@@ -157,7 +163,8 @@ fn trees_of(names: &[&str], source: &str) -> Place {
     place
 }
 
-/// One that names itself does not name the place; what it does for the place's own texts may.
+/// A header outside of the place that uses `__FILE__` names itself and not the place. But if its
+/// macros are used by the place's own texts, they may name the place.
 #[test]
 fn headers_outside_of_the_place() {
     probe_skip!(has("g++"), "g++ is not installed");
@@ -234,7 +241,7 @@ fn what_serves_one_place_only_is_explained() {
     assert!(here.starts_with("hit") && here.contains("only here") && here.contains("-ffile-prefix-map="), "{here}");
     place.put("c/src/file.c", "const char *f(void) { return __FILE__; }\n");
     place.put("c/inc/h.h", "#define H 1\n");
-    std::fs::create_dir_all(place.path("work/c/out")).expect("makes");
+    std::fs::create_dir_all(place.path("work/c/out")).expect("cannot create the directory");
     let elsewhere = explain("c");
     assert!(elsewhere.starts_with("miss") && elsewhere.contains("made in another checkout"), "{elsewhere}");
 }
@@ -247,9 +254,12 @@ fn a_sandbox_may_take_what_names_another() {
     let place = trees(&[&first, &second, "plain"]);
     let run = |tree: &str| compile(&place, tree, "file.c", &[]).env("LARDER_POLICY", "ephemeral");
     assert_eq!(outcomes(&place, [run(&first), run(&second)]), ["miss", "hit"]);
-    let object = std::fs::read(place.path(format!("work/{second}/out/x.o"))).expect("was made");
+    let object = std::fs::read(place.path(format!("work/{second}/out/x.o"))).expect("cannot read the object");
     let path = place.text(&format!("work/{first}/src/file.c")).into_bytes();
-    assert!(object.windows(path.len()).any(|part| part == path), "it names the first, as documented");
+    assert!(
+        object.windows(path.len()).any(|part| part == path),
+        "the object contains the path of the first sandbox, as the documentation says"
+    );
     let plain = run("plain").env("LARDER_ROOTS", place.text("work/plain"));
-    assert_eq!(place.counted(plain).1, "miss", "no sandbox");
+    assert_eq!(place.counted(plain).1, "miss", "a directory that is no sandbox must not take it");
 }

@@ -1,13 +1,14 @@
-//! Bazel's sandboxes without Bazel: directories with a number in their path, full of links, removed, kept, put aside
-//! and moved, and an old number that comes back with other content.
+//! Imitates Bazel's sandboxes without Bazel. They are directories full of symbolic links whose path
+//! contains a number. They are removed, kept, or put aside and moved, and a number is used again
+//! for other content.
 
 use larder_testkit::{has, probe_skip};
 
 use crate::two::{Case, Counted};
 
-/// So many of the three units hit in a sandbox of another path.
+/// How many of the three units must hit in a sandbox with another path.
 const LEAST_HITS: u64 = 3;
-/// And where one header was changed that two of the three include.
+/// How many of them must hit if one header was changed that two of the three units include.
 const LEAST_HITS_WITH_A_CHANGE: u64 = 1;
 
 const FILES: &[(&str, &str)] = &[
@@ -21,8 +22,8 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// `place N` makes a sandbox of links to the sources, `build N FLAGS` compiles in it as Bazel does, or as a package's
-/// make.
+/// Shell functions. `place N` makes a sandbox of links to the sources. `build N HOW FLAGS` compiles
+/// in it, as Bazel does or as a package's makefile does.
 const FUNCTIONS: &str = r#"
 root() { echo "$PWD/sandbox/linux-sandbox/$1/execroot/ws"; }
 place() {
@@ -41,7 +42,7 @@ build() {
 }
 "#;
 
-/// How units are compiled.
+/// How the units are compiled: an argument of `build`, and flags.
 const WAYS: &[(&str, &str)] = &[
     ("bazel", "-O1"),
     ("bazel", "-O1 -g"),

@@ -1,5 +1,5 @@
-//! A build in one place, then in another, each by shell commands: plainly and through larder, from the same files and
-//! at the same paths.
+//! Runs a build by shell commands in one place and then in another, first without larder and then
+//! through it. Both begin with the same files at the same paths.
 
 use std::fs;
 use std::path::Path;
@@ -8,23 +8,23 @@ use larder_testkit::{Counters, Place, Run, Tree, larder};
 
 /// A build in two places.
 pub(crate) struct Case<'a> {
-    /// In messages.
+    /// The name in messages.
     pub name: &'a str,
-    /// What is there before: paths and texts.
+    /// The files before the first build: paths and contents.
     pub files: &'a [(&'a str, &'a str)],
-    /// The first build, in shell commands. Both find their compilers in `CC` and `CXX`.
+    /// The shell commands of the first build. Both builds find their compilers in `CC` and `CXX`.
     pub first: &'a str,
-    /// The second one.
+    /// The shell commands of the second build.
     pub second: &'a str,
-    /// What the second one left and is compared: a directory.
+    /// The directory whose files are compared after the second build.
     pub compared: &'a str,
-    /// What is left out of the comparison: names, of files or directories, that hold times or logs.
+    /// Names of files and directories that are not compared, because they hold times or logs.
     pub left_out: &'a [&'a str],
-    /// So many commands of the second build must hit at least. Raised when larder learns more.
+    /// The fewest commands of the second build that must hit. Raise it when larder improves.
     pub least_hits: u64,
 }
 
-/// What larder counted in the second build.
+/// The counters of larder for the second build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub hits: u64,
@@ -32,13 +32,13 @@ pub(crate) struct Counted {
 }
 
 impl Case<'_> {
-    /// Builds plainly and through larder in fresh places at one path, and compares.
+    /// Builds without larder and then through larder, at the same path, and compares the results.
     #[track_caller]
     pub(crate) fn check(&self) -> Counted {
         self.check_by(|run| run)
     }
 
-    /// The same, with a change to the run of the second build.
+    /// Does what [`Case::check`] does, and applies `change` to the run of the second build.
     #[track_caller]
     pub(crate) fn check_by(&self, change: impl Fn(Run) -> Run) -> Counted {
         let place = Place::new();
@@ -46,14 +46,14 @@ impl Case<'_> {
         self.build(&place, "plain", self.first, |run| run);
         self.build(&place, "plain", self.second, &change);
         let plain = self.left(&place);
-        fs::remove_dir_all(place.path("work")).expect("can be removed");
+        fs::remove_dir_all(place.path("work")).expect("cannot remove the directory");
         self.lay_out(&place, true);
         self.build(&place, "larder", self.first, |run| run);
         let before = counters(&place);
         self.build(&place, "larder", self.second, &change);
         let after = counters(&place);
         if let Some(difference) = self.left(&place).difference(&plain) {
-            panic!("{}: larder / plain: {difference}", self.name);
+            panic!("{}: files differ (with larder / without): {difference}", self.name);
         }
         let grown = |name: &str| after.get(name) - before.get(name);
         let counted = Counted { hits: grown("hit"), misses: grown("miss") };
@@ -64,15 +64,15 @@ impl Case<'_> {
     }
 
     fn lay_out(&self, place: &Place, through_larder: bool) {
-        fs::create_dir_all(place.path("work")).expect("can be made");
+        fs::create_dir_all(place.path("work")).expect("cannot create the directory");
         for (path, text) in self.files {
             place.put(path, text);
         }
-        // One path for both, since build systems write it down.
+        // Both compilers have the same path, because build systems write it into files.
         for name in ["gcc", "g++"] {
             let path = place.path("cc").join(name);
             if through_larder {
-                fs::remove_file(&path).expect("was there");
+                fs::remove_file(&path).expect("cannot remove the file");
                 place.link(&format!("cc/{name}"));
             } else {
                 place.tool(&format!("cc/{name}"), &format!("exec /usr/bin/{name} \"$@\""));
@@ -91,14 +91,14 @@ impl Case<'_> {
 
     fn left(&self, place: &Place) -> Tree {
         let mut tree = Tree::of(&place.path("work").join(self.compared));
-        assert!(tree.0.keys().any(|path| is_object(path)), "{}: no object", self.name);
+        assert!(tree.0.keys().any(|path| is_object(path)), "{}: the build made no object", self.name);
         let is_left_out = |path: &Path| path.iter().any(|part| self.left_out.iter().any(|name| part == *name));
         tree.0.retain(|path, _| !is_left_out(path));
         tree
     }
 }
 
-/// The counters of the place's store.
+/// Returns the counters of the place's store.
 fn counters(place: &Place) -> Counters {
     Counters::parse(&place.run(&[larder().as_os_str(), "stats".as_ref(), "--json".as_ref()]).run().ends(0).stdout)
 }

@@ -1,4 +1,4 @@
-//! A real browser, spoken to as WebDriver has it: JSON over HTTP to `chromedriver`.
+//! A real browser that is driven by WebDriver: JSON over HTTP to `chromedriver`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A browser that runs without a screen, and ends with the test.
+/// A headless browser. It is closed when the value is dropped.
 pub(crate) struct Browser {
     driver: Child,
     session: String,
 }
 
 impl Browser {
-    /// Start one, in light or in dark; `None`, with a printed reason, where there is none.
+    /// Starts a browser that prefers light or dark pages. Returns `None`, and prints the reason, if
+    /// no browser can be started.
     pub(crate) fn start(home: &Path, dark: bool) -> Option<Browser> {
         let mut command = Command::new("chromedriver");
         command.arg("--port=0").env("HOME", home).env("TMPDIR", home).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut driver) = command.spawn() else {
-            eprintln!("skipped: chromedriver is not here (Debian: chromium-driver)");
+            eprintln!("skipped: chromedriver is not installed (Debian: chromium-driver)");
             return None;
         };
-        let lines = BufReader::new(driver.stdout.take().expect("is a pipe")).lines();
+        let lines = BufReader::new(driver.stdout.take().expect("not a pipe")).lines();
         let mut ports = lines.map_while(Result::ok).filter_map(|line| {
             line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').to_owned())
         });
@@ -30,9 +31,10 @@ impl Browser {
             eprintln!("skipped: chromedriver does not start here");
             return None;
         };
-        // It goes on writing, and must not wait for who reads.
+        // `chromedriver` goes on writing, and would block if the pipe was not read.
         std::thread::spawn(move || ports.count());
-        // No sandbox: tests run as any user, in containers too, and the page is ours.
+        // Without a sandbox, because the tests run as any user and in containers, and the page is
+        // our own.
         let mut arguments = vec![
             "--headless=new",
             "--no-sandbox",
@@ -56,13 +58,13 @@ impl Browser {
         Some(Browser { driver, session: format!("{base}/session/{id}") })
     }
 
-    /// Open a file.
+    /// Opens a file.
     pub(crate) fn open(&self, page: &Path) {
         let answer = post(&format!("{}/url", self.session), &json!({ "url": format!("file://{}", page.display()) }));
         assert!(answer["value"].is_null(), "{answer}");
     }
 
-    /// What a script in the page returns.
+    /// Returns the value of a script in the page.
     #[track_caller]
     pub(crate) fn ask(&self, script: &str) -> Value {
         let answer = post(&format!("{}/execute/sync", self.session), &json!({ "script": script, "args": [] }));
@@ -70,7 +72,7 @@ impl Browser {
         answer["value"].clone()
     }
 
-    /// Wait until a script returns something true.
+    /// Waits until a script returns `true`.
     #[track_caller]
     pub(crate) fn wait(&self, script: &str) {
         for _ in 0..400 {
@@ -79,10 +81,10 @@ impl Browser {
             }
             std::thread::sleep(Duration::from_millis(25));
         }
-        panic!("never: {script}");
+        panic!("timed out waiting until the script returns true: {script}");
     }
 
-    /// Type into what has the focus.
+    /// Types into the element that has the focus.
     pub(crate) fn keys(&self, keys: &str) {
         let each = keys.chars().flat_map(|key| {
             [
@@ -95,7 +97,7 @@ impl Browser {
         assert!(answer["value"].is_null(), "{answer}");
     }
 
-    /// What the page complained of.
+    /// Returns the messages in the browser's console.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let answer = post(&format!("{}/se/log", self.session), &json!({ "type": "browser" }));
         let entries = answer["value"].as_array().cloned().unwrap_or_default();

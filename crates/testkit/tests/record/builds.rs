@@ -1,4 +1,5 @@
-//! A build with larder inside, recorded: outcomes, first causes, and what comes of a second record.
+//! Records builds that use larder: the outcomes, their first causes, and the comparison of two
+//! records.
 
 use larder_testkit::{Place, Ran, larder, probe_skip};
 use serde_json::Value;
@@ -13,7 +14,7 @@ clean:
 \trm -f prog *.o
 ";
 
-/// A project of four sources that share a header.
+/// Writes a project of four sources, of which three include one header.
 fn project(place: &Place) {
     place.put("Makefile", MAKEFILE);
     place.put("shared.h", "int shared(void);\n");
@@ -33,12 +34,12 @@ fn record(place: &Place, name: &str) -> Value {
     place.settle();
     let cc = format!("CC={} gcc", larder().display());
     word(place, &["record", "--name", name, "--", "make", "-j2", &cc]);
-    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).stdout).expect("is JSON")
+    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).stdout).expect("not JSON")
 }
 
 #[test]
 fn outcomes_and_first_causes() {
-    probe_skip!(larder_testkit::has("gcc") && larder_testkit::has("make"), "gcc and make are not here");
+    probe_skip!(larder_testkit::has("gcc") && larder_testkit::has("make"), "gcc or make is not installed");
     let place = Place::new();
     project(&place);
     let cold = record(&place, "cold");
@@ -66,14 +67,14 @@ fn outcomes_and_first_causes() {
     }
     assert_eq!(cold["explained"]["actions_without_process"], 0);
     let of = |json: &Value, name: &str, outcome: &str| {
-        let all = json["explained"]["processes"].as_array().expect("a list");
+        let all = json["explained"]["processes"].as_array().expect("not a list");
         all.iter().filter(|process| process["name"] == name && process["outcome"] == outcome).count()
     };
     assert_eq!((of(&cold, "cc1", "miss"), of(&warm, "cc1", "hit"), of(&warm, "larder gcc", "hit")), (4, 0, 5));
     let compared = word(&place, &["compare", "cold", "warm", "--json"]).stdout;
-    let compared: Value = serde_json::from_str(&compared).expect("is JSON");
+    let compared: Value = serde_json::from_str(&compared).expect("not JSON");
     assert_eq!(compared["actions"]["count"], 5, "{compared}");
-    assert_eq!(compared["measures"][0]["verdict"], "cannot tell", "of one run a side");
+    assert_eq!(compared["measures"][0]["verdict"], "cannot tell", "one run for each side is not enough for a verdict");
 }
 
 #[test]

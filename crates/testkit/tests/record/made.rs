@@ -1,4 +1,5 @@
-//! A record of a build that never was, as large as is wanted: make, and below it compilers with what they start.
+//! Writes an artificial record of a build of any size: make, and below it compilers with the
+//! processes that they start.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,11 +7,11 @@ use std::path::{Path, PathBuf};
 const MS: u64 = 1_000_000;
 const JOBS: usize = 8;
 
-/// Write a record of about so many processes below `directory`, and return its path.
+/// Writes a record with about this many processes below `directory`, and returns its path.
 pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     let top = directory.join(format!("made-{processes}"));
     let run = top.join("runs/1");
-    std::fs::create_dir_all(&run).expect("can be made");
+    std::fs::create_dir_all(&run).expect("cannot create the directory");
     let mut events = String::from(
         "{\"e\":\"exec\",\"t\":0,\"pid\":1,\"exe\":\"/usr/bin/make\",\"argv\":[\"make\",\"-j8\"],\"cwd\":\"/src\"}\n",
     );
@@ -18,7 +19,7 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     let (mut lines, mut free) = (Vec::new(), [MS; JOBS]);
     let chains = processes / 4;
     for at in 0..chains {
-        let job = (0..JOBS).min_by_key(|&job| free[job]).expect("there are jobs");
+        let job = (0..JOBS).min_by_key(|&job| free[job]).expect("there are no jobs");
         let begin = free[job];
         let took = (5 + at as u64 * 7 % 60) * MS;
         let pid = 2 + at as i32 * 4;
@@ -37,7 +38,7 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     }
     lines.sort_by_key(|(t, _)| *t);
     lines.iter().for_each(|(_, line)| events.push_str(line));
-    let end = free.iter().max().expect("there are jobs") + 2 * MS;
+    let end = free.iter().max().expect("there are no jobs") + 2 * MS;
     let _ = writeln!(events, "{{\"e\":\"exit\",\"t\":{end},\"pid\":1,\"code\":0,\"usage\":{{\"user_us\":1000}}}}");
     let header = format!(
         "{{\"format\":1,\"name\":\"made-{processes}\",\"larder\":\"0.1.0\",\"command\":[\"make\",\"-j8\"],\
@@ -55,12 +56,12 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
         (run.join("actions.jsonl"), actions),
     ];
     for (path, text) in files {
-        std::fs::write(path, text).expect("can be written");
+        std::fs::write(path, text).expect("cannot write the file");
     }
     top
 }
 
-/// A shell, in it larder, in it gcc, in it cc1.
+/// Adds a chain of processes: a shell, which starts larder, which starts gcc, which starts cc1.
 fn chain(lines: &mut Vec<(u64, String)>, pid: i32, begin: u64, took: u64, at: usize) {
     let parents = [1, pid, pid + 1, pid + 2];
     let programs = ["/bin/sh", "/usr/bin/larder", "/usr/bin/gcc", "/usr/lib/gcc/cc1"];
@@ -68,7 +69,7 @@ fn chain(lines: &mut Vec<(u64, String)>, pid: i32, begin: u64, took: u64, at: us
         let (its, late) = (pid + depth as i32, depth as u64 * MS / 4);
         let (from, to) = (begin + late, begin + took - late);
         lines.push((from, format!("{{\"e\":\"fork\",\"t\":{from},\"parent\":{parent},\"pid\":{its}}}\n")));
-        let name = exe.rsplit('/').next().expect("has one");
+        let name = exe.rsplit('/').next().expect("no file name");
         let argv = format!("[\"{name}\",\"-O2\",\"-I/src/include\",\"-c\",\"file{at}.c\",\"-o\",\"file{at}.o\"]");
         lines.push((
             from + 1,

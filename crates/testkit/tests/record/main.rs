@@ -1,5 +1,5 @@
-//! Recording real builds: every process against `strace`, what larder made of each command, and the page in a real
-//! browser.
+//! Records real builds. Compares the recorded processes with `strace`, checks the outcomes of
+//! larder, and opens the page in a real browser.
 #![cfg(target_os = "linux")]
 
 mod browser;

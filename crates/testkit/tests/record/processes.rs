@@ -1,11 +1,13 @@
-//! Every process of a configure-like script and of `make` is seen, with `strace` as the truth.
+//! Every process of a configure-like script and of `make` must be recorded. `strace` gives the true
+//! list.
 
 use std::collections::BTreeMap;
 
 use larder_testkit::{Place, has, larder, probe_skip};
 use serde_json::Value;
 
-/// As autotools' scripts work: subshells, pipes, programs tried in turn, compiles that fail on purpose.
+/// Does what autotools scripts do: subshells, pipes, programs that are tried in turn, and compiles
+/// that must fail.
 const CONFIGURE: &str = r##"#!/bin/sh
 set -e
 for header in stdio.h no-such.h stdlib.h; do
@@ -31,7 +33,7 @@ fn project(place: &Place) {
 
 const COMMAND: [&str; 3] = ["sh", "-c", "./configure && make -j2"];
 
-/// Programs by how often they were executed, and how many processes there were.
+/// The programs by how often they were executed, and the number of processes.
 type Seen = (BTreeMap<String, usize>, usize);
 
 fn by_strace() -> Option<Seen> {
@@ -46,9 +48,9 @@ fn by_strace() -> Option<Seen> {
         return None;
     }
     let (mut programs, mut processes) = (BTreeMap::new(), 1);
-    // What each process began to execute: other processes' lines come in between.
+    // The program that each process began to execute. Lines of other processes may come in between.
     let mut begun: BTreeMap<String, String> = BTreeMap::new();
-    for line in std::fs::read_to_string(&log).expect("was written").lines() {
+    for line in std::fs::read_to_string(&log).expect("cannot read the trace").lines() {
         let Some((pid, call)) = line.split_once(' ') else { continue };
         if call.contains("exec") {
             if let Some(path) = call.split('"').nth(1) {
@@ -69,36 +71,37 @@ fn by_strace() -> Option<Seen> {
 fn by_larder() -> Option<Seen> {
     let place = Place::new();
     project(&place);
-    let words = [larder().to_str().expect("is text"), "record", "--name", "x", "--"];
+    let words = [larder().to_str().expect("not UTF-8"), "record", "--name", "x", "--"];
     place.run(&[&words[..], &COMMAND].concat()).run().ends(0);
-    let shown = place.run(&[larder().to_str().expect("is text"), "record", "show", "x", "--json"]).run().ends(0);
-    let shown: Value = serde_json::from_str(&shown.stdout).expect("is JSON");
+    let shown = place.run(&[larder().to_str().expect("not UTF-8"), "record", "show", "x", "--json"]).run().ends(0);
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("not JSON");
     if let Some(why) = shown["runs"][0]["end"]["not_traced"].as_str() {
         eprintln!("skipped: {why}");
         return None;
     }
-    let all = shown["explained"]["processes"].as_array().expect("a list");
-    assert!(all.iter().all(|process| process["exit_code"].is_i64()), "each end was seen");
-    // As the lines have it: a process may have executed several programs.
+    let all = shown["explained"]["processes"].as_array().expect("not a list");
+    assert!(all.iter().all(|process| process["exit_code"].is_i64()), "each process has an exit code");
+    // Read the events themselves, because one process may have executed several programs.
     let lines = std::fs::read_to_string(place.path("home/.local/state/larder/records/x/runs/1/events.jsonl"))
-        .expect("is there");
+        .expect("cannot read the file");
     let mut programs = BTreeMap::new();
     for line in lines.lines().filter(|line| line.contains("\"e\":\"exec\"")) {
-        let event: Value = serde_json::from_str(line).expect("is JSON");
-        let path = event["exe"].as_str().expect("a path").to_owned();
-        *programs.entry(path.rsplit('/').next().expect("has one").to_owned()).or_default() += 1;
+        let event: Value = serde_json::from_str(line).expect("not JSON");
+        let path = event["exe"].as_str().expect("`exe` is not a string").to_owned();
+        *programs.entry(path.rsplit('/').next().expect("no file name").to_owned()).or_default() += 1;
     }
     Some((programs, all.len()))
 }
 
 #[test]
 fn every_process_is_seen() {
-    probe_skip!(has("strace") && has("gcc") && has("make"), "strace, gcc or make is not here");
+    probe_skip!(has("strace") && has("gcc") && has("make"), "strace, gcc or make is not installed");
     let (Some((programs, processes)), Some((seen, count))) = (by_strace(), by_larder()) else { return };
     assert_eq!(count, processes);
     let sum = |programs: &BTreeMap<String, usize>| programs.values().sum::<usize>();
     assert_eq!(sum(&seen), sum(&programs), "larder {seen:?}, strace {programs:?}");
-    // Names of the file as asked for and of the file itself differ where a link leads to it: gcc, sh, cc.
+    // larder and strace may give different names if a name is a symbolic link, such as gcc, sh or
+    // cc.
     for name in ["cc1", "collect2", "make", "sed", "tr"] {
         assert_eq!(seen.get(name), programs.get(name), "{name}");
     }

@@ -1,5 +1,6 @@
-//! Records as people make them: two commands in turn, a script that does it again, builds that leave something behind,
-//! arguments that are no text, places where nothing can be followed.
+//! Records as people make them: two commands in turn, and a script that repeats a build. Also
+//! builds that leave a process behind, arguments that are not UTF-8, and machines on which
+//! processes cannot be traced.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -11,34 +12,36 @@ use serde_json::Value;
 const RECORDS: &str = "home/.local/state/larder/records";
 
 fn word(place: &Place, words: &[&str]) -> Ran {
-    place.run(&[&[larder().to_str().expect("is text")], words].concat()).run()
+    place.run(&[&[larder().to_str().expect("not UTF-8")], words].concat()).run()
 }
 
 fn shown(place: &Place, name: &str) -> Value {
-    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).ends(0).stdout).expect("is JSON")
+    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).ends(0).stdout).expect("not JSON")
 }
 
 fn file(place: &Place, name: &str) -> String {
-    std::fs::read_to_string(place.path(RECORDS).join(name)).expect("is there")
+    std::fs::read_to_string(place.path(RECORDS).join(name)).expect("cannot read the file")
 }
 
 #[test]
 fn two_commands_in_turn() {
     let place = Place::new();
     let other = place.path("other/larder");
-    std::fs::create_dir_all(other.parent().expect("has one")).expect("can be made");
-    std::fs::copy(larder(), &other).expect("copies");
-    // Thirty times as long, and two of twelve pairs may be disturbed by as much.
+    std::fs::create_dir_all(other.parent().expect("no parent directory")).expect("cannot create the directory");
+    std::fs::copy(larder(), &other).expect("cannot copy the file");
+    // The second command takes thirty times as long. Two of the twelve pairs may be disturbed by as
+    // much.
     let slow = format!(": {}; sleep 0.15", other.display());
     let words = ["record", "--name", "v", "-n", "12", "--trace", "never", "--ab-commands", "sleep 0.005", &slow];
     word(&place, &words).ends(0);
     let compared = word(&place, &["compare", "v-a", "v-b", "--json"]).ends(0).stdout;
-    let compared: Value = serde_json::from_str(&compared).expect("is JSON");
+    let compared: Value = serde_json::from_str(&compared).expect("not JSON");
     assert_eq!((&compared["measures"][0]["verdict"], &compared["refused"]), (&"more".into(), &"".into()), "{compared}");
     assert!(compared["unlike"].as_array().is_some_and(|all| all.iter().any(|one| one["part"] == "command")));
     assert_eq!(shown(&place, "v-b")["record"]["command"][2], slow);
-    // Which larders a command names is kept.
-    let named = |name: &str| shown(&place, name)["context"]["binaries"].get(other.to_str().expect("text")).is_some();
+    // The record says which larder binaries a command names.
+    let named =
+        |name: &str| shown(&place, name)["context"]["binaries"].get(other.to_str().expect("not UTF-8")).is_some();
     assert_eq!((named("v-a"), named("v-b")), (false, true));
 }
 
@@ -57,25 +60,26 @@ fn what_ab_takes() {
 
 #[test]
 fn a_script_does_it_again() {
-    probe_skip!(has("git"), "git is not here");
+    probe_skip!(has("git"), "git is not installed");
     let place = Place::new();
     let git = |words: &[&str]| {
         let mut command = Command::new("git");
         command.current_dir(place.path("work")).args(["-c", "user.name=x", "-c", "user.email=x@example.org"]);
-        assert!(command.args(words).status().expect("starts").success(), "{words:?}");
+        assert!(command.args(words).status().expect("cannot start the command").success(), "{words:?}");
     };
     git(&["init", "-q"]);
     git(&["commit", "-q", "--allow-empty", "-m", "first"]);
     let command = "printf '%s|' \"$CFLAGS\" \"$1\" >> ../said";
     let whole =
         ["record", "--name", "x", "--prepare", "echo >> ../said", "--", "sh", "-c", command, "sh", "a 'b' $c\n"];
-    let words = [&[larder().to_str().expect("is text")], &whole[..]].concat();
+    let words = [&[larder().to_str().expect("not UTF-8")], &whole[..]].concat();
     place.run(&words).env("CFLAGS", "-O2 -DX='a b'").run().ends(0);
     let script = place.path(RECORDS).join("x/reproduce.sh");
-    // larder is not in the `PATH` that was recorded: the one that made the record is taken.
-    let again = || place.run(&["/bin/sh", script.to_str().expect("is text")]).run();
+    // The recorded `PATH` does not contain larder, so the script uses the larder that made the
+    // record.
+    let again = || place.run(&["/bin/sh", script.to_str().expect("not UTF-8")]).run();
     again().ends(0);
-    let said = std::fs::read_to_string(place.path("said")).expect("is there");
+    let said = std::fs::read_to_string(place.path("said")).expect("cannot read the file");
     assert_eq!(said, "\n-O2 -DX='a b'|a 'b' $c\n|".repeat(2));
     let (first, second) = (shown(&place, "x"), shown(&place, "x-2"));
     for part in ["command", "cwd", "prepare", "runs"] {
@@ -93,7 +97,7 @@ fn arguments_that_are_no_text_and_many() {
     let words = ["record", "--name", "odd", "--", "true"].map(std::ffi::OsStr::new);
     place.run(&[&[larder().as_os_str()], &words[..], &[odd]].concat()).run().ends(0);
     let refused =
-        place.run(&["sh", place.path(RECORDS).join("odd/reproduce.sh").to_str().expect("text")]).run().ends(1);
+        place.run(&["sh", place.path(RECORDS).join("odd/reproduce.sh").to_str().expect("not UTF-8")]).run().ends(1);
     assert!(refused.stderr.contains("not UTF-8"), "{}", refused.stderr);
 
     let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
@@ -112,7 +116,7 @@ fn arguments_that_are_no_text_and_many() {
 fn secrets_are_taken_out() {
     let place = Place::new();
     let run = place.run(&[
-        larder().to_str().expect("text"),
+        larder().to_str().expect("not UTF-8"),
         "record",
         "--name",
         "s",
@@ -129,7 +133,7 @@ fn secrets_are_taken_out() {
         assert!(!text.contains("hunter"), "{name}: {text}");
         looked += usize::from(text.contains("not shown"));
     }
-    assert!(looked >= 2, "they were there");
+    assert!(looked >= 2, "the secrets were replaced in at least two files");
     for form in ["json", "markdown", "chrome"] {
         let exported = word(&place, &["record", "export", "s", "--as", form]).ends(0).stdout;
         assert!(!exported.contains("hunter"), "{form}: {exported}");
@@ -138,23 +142,25 @@ fn secrets_are_taken_out() {
 
 #[test]
 fn what_goes_on_is_let_go() {
-    probe_skip!(has("setsid"), "setsid is not here");
+    probe_skip!(has("setsid"), "setsid is not installed");
     let place = Place::new();
     let script = "setsid sleep 600 > /dev/null 2>&1 < /dev/null & echo $! > ../pid";
     word(&place, &["record", "--name", "d", "--", "sh", "-c", script]).ends(0);
-    let pid = std::fs::read_to_string(place.path("pid")).expect("is there").trim().to_owned();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it goes on");
+    let pid = std::fs::read_to_string(place.path("pid")).expect("cannot read the file").trim().to_owned();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .expect("the process that was left behind does not run any more");
     let _ = Command::new("kill").arg(&pid).status();
     assert!(status.contains("TracerPid:\t0"), "{status}");
     assert_eq!(shown(&place, "d")["runs"][0]["end"]["left"], 1);
 }
 
-/// As in a container that forbids `ptrace`: what is traced already cannot be followed.
+/// This imitates a container that forbids `ptrace`: a process that is traced already cannot be
+/// traced again.
 #[test]
 fn where_nothing_can_be_followed() {
-    probe_skip!(has("strace"), "strace is not here");
+    probe_skip!(has("strace"), "strace is not installed");
     let place = Place::new();
-    let words = ["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null", larder().to_str().expect("is text")];
+    let words = ["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null", larder().to_str().expect("not UTF-8")];
     let ran = place.run(&[&words[..], &["record", "--name", "n", "--", "sh", "-c", "true; exit 3"]].concat()).run();
     if ran.stderr.contains("strace:") {
         eprintln!("skipped: strace does not work here: {}", ran.stderr);
@@ -164,14 +170,14 @@ fn where_nothing_can_be_followed() {
     assert!(ran.stderr.contains("processes cannot be traced here"), "{}", ran.stderr);
     let page = place.text("tmp/page.html");
     word(&place, &["report", "n", "-o", &page]).ends(0);
-    assert!(std::fs::read_to_string(page).expect("is there").contains("No processes."));
+    assert!(std::fs::read_to_string(page).expect("cannot read the file").contains("No processes."));
 }
 
 #[test]
 fn a_recorder_that_is_killed_leaves_what_it_saw() {
     let place = Place::new();
     let words = ["record", "--name", "cut", "--", "sh", "-c", "/bin/echo seen > /dev/null; exec sleep 600"];
-    let mut recorder = place.run(&[&[larder().to_str().expect("is text")], &words[..]].concat()).start();
+    let mut recorder = place.run(&[&[larder().to_str().expect("not UTF-8")], &words[..]].concat()).start();
     let events: PathBuf = place.path(RECORDS).join("cut/runs/1/events.jsonl");
     let began = std::time::Instant::now();
     let lines = || std::fs::read_to_string(&events).unwrap_or_default();
@@ -182,8 +188,8 @@ fn a_recorder_that_is_killed_leaves_what_it_saw() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let (seen, last) = (lines(), lines().lines().last().unwrap_or_default().to_owned());
-    recorder.kill().expect("can be killed");
-    recorder.wait().expect("has ended");
+    recorder.kill().expect("cannot kill the process");
+    recorder.wait().expect("cannot wait for the command");
     let pid = serde_json::from_str::<Value>(&last).ok().and_then(|event| event["pid"].as_i64());
     if let Some(pid) = pid {
         let _ = Command::new("kill").arg(pid.to_string()).status();
@@ -197,12 +203,13 @@ fn a_recorder_that_is_killed_leaves_what_it_saw() {
     assert!(said.contains("cut off"), "{said}");
     let page = place.text("tmp/page.html");
     word(&place, &["report", "cut", "-o", &page]).ends(0);
-    assert!(std::fs::read_to_string(page).expect("is there").contains("Cut off."));
-    // What was cut off in the middle of a line, or lost one of its files, is read as far as it goes.
+    assert!(std::fs::read_to_string(page).expect("cannot read the file").contains("Cut off."));
+    // Files that were cut off in the middle of a line or that are missing are read as far as
+    // possible.
     let state = place.path(RECORDS).join("cut/runs/1/run.json");
-    std::fs::write(&state, "{\"number\":1,").expect("can be written");
+    std::fs::write(&state, "{\"number\":1,").expect("cannot write the file");
     word(&place, &["report", "cut", "-o", &place.text("tmp/x.html")]).ends(0);
     let shown = word(&place, &["record", "show", "cut", "--json"]).ends(0).stdout;
-    let shown: Value = serde_json::from_str(&shown).expect("is JSON");
+    let shown: Value = serde_json::from_str(&shown).expect("not JSON");
     assert!(shown["explained"]["damaged_lines"].as_u64() > Some(0), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! A place in which a command runs plainly and through larder while system calls are refused.
+//! A place in which a command runs without larder and through it while system calls are refused.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,21 +8,22 @@ use std::time::Duration;
 
 use larder_testkit::{Place, Ran, Run, Tree, larder};
 
-/// A run takes some tenths of a second. One that takes longer than this hangs, and is killed with all that it started.
+/// A run takes some tenths of a second. A run that takes longer than this is killed with all
+/// processes that it started.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
-/// A run records at the latest when it was repeated so often: before that larder may have to learn how well the library
+/// The most runs until one is recorded. Before that, larder may have to learn how well the library
 /// sees the tool.
 const RUNS: usize = 3;
 /// A store that is empty before the first run.
 const FRESH: &str = "store";
 /// A store with a record that was made without refusals.
 const BEFORE: &str = "before";
-/// What the dynamic loader ends with if it cannot load a program.
+/// The exit code of the dynamic loader if it cannot load a program.
 const NOT_LOADED: i32 = 127;
-/// Random letters in the name of a compiler's temporary file.
+/// The number of random letters in the name of a compiler's temporary file.
 const RANDOM_BYTES: usize = 6;
 
-/// Reasons by their codes, and how their sentences begin.
+/// The codes of reasons, and how their sentences begin.
 const REASONS: &[(&str, &str)] = &[
     ("cannot-observe", "the tool cannot be observed"),
     ("clock", "the result depends on the time"),
@@ -41,26 +42,26 @@ const REASONS: &[(&str, &str)] = &[
     ("write-failed", "the tool could not write"),
 ];
 
-/// What runs: the same plainly and behind larder.
+/// A command that runs without larder and through it.
 pub(crate) struct Bench {
     place: Place,
     argv: Vec<&'static str>,
     helper: PathBuf,
     tree: Tree,
-    /// What the command leaves where nothing is refused.
+    /// The result of the command if nothing is refused.
     right: Left,
 }
 
-/// What a run leaves: its code and messages, and its files.
+/// The result of a run, and its files.
 type Left = (Ran, Tree);
 
 impl Bench {
-    /// A compile with an input that it includes, by relative path.
+    /// A compile that includes a file by a relative path.
     pub(crate) fn compile(compiler: &'static str) -> Bench {
         Bench::of(vec![compiler, "-c", "-Wall", "x.c", "-o", "x.o"])
     }
 
-    /// A whole command: a script with pipes, temporary files and a listing.
+    /// A whole command: a script with pipes, temporary files and a directory listing.
     pub(crate) fn script() -> Bench {
         Bench::of(vec!["run", "--", "sh", "build.sh"])
     }
@@ -70,8 +71,8 @@ impl Bench {
         let helper = place.path("refuse");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/refused/refuse.c");
         let made = Command::new("gcc").args(["-w", "-O1", "-o"]).arg(&helper).arg(source).status();
-        assert!(made.is_ok_and(|status| status.success()), "refuse.c compiles");
-        // The unused variable is a message on standard error.
+        assert!(made.is_ok_and(|status| status.success()), "gcc cannot compile refuse.c");
+        // The unused variable produces a message on standard error.
         place.put("x.c", "#include \"sub/x.h\"\nint f(void) { int unused; return X; }\n");
         place.put("sub/x.h", "#define X 1\n");
         place.put("build.sh", "cat sub/x.h | sort > all\nls sub >> all\nt=$(mktemp)\necho x > $t\ncat $t all\nrm $t\n");
@@ -79,25 +80,27 @@ impl Bench {
         let tree = Tree::of(&place.path("work"));
         let nothing = Ran { code: None, signal: None, stdout: String::new(), stderr: String::new() };
         let mut bench = Bench { place, argv, helper, tree, right: (nothing, Tree::default()) };
-        bench.right = bench.plainly(&[]).expect("ends");
+        bench.right = bench.plainly(&[]).expect("the command does not end");
         assert_eq!(bench.right.0.code, Some(0), "{:?}: {:?}", bench.argv, bench.right);
         let outcomes: Vec<_> = (0..RUNS).map(|_| bench.outcome(&[], BEFORE, &bench.right)).collect();
         assert_eq!(
             outcomes.last(),
             Some(&Ok("hit".to_owned())),
-            "{:?} where nothing is refused: {outcomes:?}",
+            "{:?} does not hit although nothing is refused: {outcomes:?}",
             bench.argv
         );
         bench
     }
 
-    /// What larder makes of it while these calls are refused: the outcomes of runs in an empty store until there is a hit, a
-    /// slash, and that of a run in a store whose record was made without refusals. An error if anything differs from the
-    /// plain command under the same refusals, or if a record of the runs answers wrongly where nothing is refused.
+    /// Returns the outcomes while these calls are refused: those of runs in an empty store until
+    /// one hits, a slash, and that of a run in a store with a record from before.
+    ///
+    /// Returns an error if a result differs from the command without larder under the same
+    /// refusals. Also returns one if a record of these runs gives a wrong answer without refusals.
     pub(crate) fn outcomes(&self, refusals: &[String]) -> Result<String, String> {
         let store = self.place.path(FRESH);
         if store.exists() {
-            std::fs::remove_dir_all(&store).expect("removes");
+            std::fs::remove_dir_all(&store).expect("cannot remove the directory");
         }
         let plain = self.plainly(refusals)?;
         let mut outcomes = Vec::new();
@@ -112,18 +115,20 @@ impl Bench {
         Ok(format!("{} / {before}", outcomes.join(" ")))
     }
 
-    /// The outcome of one run, compared with a plain one.
+    /// Returns the outcome of one run, after comparing its result with one without larder.
     fn outcome(&self, refusals: &[String], store: &str, plain: &Left) -> Result<String, String> {
         let log = self.place.path("log");
         let _ = std::fs::remove_file(&log);
-        let larders = [&[larder().to_str().expect("is text")], &self.argv[..]].concat();
+        let larders = [&[larder().to_str().expect("not UTF-8")], &self.argv[..]].concat();
         self.place.settle();
         let run = self.refused(refusals, &larders).env("LARDER_DIR", self.place.path(store)).env("LARDER_LOG", &log);
         let found = self.left_by(run)?;
         let outcome = outcome_in(&std::fs::read_to_string(&log).unwrap_or_default());
-        // A record answers that was made before the calls were refused: then the tool's trouble with that is none.
+        // The record was made before the calls were refused. So the tool's own trouble with the
+        // refusal does not show.
         let answered = outcome == "hit" && store == BEFORE && found == self.right;
-        // If the tool cannot be loaded, the loader names the library that larder preloads, too.
+        // If the tool cannot be loaded, the loader's message also names the library that larder
+        // preloads.
         let is_alike = match plain.0.code {
             Some(NOT_LOADED) => found.0.code == plain.0.code && found.1 == plain.1,
             _ => found == *plain,
@@ -148,19 +153,19 @@ impl Bench {
         self.place.run(&self.refused_words(refusals, argv))
     }
 
-    /// The words of a command that runs `argv` while these calls are refused.
+    /// Returns the arguments of a command that runs `argv` while these calls are refused.
     pub(crate) fn refused_words(&self, refusals: &[String], argv: &[&str]) -> Vec<String> {
-        let helper = self.helper.to_str().expect("is text").to_owned();
+        let helper = self.helper.to_str().expect("not UTF-8").to_owned();
         let argv = argv.iter().map(|word| (*word).to_owned());
         [helper].into_iter().chain(refusals.iter().cloned()).chain(["--".to_owned()]).chain(argv).collect()
     }
 
-    /// Where it runs.
+    /// Returns the place in which the command runs.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// What a run leaves; its files are taken away again.
+    /// Returns what a run left, and removes its files.
     fn left_by(&self, run: Run) -> Result<Left, String> {
         let work = self.place.path("work");
         let mut ran = run.ends_within(HANGS)?;
@@ -171,7 +176,8 @@ impl Bench {
     }
 }
 
-/// What the last line of a log says: `hit`, `miss`, `miss:REASON` …; `nothing` if there is none.
+/// Returns the outcome in the last line of a log: `hit`, `miss`, `miss:REASON` …, or `nothing` if
+/// the log is empty.
 fn outcome_in(log: &str) -> String {
     let Some(line) = log.lines().last() else { return "nothing".to_owned() };
     let said = line.splitn(3, ' ').nth(2).unwrap_or_default();
@@ -185,14 +191,14 @@ fn outcome_in(log: &str) -> String {
     }
 }
 
-/// Compilers give their temporary files random names, and say them in some messages.
+/// Removes the random part of compilers' temporary names, which some messages contain.
 fn without_random_names(text: &str) -> String {
     let mut parts = text.split("/tmp/cc");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + "/tmp/cc" + part.get(RANDOM_BYTES..).unwrap_or_default())
 }
 
-/// The numbers of system calls here, as the headers of this system have them.
+/// Returns the numbers of the system calls on this machine, from its headers.
 pub(crate) fn numbers() -> &'static BTreeMap<String, u32> {
     static NUMBERS: OnceLock<BTreeMap<String, u32>> = OnceLock::new();
     NUMBERS.get_or_init(|| {

@@ -1,9 +1,10 @@
-//! larder where system calls are refused: by a kernel that does not have them (ENOSYS), by the seccomp profile of a
-//! container (ENOSYS or EPERM).
+//! Runs larder while system calls are refused, as a kernel does that lacks them (ENOSYS) or the
+//! seccomp profile of a container (ENOSYS or EPERM).
 //!
-//! A command runs plainly and through larder, both under the same refusals. It must leave the same in both, and end; and
-//! whether larder records and answers is compared with what is written down here, so that a fallback that stops working
-//! is noticed. `LARDER_TEST_FULL=1` refuses each call by itself, for three commands; else a share of that is done.
+//! A command runs without larder and through it, under the same refusals. Both must end and leave
+//! the same result. Whether larder records and hits is compared with the tables here, so a fallback
+//! that stops working is noticed. `LARDER_TEST_FULL=1` refuses each call by itself for three
+//! commands; otherwise the test refuses only some of them.
 #![cfg(target_os = "linux")]
 
 mod bench;
@@ -18,10 +19,11 @@ use larder_testkit::{Place, has, is_full, larder, probe_skip};
 use bench::{Bench, HANGS, numbers};
 use tables::{ALWAYS, CALLS, Command, NEEDED_BY_ALL, expected};
 
-/// Runs of commands at a time: most of a run is waiting.
+/// How many commands run at once. A run mostly waits.
 const AT_ONCE: usize = 4;
 
-/// What is refused, by a name for messages, with what larder is to make of each command.
+/// System calls that are refused, a name for messages, and the outcomes that a command must have
+/// then.
 pub(crate) struct Trial {
     pub(crate) name: String,
     pub(crate) refusals: Vec<String>,
@@ -37,7 +39,7 @@ fn bench(command: Command) -> Option<Bench> {
     }
 }
 
-/// Does all of `trials`, and fails with every one that came out otherwise than expected.
+/// Runs all trials, and fails with the list of those that had unexpected outcomes.
 fn all_as_expected(trials: &[Trial]) {
     let commands: BTreeSet<Command> = trials.iter().map(|trial| trial.command).collect();
     let wrong: Vec<String> = std::thread::scope(|scope| {
@@ -61,7 +63,7 @@ fn all_as_expected(trials: &[Trial]) {
             wrong
         };
         let parts: Vec<_> = (0..AT_ONCE).map(|part| scope.spawn(move || part_of(part))).collect();
-        parts.into_iter().flat_map(|part| part.join().expect("ends")).collect()
+        parts.into_iter().flat_map(|part| part.join().expect("the thread panicked")).collect()
     });
     println!("{} trials", trials.len());
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), trials.len(), wrong.join("\n"));
@@ -105,7 +107,8 @@ fn kernels_and_containers() {
     all_as_expected(&profiles::trials());
 }
 
-/// What a hit and a miss call is in the table, so that a new call is tried as well.
+/// Every system call of a hit and a miss must be in the table, so that a new call is tested as
+/// well.
 #[test]
 fn every_call_that_is_made_is_tried() {
     probe_skip!(can_compile() && has("strace"), "gcc or strace is not installed");
@@ -116,9 +119,9 @@ fn every_call_that_is_made_is_tried() {
     for what in ["miss", "hit"] {
         place.settle();
         let log = place.text("trace");
-        let words = ["strace", "-f", "-qq", "-o", &log, larder().to_str().expect("is text"), "gcc", "-c", "x.c"];
+        let words = ["strace", "-f", "-qq", "-o", &log, larder().to_str().expect("not UTF-8"), "gcc", "-c", "x.c"];
         place.run(&words).run().ends(0);
-        let text = String::from_utf8_lossy(&fs::read(&log).expect("was traced")).into_owned();
+        let text = String::from_utf8_lossy(&fs::read(&log).expect("cannot read the trace")).into_owned();
         let made =
             text.lines().filter_map(|line| line.split_once(' ')?.1.trim_start().split_once('(')).map(|(name, _)| name);
         let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -130,8 +133,8 @@ fn every_call_that_is_made_is_tried() {
     assert!(unknown.is_empty(), "calls that are not in the table: {unknown:?}");
 }
 
-/// A tool that leaves a process on its standard error is not waited for until that ends, also if there is no descriptor
-/// by which its own end could be waited for.
+/// larder must not wait for a process that a tool leaves on its standard error. This also holds if
+/// there is no descriptor with which to wait for the tool itself.
 #[test]
 fn a_tool_ends_before_what_it_leaves_behind() {
     probe_skip!(can_compile(), "gcc is not installed");
@@ -141,8 +144,9 @@ fn a_tool_ends_before_what_it_leaves_behind() {
     for call in ["pidfd_open", "none"] {
         let number = numbers().get(call).copied().unwrap_or(tables::NO_CALL);
         let refusals = [format!("{number}=38")];
-        let larder = [larder().to_str().expect("is text"), "./mycc", "-c", "x.c", "-o", "x.o"];
-        // Its messages go to a file, so that only larder could wait for what is left behind.
+        let larder = [larder().to_str().expect("not UTF-8"), "./mycc", "-c", "x.c", "-o", "x.o"];
+        // The messages go to a file, so nothing but larder itself could wait for the process that
+        // is left.
         let script = "\"$@\" > ../out 2> ../err";
         let refused = bench.refused_words(&refusals, &larder);
         let words: Vec<&str> =

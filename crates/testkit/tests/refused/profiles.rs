@@ -1,4 +1,4 @@
-//! Kernels and containers, by what they refuse together.
+//! Kernels and container engines, each as the set of system calls that it refuses.
 
 use larder_testkit::is_full;
 
@@ -21,13 +21,13 @@ const NOTIF_SEND: u32 = 0xc018_2101;
 /// The flags of `clone` that make namespaces.
 const CLONE_NEW: u32 = 0x7e02_0000;
 
-/// Nothing is there by which a whole command could be judged; a record from before answers.
+/// Nothing works by which a whole command could be observed, but an earlier record still hits.
 const BYPASSED: &str = "bypass:cannot-observe / hit";
 
 struct Profile {
     name: &'static str,
     refusals: Vec<String>,
-    /// Of a compile, and of a whole command.
+    /// The outcomes of a compile, and of a whole command.
     expected: [&'static str; 2],
 }
 
@@ -49,12 +49,13 @@ fn all() -> Vec<Profile> {
     vec![
         Profile { name: "Linux 5.4", refusals: linux_5_4(), expected: [RECORDED; 2] },
         Profile { name: "Linux 3.10", refusals: linux_3_10(), expected: [RECORDED, BYPASSED] },
-        // `ls` says there that it cannot look at the directory.
+        // `ls` prints that it cannot stat the directory.
         Profile { name: "Docker of 2018", refusals: docker_of_2018(), expected: [RECORDED, "miss:refused / hit"] },
         Profile { name: "Docker", refusals: docker(), expected: [RECORDED; 2] },
         Profile { name: "gVisor", refusals: gvisor(), expected: [RECORDED; 2] },
         Profile { name: "systemd-nspawn", refusals: nspawn(), expected: [RECORDED, "miss:unjudged miss hit / hit"] },
-        // As inside a container whose engine listens itself: one process has one listener.
+        // Inside a container whose engine has a seccomp listener itself, a process cannot have a
+        // second one.
         Profile {
             name: "another listener",
             refusals: vec![if_bits("seccomp", 1, NEW_LISTENER, EBUSY)],
@@ -81,24 +82,25 @@ fn newer(first: u32, last: u32, error: u32) -> Vec<String> {
     vec![format!("{first}-{last}={error}")]
 }
 
-/// Refused if an argument has one of these bits.
+/// Refuses a call if an argument has one of these bits.
 fn if_bits(call: &str, argument: u32, bits: u32, error: u32) -> String {
     format!("{}@{argument}&{bits}={error}", numbers()[call])
 }
 
-/// Refused if an argument has this value.
+/// Refuses a call if an argument has this value.
 fn if_value(call: &str, argument: u32, value: u32, error: u32) -> String {
     format!("{}@{argument}:{value}={error}", numbers()[call])
 }
 
-/// Ubuntu 20.04's. That a call may go on which was asked about (5.5) is an answer that larder always gives, so that
-/// refusing answers is the same.
+/// The kernel of Ubuntu 20.04. Since Linux 5.5 a listener may let the call go on
+/// (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`). larder gives no other answer, so refusing all answers has
+/// the same effect.
 fn linux_5_4() -> Vec<String> {
     let answers = vec![if_value("ioctl", 1, NOTIF_SEND, EINVAL), if_bits("seccomp", 1, WAIT_KILLABLE, EINVAL)];
     [newer(436, NEWEST_LAST, ENOSYS), answers].concat()
 }
 
-/// CentOS 7's: nothing since `finit_module`.
+/// The kernel of CentOS 7, which has no call that is newer than `finit_module`.
 fn linux_3_10() -> Vec<String> {
     const SINCE: &[&str] = &[
         "sched_setattr",
@@ -123,11 +125,12 @@ fn linux_3_10() -> Vec<String> {
         "io_pgetevents",
         "rseq",
     ];
-    // `PTRACE_GET_SYSCALL_INFO` is Linux 5.3.
+    // `PTRACE_GET_SYSCALL_INFO` exists since Linux 5.3.
     [each(SINCE, ENOSYS), newer(424, NEWEST_LAST, ENOSYS), vec![if_value("ptrace", 0, GET_SYSCALL_INFO, EIO)]].concat()
 }
 
-/// Docker 18.03 with libseccomp 2.3: whatever it does not know is EPERM, `statx` and `clone3` included.
+/// Docker 18.03 with libseccomp 2.3. Every call that it does not know fails with EPERM, including
+/// `statx` and `clone3`.
 fn docker_of_2018() -> Vec<String> {
     const REFUSED: &[&str] = &[
         "statx",
@@ -168,8 +171,8 @@ fn docker_of_2018() -> Vec<String> {
     [each(REFUSED, EPERM), newer(424, NEWEST_LAST, EPERM), vec![if_bits("clone", 0, CLONE_NEW, EPERM)]].concat()
 }
 
-/// The default profile of Docker, containerd and Podman since 2021: ENOSYS for what is newer than the profile, EPERM for
-/// what takes rights.
+/// The default profile of Docker, containerd and Podman since 2021. Calls newer than the profile
+/// fail with ENOSYS, and calls that need privileges fail with EPERM.
 fn docker() -> Vec<String> {
     const REFUSED: &[&str] = &[
         "keyctl",
@@ -208,8 +211,8 @@ fn docker() -> Vec<String> {
         .concat()
 }
 
-/// runsc: no seccomp notification, no reading of other processes' memory, none of the newer ways to name a process or to
-/// resolve a path.
+/// gVisor's runsc. It has no seccomp notifications, cannot read the memory of other processes, and
+/// lacks the newer calls that name a process or resolve a path.
 fn gvisor() -> Vec<String> {
     const MISSING: &[&str] = &[
         "openat2",
@@ -243,7 +246,8 @@ fn gvisor() -> Vec<String> {
     [each(MISSING, ENOSYS), newer(444, NEWEST_LAST, ENOSYS), vec![if_bits("seccomp", 1, NEW_LISTENER, EINVAL)]].concat()
 }
 
-/// What `systemd-nspawn` and `SystemCallFilter=@system-service` leave: EPERM for what they know and do not want.
+/// `systemd-nspawn` and `SystemCallFilter=@system-service`. Calls that they know and do not allow
+/// fail with EPERM.
 fn nspawn() -> Vec<String> {
     const REFUSED: &[&str] = &[
         "ptrace",

@@ -1,8 +1,11 @@
-/* refuse REFUSAL… -- COMMAND: runs COMMAND under a seccomp filter that answers some system calls by an error.
+/* refuse REFUSAL... -- COMMAND: runs COMMAND under a seccomp filter that makes some system calls
+ * fail.
  *
- * REFUSAL is FIRST[-LAST][@ARGUMENT:VALUE | @ARGUMENT&BITS]=ERROR, all of them numbers: system calls from FIRST to
- * LAST, only if that argument (from 0) has this value, or one of these bits, fail with errno ERROR. For example,
- * `437=38` is a kernel without openat2, and `317@1&8=22` one whose seccomp cannot notify. */
+ * REFUSAL is FIRST[-LAST][@ARGUMENT:VALUE | @ARGUMENT&BITS]=ERROR, where all words are numbers.
+ * System calls from FIRST to LAST fail with the errno ERROR. With a condition, they fail only if
+ * argument number ARGUMENT (counted from 0) has this VALUE, or has one of these BITS set. For
+ * example, `437=38` imitates a kernel without openat2, and `317@1&8=22` one whose seccomp has no
+ * notifications. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -76,11 +79,12 @@ int main(int argc, char **argv)
         refuse(argv[at]);
     add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
     struct sock_fprog program = {count, steps};
-    /* The superuser needs no promise, and without it set-user-id programs are as elsewhere. */
+    /* The superuser may install a filter without no_new_privs. Then set-user-ID programs keep their
+     * rights, as they do elsewhere. */
     if (geteuid() != 0)
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (count > 1 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) {
-        fprintf(stderr, "refuse: no filter: %s\n", strerror(errno));
+        fprintf(stderr, "refuse: cannot install the seccomp filter: %s\n", strerror(errno));
         return 125;
     }
     if (at + 1 < argc)

@@ -1,32 +1,32 @@
-//! Which calls are refused, and what larder makes of that.
+//! Which system calls are refused, and which outcomes larder has then.
 
-/// What is run.
+/// A command of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Command {
     /// `gcc -c`.
     Gcc,
     /// `clang -c`.
     Clang,
-    /// `larder run -- sh`, of a script.
+    /// `larder run -- sh` with a script.
     Script,
 }
 
-/// The numbers of the errors that a call is refused by.
+/// The errors with which a call is refused: number and name.
 pub(crate) const ERRORS: [(u32, &str); 2] = [(38, "ENOSYS"), (1, "EPERM")];
-/// System calls have these numbers on all machines: from Linux 5.1 on.
+/// The first number that a system call has on all machines: Linux 5.1 and later.
 pub(crate) const NEWEST_FIRST: u32 = 424;
-/// Linux 6.17.
+/// The last call of Linux 6.17.
 pub(crate) const NEWEST_LAST: u32 = 470;
-/// No system call has this number.
+/// A number that no system call has.
 pub(crate) const NO_CALL: u32 = 0xffff;
 
-/// Without these no program begins, ends or reads anything, or larder cannot put several outputs in place at once, so that
-/// nothing can be compared; no sandbox refuses them.
+/// Without these calls no program can start, end or read anything, or larder cannot put several
+/// outputs in place at once. Then nothing can be compared. No sandbox refuses them.
 pub(crate) const NEEDED_BY_ALL: &[&str] =
     &["arch_prctl", "brk", "close", "execve", "exit", "exit_group", "rename", "wait4"];
 
-/// Calls that are refused, each by itself: all that a hit and a miss of `larder gcc -c` make, with what gcc makes, and
-/// others by which larder does something faster or safer if it can.
+/// The calls that are refused one at a time. These are all calls of a hit and a miss of `larder gcc
+/// -c`, including gcc's own. Others make larder faster or safer if they work.
 pub(crate) const CALLS: &[&str] = &[
     "access",
     "bpf",
@@ -185,8 +185,8 @@ pub(crate) const CALLS: &[&str] = &[
     "writev",
 ];
 
-/// Of these each is refused also where not everything is tried: those that kernels from 3.10 on came to have and that
-/// larder uses, and those that profiles of containers refuse.
+/// The calls that are refused even if not everything is tested: calls that larder uses and that
+/// kernels after 3.10 introduced, and calls that container profiles refuse.
 pub(crate) const ALWAYS: &[&str] = &[
     "clone3",
     "close_range",
@@ -203,13 +203,13 @@ pub(crate) const ALWAYS: &[&str] = &[
     "statx",
 ];
 
-/// Recorded, and a hit from then on; a hit also by a record from before.
+/// The first run is recorded and the second one hits. A record from before the refusals also hits.
 pub(crate) const RECORDED: &str = "miss hit / hit";
 
-/// Any outcome will do, as long as the result is right.
+/// Any outcome is allowed if the result is right.
 pub(crate) const ANY: &str = "any";
-/// Calls that every kernel has and no sandbox refuses. Most programs fail without them, so that it says little what is
-/// recorded then.
+/// Calls that every kernel has and no sandbox refuses. Most programs fail without them, so the
+/// outcome says little.
 const OLD: &[&str] = &[
     "access",
     "clock_gettime",
@@ -271,24 +271,25 @@ const OLD: &[&str] = &[
     "writev",
 ];
 
-/// Call, errors (none for both), commands (none for all), outcomes.
+/// A call, the error (empty for both), the commands (empty for all), and the outcomes.
 type Exception = (&'static str, &'static str, &'static [Command], &'static str);
 
-/// What is other than `RECORDED`. Of `flock`, the error decides whether larder takes the store for one that cannot be
-/// written at all.
+/// Outcomes other than `RECORDED`. With `flock`, the error decides whether larder believes that the
+/// store cannot be written.
 const EXCEPTIONS: &[Exception] = &[
     ("prctl", "", &[], "fallback:observer-failed / hit"),
     ("flock", "", &[], "fallback:store-unwritable / hit"),
-    // LLVM aborts, or kills what it waits for.
+    // LLVM aborts, or kills a process that it waits for.
     ("futex", "", &[Command::Clang], ANY),
     ("getrandom", "EPERM", &[Command::Clang], ANY),
-    // There are no samples then, so that a second run is watched by the kernel as a whole.
+    // Without `ptrace` there are no samples, so the kernel observer watches a second run as a
+    // whole.
     ("ptrace", "", &[Command::Script], "miss:unjudged miss hit / hit"),
-    // `ls` says that it cannot look at the directory.
+    // `ls` prints that it cannot stat the directory.
     ("statx", "EPERM", &[Command::Script], "miss:refused / hit"),
 ];
 
-/// The outcomes of a command while a call is refused by an error.
+/// Returns the outcomes of a command while a call is refused with an error.
 pub(crate) fn expected(command: Command, call: &str, error: &str) -> &'static str {
     let is_it = |row: &&Exception| {
         row.0 == call && (row.1.is_empty() || row.1 == error) && (row.2.is_empty() || row.2.contains(&command))

@@ -1,4 +1,4 @@
-//! A place with several stores, as if of several machines, and a remote.
+//! A place with several stores, as if they belonged to several machines, and a remote.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use larder_testkit::{Place, Proxy, Run, Server, larder};
 use serde_json::Value;
 
-/// Its output is more than stands in a record, and follows from its source. It leaves a temporary file when it is
-/// killed, and writes its output in two parts, with a time between them that the source says.
+/// A compiler whose output is too large to be kept inside a record, and depends only on the source.
+/// It writes the output in two parts, with a pause between them that the source states in seconds.
+/// It leaves a temporary file if it is killed.
 const COMPILER: &str = "t=$(mktemp -p . part.XXXXXX); cat x.c x.c > $t; cat $t > x.o; sleep $(sed -n 's/^.. //p' x.c); \
     for i in 1 2 3 4 5 6 7 8 9; do cat $t; done >> x.o; rm $t";
-/// The store of whoever is first, and of whoever comes after.
+/// The store of the machine that records, and the store of the one that comes after it.
 pub(crate) const FIRST: &str = "first";
 pub(crate) const SECOND: &str = "second";
 
-/// A place, a remote, and whatever `larderd` runs there until it ends.
+/// A place with a remote. Every `larderd` there is stopped when the value is dropped.
 pub(crate) struct Far {
     pub(crate) place: Place,
     pub(crate) url: String,
@@ -33,14 +34,15 @@ impl Drop for Far {
 }
 
 impl Far {
-    /// With a directory for a remote.
+    /// Creates a place whose remote is a directory.
     pub(crate) fn directory() -> Far {
         let place = Place::new();
         let url = format!("file://{}", place.text("far"));
         Far::with(place, url, None, None)
     }
 
-    /// With Redis behind a proxy; `None`, with a printed reason, where there is none.
+    /// Creates a place whose remote is Redis behind a proxy. Returns `None`, and prints the reason,
+    /// if Redis is not installed.
     pub(crate) fn redis() -> Option<Far> {
         let place = Place::new();
         let Some(server) = Server::redis(None) else {
@@ -52,7 +54,8 @@ impl Far {
         Some(Far::with(place, url, Some(proxy), Some(server)))
     }
 
-    /// With a server by itself, and what lets in; `None`, with a printed reason, where there is none of that name.
+    /// Creates a place whose remote is this server, with the variables that hold its credentials.
+    /// Returns `None`, and prints the reason, if the server is not installed.
     pub(crate) fn at(
         name: &str,
         server: Option<Server>,
@@ -76,16 +79,16 @@ impl Far {
     }
 
     pub(crate) fn proxy(&self) -> &Proxy {
-        self.proxy.as_ref().expect("there is one")
+        self.proxy.as_ref().expect("this place has no proxy")
     }
 
-    /// A source whose compile takes so long; `which` makes it another one.
+    /// Writes a source whose compile takes this long. `which` makes its content unique.
     pub(crate) fn source(&self, seconds: f64, which: u32) {
         let lines = format!("// {seconds}\n") + &format!("int a{which};\n").repeat(40);
         self.place.put("x.c", lines);
     }
 
-    /// A command with the store of this name.
+    /// Returns a command with the store of this name.
     pub(crate) fn command(&self, store: &str, argv: &[&str]) -> Run {
         self.place.settle();
         let run = self.place.run(argv).env("LARDER_DIR", self.place.path(store)).env("LARDER", larder());
@@ -94,10 +97,10 @@ impl Far {
     }
 
     pub(crate) fn larder(&self, store: &str, words: &[&str]) -> Run {
-        self.command(store, &[&[larder().to_str().expect("is text")], words].concat())
+        self.command(store, &[&[larder().to_str().expect("not UTF-8")], words].concat())
     }
 
-    /// Compile; gives what larder logged, and how long it took.
+    /// Compiles. Returns what larder logged, and how long it took.
     #[track_caller]
     pub(crate) fn compile_by(&self, store: &str, change: impl Fn(Run) -> Run) -> (String, Duration) {
         self.place.remove(&["x.o"]);
@@ -107,11 +110,14 @@ impl Far {
         assert_eq!(run.run().quiet(), "");
         let took = began.elapsed();
         let source = self.place.read("x.c");
-        assert!(self.place.read("x.o") == source.repeat(20), "the output");
-        let left = fs::read_dir(self.place.path("work")).expect("lists").flatten().map(|entry| entry.file_name());
+        assert!(self.place.read("x.o") == source.repeat(20), "x.o has wrong content");
+        let left = fs::read_dir(self.place.path("work"))
+            .expect("cannot list the directory")
+            .flatten()
+            .map(|entry| entry.file_name());
         let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("part.")).collect();
-        assert!(left.is_empty(), "{left:?} are left");
-        (fs::read_to_string(self.place.path("log")).expect("is logged"), took)
+        assert!(left.is_empty(), "temporary files are left: {left:?}");
+        (fs::read_to_string(self.place.path("log")).expect("cannot read the log"), took)
     }
 
     #[track_caller]
@@ -119,8 +125,8 @@ impl Far {
         self.compile_by(store, |run| run).0
     }
 
-    /// Compile without remotes, until what is to be learned of the tool is learned: from then on the library alone
-    /// watches it, and it can be raced.
+    /// Compiles without remotes until larder has learned how to observe the tool. From then on only
+    /// the library watches the tool, so a fetch can race with it.
     pub(crate) fn learn(&self, store: &str) {
         for which in 1000..1003 {
             self.source(0.0, which);
@@ -128,7 +134,7 @@ impl Far {
         }
     }
 
-    /// Record the present source at the first store, and have it sent.
+    /// Records the current source in the first store, and uploads it.
     #[track_caller]
     pub(crate) fn record(&self) {
         let recorded = (0..8).any(|_| self.compile(FIRST).contains(" hit: "));
@@ -138,22 +144,22 @@ impl Far {
     }
 
     pub(crate) fn stats(&self, store: &str) -> Value {
-        serde_json::from_str(&self.larder(store, &["stats", "--json"]).run().ends(0).stdout).expect("JSON")
+        serde_json::from_str(&self.larder(store, &["stats", "--json"]).run().ends(0).stdout).expect("not JSON")
     }
 
     pub(crate) fn daemon_log(&self, store: &str) -> String {
         fs::read_to_string(self.inside(store, "daemon.log")).unwrap_or_default()
     }
 
-    /// A path in a store, whatever its format is called.
+    /// Returns a path in a store, below the directory of its format version.
     pub(crate) fn inside(&self, store: &str, name: &str) -> PathBuf {
-        let mut entries = fs::read_dir(self.place.path(store)).expect("is there");
-        entries.next().expect("has one").expect("can be read").path().join(name)
+        let mut entries = fs::read_dir(self.place.path(store)).expect("cannot list the directory");
+        entries.next().expect("the directory is empty").expect("cannot list the directory").path().join(name)
     }
 
     pub(crate) fn pid(&self, store: &str) -> i32 {
         let status = self.larder(store, &["daemon", "status", "--json"]).run().stdout;
-        let status: Value = serde_json::from_str(&status).expect("JSON");
-        status["pid"].as_i64().expect("is a number") as i32
+        let status: Value = serde_json::from_str(&status).expect("not JSON");
+        status["pid"].as_i64().expect("not a number") as i32
     }
 }

@@ -1,4 +1,4 @@
-//! Stores that are filled from a remote alone.
+//! Stores that are filled from a remote only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn a_second_store_is_filled(far: &Far) {
     far.record();
     let log = far.compile(SECOND);
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
-    // From now on it is the store's own.
+    // The second time, the record is in the store itself.
     assert!(!far.compile(SECOND).contains("fetched"));
     let stats = far.stats(SECOND);
     assert_eq!((&stats["hit"], &stats["remote_hit"], &stats["miss"]), (&2.into(), &1.into(), &0.into()));
@@ -58,7 +58,7 @@ fn from_each_other_service() {
     }
 }
 
-/// Nobody listens yet when they begin: one starts `larderd`, and the others wait for it.
+/// No `larderd` runs yet. One of the commands starts it, and the others wait for it.
 #[test]
 fn those_who_begin_together_all_hit() {
     let far = Far::directory();
@@ -71,25 +71,27 @@ fn those_who_begin_together_all_hit() {
         let run = far.larder(store, &["../gcc", "-c", "x.c", "-o", "x.o"]);
         let mut command = run.command;
         command.current_dir(far.place.path(format!("work/{place}")));
-        command.spawn().expect("starts")
+        command.spawn().expect("cannot start the command")
     };
     for place in places {
         for _ in 0..4 {
-            assert!(start(FIRST, place).wait().expect("ends").success());
+            assert!(start(FIRST, place).wait().expect("cannot wait for the command").success());
         }
     }
     assert!(far.larder(FIRST, &["remote", "flush"]).run().ends(0).stdout.contains(" 0 left"));
     let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
-    all.into_iter().for_each(|mut one| assert!(one.wait().expect("ends").success()));
+    all.into_iter().for_each(|mut one| assert!(one.wait().expect("cannot wait for the command").success()));
     let stats = far.stats(SECOND);
-    // On a busy machine a fetch may take so long that the tool runs as well, and ends first: nobody misses otherwise.
+    // On a busy machine a fetch may take so long that the tool also runs and ends first. There must
+    // be no other miss.
     let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     let lost = number(&stats["remote"]["races"]) - number(&stats["remote"]["races_won"]);
     let (hits, misses) = (number(&stats["hit"]), number(&stats["miss"]));
     assert!(hits + misses == places.len() as u64 && misses <= lost, "{stats}");
 }
 
-/// What one fetched from far is near for the next.
+/// A record that one machine fetched from the far remote is copied to the near remote for the next
+/// machine.
 #[test]
 fn from_a_near_one_that_another_filled() {
     let mut far = Far::directory();
@@ -106,7 +108,7 @@ fn from_a_near_one_that_another_filled() {
         std::thread::sleep(Duration::from_millis(10));
     }
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     far.url = url;
     let log = far.compile(SECOND);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
@@ -139,14 +141,14 @@ fn a_scope_that_only_reads() {
     far.compile_by(FIRST, read_only);
     far.compile_by(FIRST, read_only);
     read_only(far.larder(FIRST, &["remote", "flush"])).run().ends(0);
-    assert!(!far.place.path("far").exists(), "nothing was sent");
+    assert!(!far.place.path("far").exists(), "nothing may be uploaded");
     let pushed = read_only(far.larder(FIRST, &["remote", "push"])).run();
     assert!(pushed.code == Some(1) && pushed.stderr.contains("read_only"), "{pushed:?}");
     far.larder(FIRST, &["daemon", "stop"]).run().ends(0);
     assert!(far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout.contains("1 record sent"));
     let again = far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout;
     assert!(again.contains("0 records sent") && again.contains("1 already there"), "{again}");
-    // Reading goes on.
+    // The remote can still be read.
     let (log, _) = far.compile_by(SECOND, read_only);
     assert!(log.contains("fetched from a remote"), "{log}");
 }
@@ -169,12 +171,12 @@ fn what_was_not_sent_is_sent_by_the_next_one() {
 
 #[test]
 fn a_sandbox_without_network_is_served() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
+    probe_skip!(can_mount(), "no mount namespaces here");
     let Some(far) = Far::redis() else { return };
     far.record();
     let store = far.place.path(SECOND);
-    fs::create_dir_all(&store).expect("makes");
-    far.place.run(&["chmod", "700", store.to_str().expect("is text")]).run().ends(0);
+    fs::create_dir_all(&store).expect("cannot create the directory");
+    far.place.run(&["chmod", "700", store.to_str().expect("not UTF-8")]).run().ends(0);
     far.larder(SECOND, &["daemon", "start"]).run().ends(0);
     far.place.remove(&["x.o"]);
     let _ = fs::remove_file(far.place.path("log"));
@@ -182,12 +184,12 @@ fn a_sandbox_without_network_is_served() {
         exec \"$LARDER\" ./gcc -c x.c -o x.o";
     let ran = far.command(SECOND, &["unshare", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c", script]).run();
     assert_eq!(ran.quiet(), "");
-    let log = fs::read_to_string(far.place.path("log")).expect("is logged");
+    let log = fs::read_to_string(far.place.path("log")).expect("cannot read the log");
     assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
 }
 
-/// What a build of this commit used comes before it is asked for.
+/// `larderd` prefetches what an earlier build of this commit used.
 #[test]
 fn a_commit_that_was_built_elsewhere() {
     probe_skip!(has("git"), "git is not installed");
@@ -206,24 +208,24 @@ fn a_commit_that_was_built_elsewhere() {
     git(&["commit", "-q", "-m", "one"]);
     let build = |store: &str| {
         let _ = fs::remove_file(far.place.path("log"));
-        let larder = larder().to_str().expect("is text");
+        let larder = larder().to_str().expect("not UTF-8");
         for name in &all {
             let run = far.command(store, &[larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
             run.cwd(far.place.path("work").join(name)).run().quiet();
         }
-        fs::read_to_string(far.place.path("log")).expect("is logged")
+        fs::read_to_string(far.place.path("log")).expect("cannot read the log")
     };
-    assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all are recorded");
+    assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all commands are recorded");
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
-    // Another commit after it, of which nobody knows anything yet.
+    // A second commit, of which the remote knows nothing yet.
     git(&["commit", "-q", "--allow-empty", "-m", "two"]);
     let log = build(SECOND);
     assert_eq!(log.matches(" hit: ").count(), all.len(), "{log}");
     let stats = far.stats(SECOND);
     let (asked, ahead) = (stats["remote_hit"].as_u64(), stats["remote"]["prefetched"].as_u64());
     assert!(ahead >= Some(10) && asked <= Some(4), "{stats} {}", far.daemon_log(SECOND));
-    // By hand as well.
+    // `larder remote pull` prefetches as well.
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     assert!(far.larder(SECOND, &["remote", "pull"]).run().ends(0).stdout.contains("12 records fetched"));
 }

@@ -1,4 +1,5 @@
-//! Remotes: stores filled from them, races with the tool, and remotes that are late, silent, or gone.
+//! Remotes: stores that are filled from them, races between a fetch and the tool, and remotes that
+//! are late, silent or gone.
 
 mod far;
 

@@ -1,5 +1,5 @@
-//! A fetch and the tool, at once. The tool is gcc with an assembler that takes its time, and has begun its output by
-//! then.
+//! A fetch and the tool at the same time. The tool is gcc with a slow assembler that has already
+//! begun to write its output.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,12 +8,14 @@ use larder_testkit::{Ran, Run, Way, has, larder};
 
 use crate::far::{FIRST, Far, SECOND};
 
-/// More than is waited for without history, and less than the compile takes.
+/// This delay is longer than larder waits for a fetch without history, and shorter than the
+/// compile.
 const LATE: Way = Way::Late(Duration::from_millis(400));
 const COMPILE: [&str; 6] = ["gcc", "-B./tools/", "-c", "x.c", "-o", "x.o"];
 
-/// With a compile that takes so long, recorded and sent by the first; and a second store that knows all of its
-/// programs. `says` is what the assembler says, a shell's words.
+/// Returns a place where the first machine recorded and uploaded a compile that takes this long,
+/// and the second machine knows all of its programs. `says` is a shell command that the assembler
+/// runs first.
 fn far(seconds: f64, says: &str) -> Option<Far> {
     if !has("gcc") {
         eprintln!("skipped: gcc is not installed");
@@ -34,7 +36,7 @@ fn far(seconds: f64, says: &str) -> Option<Far> {
     let logs: Vec<String> = (0..4).map(|_| compile(&far, FIRST, |run| run).0).collect();
     assert!(logs[3].contains(" hit: "), "{logs:?}");
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
-    fs::rename(far.place.path("work/x.o"), far.place.path("right.o")).expect("is there");
+    fs::rename(far.place.path("work/x.o"), far.place.path("right.o")).expect("cannot rename the file");
     Some(far)
 }
 
@@ -43,26 +45,26 @@ fn source(far: &Far, which: u32) {
     far.place.put("x.c", functions.collect::<String>());
 }
 
-/// What larder logged, and what it said.
+/// Compiles without an old output. Returns what larder logged, and the result.
 fn compile(far: &Far, store: &str, change: impl Fn(Run) -> Run) -> (String, Ran) {
     far.place.remove(&["x.o"]);
     compile_over(far, store, change)
 }
 
-/// The same over what is there.
+/// Compiles over whatever output exists. Returns what larder logged, and the result.
 fn compile_over(far: &Far, store: &str, change: impl Fn(Run) -> Run) -> (String, Ran) {
     let _ = fs::remove_file(far.place.path("log"));
     let ran = change(far.larder(store, &COMPILE)).run().ends(0);
-    (fs::read_to_string(far.place.path("log")).expect("is logged"), ran)
+    (fs::read_to_string(far.place.path("log")).expect("cannot read the log"), ran)
 }
 
 fn is_right(far: &Far) -> bool {
-    far.place.read("x.o") == fs::read(far.place.path("right.o")).expect("is there")
+    far.place.read("x.o") == fs::read(far.place.path("right.o")).expect("cannot read the file")
 }
 
-/// What is left in the directory of temporary files.
+/// Returns the compiler's files that are left in the directory for temporary files.
 fn temporary(far: &Far) -> Vec<String> {
-    let entries = fs::read_dir(far.place.path("tmp")).expect("lists").flatten();
+    let entries = fs::read_dir(far.place.path("tmp")).expect("cannot list the directory").flatten();
     entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| name.starts_with("cc"))
@@ -81,17 +83,22 @@ fn a_fetch_that_wins_stops_the_tool() {
     assert_eq!(temporary(&far), [""; 0]);
     let stats = far.stats(SECOND);
     assert_eq!((&stats["remote"]["races"], &stats["remote"]["races_won"]), (&1.into(), &1.into()));
-    assert_eq!(far.place.run(&["pgrep", "-f", "^sleep 6.5$"]).run().stdout, "", "what the tool had started is gone");
+    assert_eq!(
+        far.place.run(&["pgrep", "-f", "^sleep 6.5$"]).run().stdout,
+        "",
+        "a process that the tool started must be stopped as well"
+    );
     assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
 }
 
-/// What was there before is found by a hit as by the tool.
+/// A fetch that wins must deal with an output that existed before, and with its hard link, as the
+/// tool does.
 #[test]
 fn outputs_that_were_there() {
     let Some(far) = far(6.0, ":") else { return };
     far.proxy().set(LATE);
     far.place.put("x.o", "an old object");
-    fs::hard_link(far.place.path("work/x.o"), far.place.path("work/other.o")).expect("links");
+    fs::hard_link(far.place.path("work/x.o"), far.place.path("work/other.o")).expect("cannot create the hard link");
     let (log, _) = compile_over(&far, SECOND, |run| run);
     assert!(log.contains("before the tool had ended"), "{log}");
     assert!(is_right(&far));
@@ -110,23 +117,23 @@ fn a_tool_that_wins_is_recorded() {
     assert!(compile(&far, SECOND, |run| run).0.contains(" hit: "));
 }
 
-/// Once it has said something, its words would come twice.
+/// If the tool has printed something, stopping it and replaying the record would print that twice.
 #[test]
 fn a_tool_that_speaks_is_let_run() {
     let Some(far) = far(4.0, "echo warning >&2") else { return };
     far.proxy().set(LATE);
     let (log, ran) = compile(&far, SECOND, |run| run);
-    assert_eq!(ran.stderr, "warning\n", "once");
+    assert_eq!(ran.stderr, "warning\n", "the warning must be printed exactly once");
     assert!(log.contains("miss: x.c · recorded"), "{log}");
     assert!(is_right(&far));
 }
 
-/// A signal that comes meanwhile is the tool's.
+/// A signal that arrives during the race ends the run as it would end the tool.
 #[test]
 fn an_interrupted_race_ends_by_the_signal() {
     let Some(far) = far(5.0, ":") else { return };
     far.proxy().set(Way::Stalled);
-    let words = [&[larder().to_str().expect("is text")], &COMPILE[..]].concat();
+    let words = [&[larder().to_str().expect("not UTF-8")], &COMPILE[..]].concat();
     let mut child = far.command(SECOND, &words).start();
     std::thread::sleep(Duration::from_millis(1500));
     far.place.run(&["kill", "-TERM", &child.id().to_string()]).run().ends(0);

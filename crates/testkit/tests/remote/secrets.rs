@@ -1,4 +1,5 @@
-//! Secrets stay at home: nothing on a remote holds the value of a variable or an argument, as it is or as a plain digest.
+//! No value of a variable or argument is uploaded. No object on a remote holds one, neither as text
+//! nor as a plain digest.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use larder_testkit::{Run, has, larder, probe_skip};
 
 use crate::far::{FIRST, Far, SECOND};
 
-/// Names and values that no list of what looks secret knows.
+/// Variables whose names and values no list of secrets would recognise.
 const VARIABLES: [(&str, &str); 14] = [
     ("SLACK_WEBHOOK_URL", "https://hooks.slack.invalid/services/T0AAA/B0BBB/s3cr3tWebhookPart"),
     ("UPLOAD_URL", "https://blob.invalid/c?sv=2024&sig=SASsignatureSecret%3D"),
@@ -24,7 +25,7 @@ const VARIABLES: [(&str, &str); 14] = [
     ("PLAIN", "justAStringNobodyKnows"),
     ("X", "x-value-unguessable-42"),
 ];
-/// Words of arguments.
+/// Arguments that hold secrets.
 const ARGUMENTS: [&str; 6] = [
     "-pArgPassw0rd",
     "--connect=argConnectString",
@@ -34,7 +35,7 @@ const ARGUMENTS: [&str; 6] = [
     "arg with blanks secretBlanks",
 ];
 
-/// What must be nowhere: each value, and each part of it that is a secret by itself.
+/// Returns the texts that must be nowhere: each value, and each part of it that is a secret.
 fn needles() -> Vec<String> {
     let values = VARIABLES.iter().map(|(_, value)| (*value).to_owned());
     let parts = ["s3cr3tWebhookPart", "SASsignatureSecret", "pgPassw0rd", "netrcPassw0rd", "ArgPassw0rd", "argUrlPart"];
@@ -50,7 +51,7 @@ fn files(dir: &Path, found: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// An object as it is, and what is in it where it or a part of it is compressed.
+/// Returns the object itself and everything in it that can be decompressed.
 fn unpacked(object: &[u8]) -> Vec<Vec<u8>> {
     const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let starts = (0..object.len()).filter(|&at| object[at..].starts_with(ZSTD));
@@ -83,16 +84,16 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
     probe_skip!(has("zstd"), "no zstd, and bundles are compressed");
     let far = Far::directory();
     let place = &far.place;
-    // A commit, so that what the build used is listed and bundled, too.
+    // Make a commit, so that the list and the bundle of what the build used are uploaded as well.
     let git = "git init -q . && git add -A && git -c user.name=n -c user.email=e@invalid commit -q -m m";
     place.put("y.c", "int y;\n".repeat(40));
-    // It asks for each of the variables, and a script gets all of them.
+    // The tool asks for each variable, and a script gets all of them.
     let asks: String = VARIABLES.iter().map(|(name, _)| format!("test -n \"${name}\"; ")).collect();
     place.tool("work/gen", &format!("{asks} cat x.c x.c x.c x.c x.c x.c x.c x.c > gen.out; echo done"));
     place.tool("work/gcc", &format!("{asks} cat x.c x.c x.c x.c x.c x.c x.c x.c > x.o"));
     assert_eq!(far.command(FIRST, &["sh", "-c", git]).run().code, Some(0));
     let with = |run: Run| VARIABLES.iter().fold(run, |run, (name, value)| run.env(name, value));
-    let larder = larder().to_str().expect("is text").to_owned();
+    let larder = larder().to_str().expect("not UTF-8").to_owned();
     let build = |store: &str| {
         let mut out = String::new();
         let _ = fs::remove_file(place.path("log"));
@@ -106,7 +107,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
             assert_eq!(ran.code, Some(0), "{ran:?}");
             out.push_str(&ran.stderr);
         }
-        fs::read_to_string(place.path("log")).expect("is logged")
+        fs::read_to_string(place.path("log")).expect("cannot read the log")
     };
     let hits = |log: &str| log.lines().filter(|line| line.contains(" hit: ")).count();
     let all_recorded = (0..8).any(|_| hits(&build(FIRST)) == 4);
@@ -115,7 +116,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
     with(far.larder(FIRST, &["remote", "flush"])).run().ends(0);
     let mut objects = Vec::new();
     files(&place.path("far"), &mut objects);
-    assert!(objects.len() >= 8, "records and blobs were sent: {}", objects.len());
+    assert!(objects.len() >= 8, "records and blobs must be uploaded, but there are only {} objects", objects.len());
     let needles = needles();
     let digests: Vec<(&str, [u8; 32])> =
         VARIABLES.iter().map(|(name, value)| (*name, *blake3::hash(value.as_bytes()).as_bytes())).collect();
@@ -132,7 +133,7 @@ fn no_value_of_a_variable_or_argument_leaves_the_machine() {
             assert!(!holds(&object, digest), "a plain digest of {name} is on the remote");
         }
     }
-    // And another machine hits with all of that left out.
+    // Another machine hits without any of these values.
     let log = build(SECOND);
     assert!(hits(&log) >= 3 && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
 }

@@ -1,4 +1,5 @@
-//! A team that signs: what its own machines recorded is believed, nothing else.
+//! A team that signs its records. Records of its own machines are accepted, and all others are
+//! refused.
 
 use std::fs;
 
@@ -6,13 +7,13 @@ use larder_testkit::Run;
 
 use crate::far::{FIRST, Far, SECOND};
 
-/// A secret key and its public one: the first test of RFC 8032, section 7.1.
+/// A secret key and its public key: the first test of RFC 8032, section 7.1.
 const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
 const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
-/// Somebody else's: the second one.
+/// The secret key of a stranger: the second test of that section.
 const STRANGER: &str = "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb";
 
-/// Record the present source at the first store, signed with this key or with none, and have it sent.
+/// Records the current source in the first store, signed with this key or unsigned, and uploads it.
 #[track_caller]
 fn record(far: &Far, key: Option<&str>) {
     let path = far.place.path("key");
@@ -21,7 +22,7 @@ fn record(far: &Far, key: Option<&str>) {
         None => run,
     };
     if let Some(key) = key {
-        fs::write(&path, format!("{key}\n")).expect("writes");
+        fs::write(&path, format!("{key}\n")).expect("cannot write the file");
     }
     far.larder(FIRST, &["daemon", "stop"]).run();
     signs(far.larder(FIRST, &["daemon", "start"])).run().ends(0);
@@ -37,7 +38,7 @@ fn believes(run: Run) -> Run {
 #[test]
 fn only_what_the_team_signed_is_believed() {
     let far = Far::directory();
-    // Each is a source of its own, so that each is recorded once.
+    // Each key records its own source, so that each source is recorded once.
     for (which, key) in [(1, Some(SECRET)), (2, None), (3, Some(STRANGER))] {
         far.source(0.0, which);
         record(&far, key);
@@ -52,12 +53,12 @@ fn only_what_the_team_signed_is_believed() {
         let (log, _) = far.compile_by(SECOND, believes);
         assert!(log.contains("miss: x.c"), "{which}: {log}");
     }
-    // All three stand in one list, which was asked for twice.
-    assert_eq!(refused() - before, 4, "each of them is counted each time");
+    // All three records are in one list, and the list was requested twice.
+    assert_eq!(refused() - before, 4, "each refused record is counted for each request");
     assert_eq!(far.stats(SECOND)["remote_hit"], 1);
-    // Who does not sign believes all of them.
+    // A client without `remote_trust` accepts all of them.
     far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     for which in [1, 2, 3] {
         far.source(0.0, which);
         assert!(far.compile(SECOND).contains("fetched from a remote"), "{which}");
@@ -70,13 +71,14 @@ fn who_does_not_sign_takes_nothing_away() {
     record(&far, Some(SECRET));
     let refused = believes(far.larder(FIRST, &["remote", "push"])).run().ends(1);
     assert!(refused.stderr.contains("remote_sign_with is not"), "{refused:?}");
-    // Who neither believes nor signs.
+    // A client that sets neither `remote_trust` nor `remote_sign_with`.
     far.larder(FIRST, &["remote", "push"]).run().ends(0);
     let (log, _) = far.compile_by(SECOND, believes);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
 }
 
-/// A key that is taken out of `remote_trust` is believed for nothing that was fetched before.
+/// If a key is removed from `remote_trust`, records that were fetched before and signed with it are
+/// refused.
 #[test]
 fn a_revoked_key_answers_nothing_any_more() {
     let far = Far::directory();
@@ -85,31 +87,31 @@ fn a_revoked_key_answers_nothing_any_more() {
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
     let without_remote = |run: Run| run.without("LARDER_REMOTE");
     let (log, _) = far.compile_by(SECOND, |run| without_remote(believes(run)));
-    assert!(log.contains(" hit: "), "it is in the store: {log}");
-    // Somebody else's public key: the second test of the same section.
+    assert!(log.contains(" hit: "), "the fetched record is in the store: {log}");
+    // The public key of the stranger: the second test of the same section.
     const OTHER: &str = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
     let (log, _) = far.compile_by(SECOND, |run| without_remote(run).env("LARDER_REMOTE_TRUST", OTHER));
     assert!(log.contains(" miss: x.c"), "{log}");
 }
 
-/// What was fetched is not signed with the key of whoever sends its store by hand.
+/// `larder remote push` must not sign records that were fetched from a remote.
 #[test]
 fn push_signs_only_what_was_recorded_here() {
     let far = Far::directory();
     record(&far, None);
     let (log, _) = far.compile_by(SECOND, |run| run);
     assert!(log.contains("fetched from a remote"), "{log}");
-    fs::remove_dir_all(far.place.path("far")).expect("removes");
+    fs::remove_dir_all(far.place.path("far")).expect("cannot remove the directory");
     let key = far.place.path("key");
-    fs::write(&key, SECRET).expect("writes");
+    fs::write(&key, SECRET).expect("cannot write the file");
     far.larder(SECOND, &["remote", "push"]).env("LARDER_REMOTE_SIGN_WITH", &key).run();
     far.larder(SECOND, &["daemon", "stop"]).run();
-    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     let (log, _) = far.compile_by(SECOND, believes);
     assert!(log.contains(" miss: x.c"), "{log}");
 }
 
-/// Whom to believe was said and not understood.
+/// `remote_trust` is set, but its value is invalid.
 #[test]
 fn a_key_that_is_none_means_no_remote() {
     let far = Far::directory();
@@ -122,13 +124,13 @@ fn a_key_that_is_none_means_no_remote() {
     assert!(checked.stderr.contains("LARDER_REMOTE_TRUST"), "{checked:?}");
 }
 
-/// Nobody would know whom to believe.
+/// A key file that cannot be read disables remotes.
 #[test]
 fn a_key_that_cannot_be_read() {
     let far = Far::directory();
     far.record();
     let bad = far.place.path("bad");
-    fs::write(&bad, "no key\n").expect("writes");
+    fs::write(&bad, "no key\n").expect("cannot write the file");
     let (log, _) = far.compile_by(SECOND, |run| run.env("LARDER_REMOTE_SIGN_WITH", &bad));
     assert!(log.contains("miss: x.c"), "{log}");
     let said = far.daemon_log(SECOND);

@@ -1,4 +1,5 @@
-//! Remotes that are silent, dead, cut off or wrong, and a `larderd` that dies: builds go on, with the right bytes.
+//! Remotes that are silent, dead, cut off or wrong, and a `larderd` that is killed. Builds go on
+//! and have the right result.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,7 +26,7 @@ fn stalled_at_any_byte() {
     }
     far.larder(SECOND, &["clear"]).run().ends(0);
     far.proxy().set(Way::Late(Duration::ZERO));
-    // Whoever was silent is asked again after a while.
+    // A remote that was silent is asked again after a while.
     std::thread::sleep(Duration::from_secs(3));
     let log = far.compile(SECOND);
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
@@ -57,7 +58,7 @@ fn larderd_is_killed_while_it_fetches() {
     far.source(2.0, 1);
     far.record();
     far.proxy().set(Way::Stalled);
-    let larder = larder().to_str().expect("is text");
+    let larder = larder().to_str().expect("not UTF-8");
     let mut run = far.command(SECOND, &[larder, "./gcc", "-c", "x.c", "-o", "x.o"]);
     run.command.process_group(0);
     let child = run.start();
@@ -69,10 +70,10 @@ fn larderd_is_killed_while_it_fetches() {
     far.larder(SECOND, &["clear"]).run().ends(0);
     std::thread::sleep(Duration::from_secs(3));
     let log = far.compile(SECOND);
-    assert!(log.contains("fetched from a remote"), "another one is started: {log}");
+    assert!(log.contains("fetched from a remote"), "another larderd must be started: {log}");
 }
 
-/// What it was told it may not have noted yet.
+/// `larderd` may not yet have noted every record that it was told to upload.
 #[test]
 fn a_larderd_that_hangs_has_not_sent_all() {
     let far = Far::directory();
@@ -85,7 +86,8 @@ fn a_larderd_that_hangs_has_not_sent_all() {
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
 }
 
-/// Else it would stay without a socket, for as long as that one waits, and no other could begin.
+/// `larder remote flush` must not keep a stopped `larderd` alive. Otherwise that `larderd` would
+/// stay without a socket for up to a minute, and no other could start.
 #[test]
 fn who_waits_until_all_is_sent_does_not_keep_larderd() {
     let Some(far) = Far::redis() else { return };
@@ -100,7 +102,7 @@ fn who_waits_until_all_is_sent_does_not_keep_larderd() {
     assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
 }
 
-/// Every file of the remote changed in one byte, cut, or swapped with another.
+/// Every file of the remote is changed, cut, emptied, or swapped with another one.
 #[test]
 fn a_remote_that_lies_gives_a_miss() {
     let far = Far::directory();
@@ -110,7 +112,7 @@ fn a_remote_that_lies_gives_a_miss() {
     far.source(0.0, 1);
     let files = files(&far.place.path("far"));
     assert!(files.len() >= 3, "{files:?}");
-    let before: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("reads")).collect();
+    let before: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("cannot read the file")).collect();
     for lie in ["flipped", "cut", "swapped", "emptied"] {
         for (at, (path, bytes)) in files.iter().zip(&before).enumerate() {
             let lied = match lie {
@@ -119,28 +121,28 @@ fn a_remote_that_lies_gives_a_miss() {
                 "swapped" => before[(at + 1) % before.len()].clone(),
                 _ => Vec::new(),
             };
-            fs::write(path, lied).expect("writes");
+            fs::write(path, lied).expect("cannot write the file");
         }
         let log = far.compile(SECOND);
         assert!(log.contains("miss: x.c"), "{lie}: {log}");
         assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
         far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
-        fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+        fs::remove_dir_all(far.place.path(SECOND)).expect("cannot remove the directory");
     }
-    files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("writes"));
+    files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("cannot write the file"));
     assert!(far.compile(SECOND).contains("fetched from a remote"));
 }
 
-/// What a full one does not take waits until there is room; what it has is fetched meanwhile.
+/// If a remote is full, uploads wait until there is room, and what it holds is still fetched.
 #[test]
 fn a_full_remote_is_read_and_written_later() {
     let Some(far) = Far::redis() else { return };
     far.record();
     far.learn(SECOND);
     let memory_max = |bytes: u32| {
-        let mut redis = TcpStream::connect(far.proxy().address()).expect("connects");
-        redis.write_all(format!("CONFIG SET maxmemory {bytes}\r\n").as_bytes()).expect("asks");
-        assert_eq!(redis.read(&mut [0; 5]).expect("answers"), 5, "+OK");
+        let mut redis = TcpStream::connect(far.proxy().address()).expect("cannot connect");
+        redis.write_all(format!("CONFIG SET maxmemory {bytes}\r\n").as_bytes()).expect("cannot send");
+        assert_eq!(redis.read(&mut [0; 5]).expect("no answer"), 5, "+OK");
     };
     memory_max(1);
     far.source(0.0, 2);

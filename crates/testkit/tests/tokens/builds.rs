@@ -1,4 +1,5 @@
-//! Build tools with more jobs than there are tokens: with job servers and without, alone and two at once.
+//! Build tools with more jobs than there are tokens: with job servers and without, one build and
+//! two at once.
 
 use std::process::Child;
 
@@ -20,7 +21,7 @@ fn place() -> Place {
     let objects: Vec<String> = (0..FILES).map(|number| format!("$(D){number}.o")).collect();
     let rules = format!("all: {}\n$(D)%.o: %.c\n\t{larder} ./mycc -c $< -o $@\n", objects.join(" "));
     place.put("Makefile", rules);
-    // A make in a make: the inner ones share the job server.
+    // A make that runs two makes, which share its job server.
     place.put("outer.mk", "all: a b\na b:\n\tmkdir -p $@\n\t+$(MAKE) D=$@/\n");
     let edges: String = (0..FILES).map(|number| format!("build {number}.o: cc {number}.c\n")).collect();
     place.put("build.ninja", format!("rule cc\n  command = {larder} ./mycc -c $in -o $out\n{edges}"));
@@ -38,7 +39,7 @@ fn well(place: &Place, children: Vec<Child>, files: usize) {
         Ran::of(child).ends(0);
     }
     let (most, all) = at_once(place);
-    assert!(most <= 2 && all == files, "{most} at once of {all}: {}", times(place));
+    assert!(most <= 2 && all == files, "{most} tools ran at once, {all} in total: {}", times(place));
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn make_with_each_kind_of_job_server() {
             continue;
         }
         let words: Vec<&str> = ["make", "-j16", "-f", "outer.mk"].into_iter().chain(style).collect();
-        // One store: what one of the inner makes has made, the other may find.
+        // Both makes share one store, so one of them may hit what the other one made.
         let child = build(&place, &words);
         Ran::of(child).ends(0);
         assert!(at_once(&place).0 <= 2, "{}", times(&place));
@@ -67,28 +68,29 @@ fn ninja_with_many_jobs() {
     well(&place, vec![child], FILES);
 }
 
-/// Neither keeps the other from its turn: one with few jobs that came first does not wait for all that another with
-/// many has brought since.
+/// Neither build keeps the other from its turn. For example, a build with few jobs that came first
+/// does not wait for all jobs that a larger build added later.
 #[test]
 fn two_builds_at_once() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
     let _processors = processors();
     const FEW: usize = 3;
     let begun = few_beside_many(&["ninja", "-j3"]);
-    // Who was not given a processor for a while after he was called may have been passed over.
+    // A waiter that got no processor time for a while after its turn may have been passed over.
     assert!(begun[..2 * FEW].iter().filter(|of_many| !**of_many).count() >= 2, "{begun:?}");
 }
 
-/// They share the tokens in halves. One of them is in a namespace of its own: else both would be what started this
-/// test, `cargo` or a `make`, and so one build.
+/// Two builds get half of the tokens each. One of them runs in its own PID namespace. Otherwise
+/// larder would take both for one build, because both have the same ancestor: the `cargo` or `make`
+/// that started this test.
 #[test]
 fn two_builds_share_in_halves() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
-    probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
+    probe_skip!(larder_testkit::can_mount(), "no namespaces here");
     let _processors = processors();
-    // A waiter that comes 40 ms after its turn, because the machine had other things to do, is passed over. So this is tried
-    // again. With one queue for both builds, or if the build with many jobs came first, few would never have more than a
-    // quarter.
+    // If the machine is busy, a waiter may come more than 40 ms after its turn, and is passed over.
+    // So the test tries several times. With one queue for both builds, or if the build with many
+    // jobs came first, the small build would never have more than a quarter.
     const TRIES: usize = 4;
     let mut seen = Vec::new();
     let halves = (0..TRIES).any(|_| {
@@ -98,20 +100,21 @@ fn two_builds_share_in_halves() {
     assert!(halves, "{seen:?}");
 }
 
-/// Whether of the tools that began first about half are the first build's.
+/// Returns true if about half of the tools that began first belong to the first build.
 fn in_halves(begun: &[bool]) -> bool {
     let few = begun[..FILES].iter().filter(|of_many| !**of_many).count();
     (FILES / 2 - 2..=FILES / 2 + 2).contains(&few)
 }
 
-/// A build with three jobs and this command, and one of make's with sixteen, on two tokens that are taken until
-/// both wait. Of each tool, in the order in which they began, whether it is the second one's.
+/// Runs a build with this command and three jobs, and a build by make with sixteen jobs, on two
+/// tokens. The tokens are held until the jobs of both wait. Returns for each tool, in the order of
+/// their beginnings, whether it belongs to make.
 fn few_beside_many(few: &[&str]) -> Vec<bool> {
     const FEW: u64 = 3;
     let place = place();
-    // Long beside the moment after which somebody is passed over.
+    // This is long compared with the time after which a waiter is passed over.
     timed(&place, "mycc", "0.2");
-    std::fs::create_dir(place.path("work/other")).expect("makes");
+    std::fs::create_dir(place.path("work/other")).expect("cannot create the directory");
     gated(&place, "gated-cc");
     [20, 21].into_iter().for_each(|number| drop(place.put(&format!("{number}.c"), format!("int a{number};\n"))));
     place.settle();
@@ -130,7 +133,7 @@ fn few_beside_many(few: &[&str]) -> Vec<bool> {
     begun.map(|line| line.contains("other/")).collect()
 }
 
-/// Cargo's job server reaches a build script's compilers.
+/// Cargo's job server is inherited by the compilers that a build script starts.
 #[test]
 fn cargo_with_its_job_server() {
     let Some(cargo) = option_env!("CARGO") else { return };
@@ -149,7 +152,8 @@ fn cargo_with_its_job_server() {
     well(&place, vec![start(run)], FILES);
 }
 
-/// The link of a program whose parts are compiled by a make of the compiler's own, which asks the job server.
+/// Links a program with `-flto=jobserver`: the compiler runs a make of its own, which asks the job
+/// server.
 #[test]
 fn link_time_optimisation_with_the_job_server() {
     probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");

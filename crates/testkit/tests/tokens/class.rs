@@ -14,10 +14,11 @@ fn place() -> Place {
     place
 }
 
-/// Niceness, how soon it is killed for memory, policy (5 is idle), I/O class, as a tool of this class sees them.
+/// Returns what a tool of this class sees: niceness, oom_score_adj, scheduling policy (5 is
+/// SCHED_IDLE) and I/O class.
 fn seen(place: &Place, class: &str, variables: &[(&str, &str)], before: &[&str]) -> Vec<String> {
     place.remove(&["0.o"]);
-    // With tokens a machine that has other work would be found too busy for it.
+    // Without tokens, because larder might find a busy machine too busy for the class.
     let mut run = wrapped(place, &compile("mycc", 0), "2")
         .env("LARDER_CLASS", class)
         .env("LARDER_RECACHE", "1")
@@ -34,17 +35,22 @@ fn seen(place: &Place, class: &str, variables: &[(&str, &str)], before: &[&str])
         run.command = command;
     }
     Ran::of(start(run)).ends(3);
-    String::from_utf8(place.read("0.o")).expect("is text").lines().map(str::to_owned).collect()
+    String::from_utf8(place.read("0.o")).expect("not UTF-8").lines().map(str::to_owned).collect()
 }
 
 fn inherited() -> (i32, i32) {
-    let nice =
-        Ran::of(std::process::Command::new("nice").stdout(std::process::Stdio::piped()).spawn().expect("starts"));
-    let score = std::fs::read_to_string("/proc/self/oom_score_adj").expect("reads");
-    (nice.stdout.trim().parse().expect("a number"), score.trim().parse().expect("a number"))
+    let nice = Ran::of(
+        std::process::Command::new("nice")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("cannot start the command"),
+    );
+    let score = std::fs::read_to_string("/proc/self/oom_score_adj").expect("cannot read the file");
+    (nice.stdout.trim().parse().expect("not a number"), score.trim().parse().expect("not a number"))
 }
 
-/// By each way in which a tool is started: beside us, under a filter, in our place.
+/// The ways in which a tool is started: as a child, under a seccomp filter, and by replacing
+/// larder.
 const WAYS: [&[(&str, &str)]; 3] =
     [&[], &[("LARDER_OBSERVER", "kernel")], &[("LARDER_READ_ONLY", "1"), ("LARDER_RECACHE", "0")]];
 
@@ -67,7 +73,7 @@ fn each_class_by_each_way() {
     }
 }
 
-/// A build that is nicer already stays so.
+/// A build with a higher niceness than its class keeps it.
 #[test]
 fn never_more_than_inherited() {
     let place = place();
@@ -76,7 +82,7 @@ fn never_more_than_inherited() {
     }
 }
 
-/// The wrapper itself is not lowered: what it becomes is, and what it starts.
+/// The wrapper of a whole command is not lowered, and neither is the command.
 #[test]
 fn a_whole_command_is_as_the_build() {
     let place = place();
@@ -84,7 +90,7 @@ fn a_whole_command_is_as_the_build() {
     place.settle();
     let words: Vec<String> = ["run", "--", "./all"].map(str::to_owned).into();
     Ran::of(start(wrapped(&place, &words, "2").env("LARDER_CLASS", "background"))).ends(3);
-    let text = String::from_utf8(place.read("0.o")).expect("is text");
+    let text = String::from_utf8(place.read("0.o")).expect("not UTF-8");
     assert_eq!(text.lines().next(), Some(inherited().0.to_string().as_str()));
 }
 
@@ -94,7 +100,7 @@ fn a_tool_that_cannot_be_started_is_said_so() {
     place.put("broken-cc", "#!/nonexistent/interpreter\n");
     use std::os::unix::fs::PermissionsExt;
     let path = place.path("work/broken-cc");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("sets");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("cannot set the mode");
     let plain = place.run(&["sh", "-c", "./broken-cc -c 0.c -o 0.o"]).run().code;
     for class in ["inherit", "utility"] {
         let ran = Ran::of(start(wrapped(&place, &compile("broken-cc", 0), "2").env("LARDER_CLASS", class)));
@@ -112,19 +118,21 @@ fn a_cgroup_that_was_delegated() {
         if has { Some(path) } else { None }
     });
     larder_testkit::probe_skip!(group.is_some(), "no cgroup can be made");
-    let group = group.expect("was asked");
+    let group = group.expect("the test was not skipped");
     let place = place();
     place.tool("work/mycc", "cat /proc/self/cgroup > 0.o; exit 3");
     place.settle();
-    let text =
-        |class: &str| seen(&place, class, &[("LARDER_CLASS_CGROUP", group.to_str().expect("is text"))], &[]).join("\n");
-    let name = group.file_name().expect("has one").to_str().expect("is text").to_owned();
+    let text = |class: &str| {
+        seen(&place, class, &[("LARDER_CLASS_CGROUP", group.to_str().expect("not UTF-8"))], &[]).join("\n")
+    };
+    let name = group.file_name().expect("no file name").to_str().expect("not UTF-8").to_owned();
     let (utility, background) = (text("utility"), text("background"));
     crate::support::until(|| std::fs::remove_dir(&group).is_ok());
     assert!(background.contains(&name) && !utility.contains(&name), "{background}");
 }
 
-/// Off by default; part of no key, and what a caller says of its own stays.
+/// Huge pages are off by default. The setting is not part of any key, and the caller's own tunables
+/// are kept.
 #[test]
 fn compilers_ask_for_huge_pages_where_that_is_set() {
     let place = Place::new();
@@ -134,13 +142,13 @@ fn compilers_ask_for_huge_pages_where_that_is_set() {
         place.remove(&["0.o"]);
         let run = wrapped(&place, &compile("mycc", 0), "2");
         Ran::of(start(variables.iter().fold(run, |run, (name, value)| run.env(name, value)))).ends(0);
-        String::from_utf8(place.read("0.o")).expect("is text")
+        String::from_utf8(place.read("0.o")).expect("not UTF-8")
     };
     assert_eq!(seen(&[]), ", \n");
-    assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1")]), ", \n", "it is a hit");
+    assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1")]), ", \n", "a hit, because the setting is not part of the key");
     let asked = "glibc.malloc.hugetlb=1, thp:always\n";
     assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1"), ("LARDER_RECACHE", "1")]), asked);
-    assert_eq!(seen(&[]), asked, "it is a hit");
+    assert_eq!(seen(&[]), asked, "a hit");
     let own = [("LARDER_HUGE_PAGES", "1"), ("MALLOC_CONF", "thp:never"), ("LARDER_TOKENS", "0")];
     assert_eq!(seen(&own), "glibc.malloc.hugetlb=1, thp:never\n");
 }

@@ -1,4 +1,4 @@
-//! How many run at once, and who waits for whom.
+//! How many tools run at once, and the order in which they get a job slot.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,12 +35,12 @@ fn no_more_than_there_are_tokens() {
     all_end_well(started(&place, 0..8, "2"));
     assert_eq!(at_once(&place), (2, 8), "{}", times(&place));
     assert!(log(&place).contains("after waiting"), "{}", log(&place));
-    let stats = place.run(&[larder_testkit::larder().to_str().expect("is text"), "stats"]).run().quiet();
+    let stats = place.run(&[larder_testkit::larder().to_str().expect("not UTF-8"), "stats"]).run().quiet();
     assert!(stats.contains("queued"), "{stats}");
 }
 
-/// Beside a program that always wants the one processor there is, more tools than one run; and where the number was
-/// said, no more than that.
+/// While another program always uses the only processor, larder runs more than one tool. But if the
+/// number of tools is set, it runs no more than that.
 #[test]
 fn beside_a_hog() {
     probe_skip!(has("taskset"), "taskset is not installed");
@@ -48,27 +48,29 @@ fn beside_a_hog() {
     for (jobs, expect_more) in [("0", true), ("1", false)] {
         let place = Place::new();
         let log = place.text("times");
-        // At work for about two seconds of a processor.
+        // A tool that uses about two seconds of processor time.
         let script = format!(
             "for out; do :; done; echo \"+ $$ $out\" >> {log}; i=0; while [ $i -lt 1500000 ]; do i=$((i + 1)); done; \
              echo \"- $$ $out\" >> {log}; echo made > \"$out\""
         );
         place.tool("work/mycc", &script);
         sources(&place, 6);
-        // It goes when its place does, also where this fails.
+        // The hog ends when its place is removed, also if the test fails.
         let hogs = format!("while [ -e {} ]; do :; done", place.text("work"));
-        let mut hog =
-            std::process::Command::new("taskset").args(["-c", "0", "sh", "-c", &hogs]).spawn().expect("starts");
+        let mut hog = std::process::Command::new("taskset")
+            .args(["-c", "0", "sh", "-c", &hogs])
+            .spawn()
+            .expect("cannot start the command");
         let pinned = |number| {
             let compile = compile("mycc", number);
-            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder().to_str().expect("is text")]
+            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder().to_str().expect("not UTF-8")]
                 .into_iter()
                 .chain(compile.iter().map(String::as_str))
                 .collect();
             start(place.run(&words).env("LARDER_JOBS", jobs))
         };
         all_end_well((0..6).map(pinned).collect());
-        hog.kill().and_then(|()| hog.wait()).expect("ends");
+        hog.kill().and_then(|()| hog.wait()).expect("cannot end the command");
         assert_eq!(at_once(&place).0 > 1, expect_more, "{jobs}: {}", times(&place));
     }
 }
@@ -76,7 +78,7 @@ fn beside_a_hog() {
 #[test]
 fn over_several_builds() {
     let place = place("0.2", 6);
-    // Builds know of each other by the file alone: their stores differ.
+    // The builds share only the token file, because their stores differ.
     let other = |number| start(wrapped(&place, &compile("mycc", number), "2").env("LARDER_DIR", place.path("other")));
     let mut children = started(&place, 0..3, "2");
     children.extend((3..6).map(other));
@@ -103,25 +105,26 @@ fn a_hit_takes_none() {
     let mut slow = start(wrapped(&place, &compile("slow-cc", 0), "1"));
     until_begun(&place, 1);
     all_end_well(started(&place, 0..1, "1"));
-    assert!(times(&place).lines().count() == 1, "the slow one still runs");
+    assert!(times(&place).lines().count() == 1, "the slow tool still runs");
     assert!(log(&place).contains(" hit: 0.c"), "{}", log(&place));
     signal(slow.id(), "TERM");
     let _ = slow.wait();
 }
 
-/// Its tool goes on by itself, as it does without larder.
+/// The tool of a killed larder goes on by itself, as it does without larder. Its token is free.
 #[test]
 fn a_killed_holder_gives_back() {
     let place = place("0.1", 2);
     let mut first = holder(&place, 0);
     let second = started(&place, 1..2, "1");
     until_waiting(&place, 1);
-    assert_eq!(at_once(&place).1, 1, "the second waits");
-    first.kill().expect("is killed");
+    assert_eq!(at_once(&place).1, 1, "the second tool waits");
+    first.kill().expect("cannot kill the process");
     let _ = first.wait();
     let began = Instant::now();
     until_begun(&place, 2);
-    // The lock is gone at once; looking for it takes a hundredth of a second, and a busy machine its time.
+    // The lock is released at once. The waiter checks for that every hundredth of a second, or
+    // later on a busy machine.
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     crate::support::nobody_gave_up(&place);
     all_end_well(second);
@@ -143,13 +146,13 @@ fn a_stopped_build_holds_up_nobody() {
     crate::support::nobody_gave_up(&place);
 }
 
-/// A paused container: its holder is in a group that is frozen.
+/// The tool with the token is in a frozen cgroup, as in a paused container.
 #[test]
 fn a_frozen_build_holds_up_nobody() {
-    probe_skip!(is_root(), "only root can freeze a group here");
+    probe_skip!(is_root(), "only root can freeze a cgroup here");
     let freezer = Freezer::new();
-    probe_skip!(freezer.is_some(), "no group can be made that can be frozen");
-    let freezer = freezer.expect("was asked");
+    probe_skip!(freezer.is_some(), "no cgroup can be made that can be frozen");
+    let freezer = freezer.expect("the test was not skipped");
     let place = place("0.1", 2);
     let frozen = holder(&place, 0);
     freezer.freeze(frozen.id());
@@ -160,7 +163,7 @@ fn a_frozen_build_holds_up_nobody() {
     crate::support::nobody_gave_up(&place);
 }
 
-/// A group of our own below the one that we are in, by either hierarchy.
+/// A cgroup below the one of this process, in the v1 freezer hierarchy or in the v2 hierarchy.
 struct Freezer {
     group: PathBuf,
     file: &'static str,
@@ -187,8 +190,9 @@ impl Freezer {
     }
 
     fn freeze(&self, pid: u32) {
-        std::fs::write(self.group.join("cgroup.procs"), pid.to_string()).expect("moves");
-        std::fs::write(self.group.join(self.file), self.words[0]).expect("freezes");
+        std::fs::write(self.group.join("cgroup.procs"), pid.to_string())
+            .expect("cannot move the process into the cgroup");
+        std::fs::write(self.group.join(self.file), self.words[0]).expect("cannot freeze the cgroup");
     }
 
     fn thaw(&self) {
@@ -203,7 +207,8 @@ impl Drop for Freezer {
     }
 }
 
-/// Whatever became of the ones before, each is served in its turn.
+/// Whatever happened to earlier waiters, the remaining ones are served in the order of their
+/// arrival.
 #[test]
 fn who_came_first_is_served_first() {
     let place = place("0.05", 6);
@@ -221,12 +226,12 @@ fn who_came_first_is_served_first() {
         .collect();
     let numbers: Vec<i32> = begun.iter().filter_map(|name| name.strip_suffix(".o")?.parse().ok()).collect();
     assert_eq!(numbers.len(), 6, "{begun:?}");
-    // Who was not given a processor for a while after he was called may have been passed over.
+    // A waiter that got no processor time for a while after its turn may have been passed over.
     let moved = |(at, number): (usize, &i32)| (at as i32 - number).abs();
     assert!(numbers.iter().enumerate().map(moved).max() <= Some(2), "{numbers:?}");
 }
 
-/// One that has the only token until the gate is opened.
+/// Starts a tool that holds the only token until `open_gate`, and waits until it has begun.
 fn holder(place: &Place, number: usize) -> Child {
     gated(place, "gated-cc");
     place.settle();
@@ -235,7 +240,8 @@ fn holder(place: &Place, number: usize) -> Child {
     child
 }
 
-/// What becomes the tool keeps its token, and what a tool that becomes larder's place has is counted.
+/// A larder that replaces itself by the tool, without recording, keeps its token while the tool
+/// runs.
 #[test]
 fn an_untouched_tool_has_a_token_too() {
     let place = place("0.3", 3);
@@ -260,12 +266,13 @@ fn a_whole_command_takes_none() {
     crate::support::nobody_gave_up(&place);
 }
 
-/// Who reads from a pipe does not make its writer wait.
+/// A tool that reads from a pipe takes no token, so it cannot block the tool that writes to the
+/// pipe.
 #[test]
 fn two_in_a_pipe_do_not_wait_for_each_other() {
     let place = place("0", 1);
     let larder = larder_testkit::larder().display();
-    // More than a pipe holds, from a tool that has the only token.
+    // The output is larger than the pipe, and the writing tool holds the only token.
     place.tool(
         "work/writer-cc",
         "i=0; while [ $i -lt 3000 ]; do echo 'int a; /* a long line of text to fill it */'; i=$((i+1)); done",
@@ -278,7 +285,8 @@ fn two_in_a_pipe_do_not_wait_for_each_other() {
     crate::support::nobody_gave_up(&place);
 }
 
-/// A shell's `<(…)` is a pipe whose writer may be a tool that waits for a token.
+/// A shell's `<(…)` is a pipe. The tool that writes to it may need a token, so the reader takes
+/// none.
 #[test]
 fn who_writes_what_is_read_is_not_waited_for_in_vain() {
     let place = place("0", 1);
@@ -293,25 +301,25 @@ fn who_writes_what_is_read_is_not_waited_for_in_vain() {
     crate::support::nobody_gave_up(&place);
 }
 
-/// Say in the file's words that holders need more than any machine has.
+/// Writes to the token file that each running tool needs more memory than any machine has.
 fn need_everything(place: &Place) {
     const EXPECTED_WORDS: std::ops::Range<u64> = 128..128 + 4;
-    let file = File::options().read(true).write(true).open(place.path("tokens")).expect("is there");
+    let file = File::options().read(true).write(true).open(place.path("tokens")).expect("cannot open the file");
     for word in EXPECTED_WORDS {
         let mut bytes = [0; 8];
-        file.read_exact_at(&mut bytes, word * 8).expect("reads");
+        file.read_exact_at(&mut bytes, word * 8).expect("cannot read the file");
         if u64::from_ne_bytes(bytes) > 0 {
-            file.write_all_at(&(1u64 << 40).to_ne_bytes(), word * 8).expect("writes");
+            file.write_all_at(&(1u64 << 40).to_ne_bytes(), word * 8).expect("cannot write the file");
         }
     }
 }
 
-/// One tool waits for another, which waits for memory that the first has.
+/// One tool waits for another one, which waits for memory that the first one has reserved.
 #[test]
 fn memory_is_not_waited_for_in_vain() {
     let place = place("0.1", 2);
     let (times, fifo) = (place.text("times"), place.text("work/fifo"));
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("starts");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("cannot start the command");
     assert!(made.success());
     place.tool("work/blocked-cc", &format!("echo \"+ $$ 0.o\" >> {times}; read line < {fifo}; exit 3"));
     place.settle();
@@ -319,12 +327,12 @@ fn memory_is_not_waited_for_in_vain() {
     until_begun(&place, 1);
     need_everything(&place);
     all_end_well(started(&place, 1..2, "4"));
-    std::fs::write(&fifo, "go on\n").expect("writes");
+    std::fs::write(&fifo, "go on\n").expect("cannot write the file");
     Ran::of(first).ends(3);
     assert!(log(&place).contains("for memory") || log(&place).contains("in vain"), "{}", log(&place));
 }
 
-/// In the file's words a holder is expected to need more than any machine has.
+/// The token file says that the running tool needs more memory than any machine has.
 #[test]
 fn a_tool_waits_for_memory() {
     let place = place("0.1", 2);
@@ -333,7 +341,7 @@ fn a_tool_waits_for_memory() {
     let second = started(&place, 1..2, "4");
     until_waiting(&place, 1);
     std::thread::sleep(std::time::Duration::from_millis(200));
-    assert_eq!(at_once(&place).1, 1, "there is a token, and no memory");
+    assert_eq!(at_once(&place).1, 1, "a token is free, but there is not enough memory");
     open_gate(&place);
     all_end_well(vec![first]);
     all_end_well(second);
@@ -341,12 +349,12 @@ fn a_tool_waits_for_memory() {
     assert!(log(&place).contains("for memory"), "{}", log(&place));
 }
 
-/// Whatever stands in it, tools run, and no more at once than may.
+/// Whatever the token file contains, tools run, and never more at once than allowed.
 #[test]
 fn a_damaged_file_costs_order_only() {
     for byte in [0xff, 0x80, 0x01] {
         let place = place("0.1", 4);
-        std::fs::write(place.path("tokens"), vec![byte; 2432 * 8]).expect("writes");
+        std::fs::write(place.path("tokens"), vec![byte; 2432 * 8]).expect("cannot write the file");
         set_mode(&place, 0o600);
         all_end_well(started(&place, 0..4, "2"));
         assert_eq!(at_once(&place).1, 4);
@@ -356,16 +364,16 @@ fn a_damaged_file_costs_order_only() {
 
 fn set_mode(place: &Place, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(place.path("tokens"), std::fs::Permissions::from_mode(mode)).expect("sets");
+    std::fs::set_permissions(place.path("tokens"), std::fs::Permissions::from_mode(mode)).expect("cannot set the mode");
 }
 
 #[test]
 fn what_cannot_be_a_file_of_tokens_is_none() {
     let place = place("0", 2);
-    std::fs::create_dir(place.path("tokens")).expect("makes");
+    std::fs::create_dir(place.path("tokens")).expect("cannot create the directory");
     all_end_well(started(&place, 0..1, "1"));
-    std::fs::remove_dir(place.path("tokens")).expect("removes");
-    std::fs::write(place.path("tokens"), "").expect("writes");
+    std::fs::remove_dir(place.path("tokens")).expect("cannot remove the directory");
+    std::fs::write(place.path("tokens"), "").expect("cannot write the file");
     set_mode(&place, 0o666);
     all_end_well(started(&place, 1..2, "1"));
 }

@@ -1,10 +1,11 @@
-//! Tools that start larder again: they use the token of the one around them, and it is enough for all of them.
+//! Tools that start larder again. The inner larders use the token of the outer one, and it is
+//! enough for all of them.
 
 use larder_testkit::{Place, Ran, larder};
 
 use crate::support::{compile, nobody_gave_up, sources, start, timed, wrapped};
 
-/// A compiler that runs these words of a shell, in which `L` is larder.
+/// Creates a place whose compiler runs this shell script. `L` in it is larder.
 fn place(script: &str) -> Place {
     let place = Place::new();
     timed(&place, "mycc", "0.1");
@@ -24,7 +25,7 @@ fn ends(place: &Place, observer: &str) {
 
 const ONE_AFTER_THE_OTHER: &str = "L ./mycc -c 0.c -o 0.o; L ./mycc -c 1.c -o 1.o; : > 5.o";
 const AT_ONCE: &str = "for i in 0 1 2 3; do L ./mycc -c $i.c -o $i.o & done; wait; : > 5.o";
-/// Nothing in the environment says that it is inside of anything.
+/// The environment is empty, so nothing in it says that there is an outer larder.
 const EMPTIED: &str = "for i in 0 1; do env -i PATH=\"$PATH\" LARDER_DIR=\"$LARDER_DIR\" LARDER_JOBS=1 \
     LARDER_TOKENS_FILE=\"$LARDER_TOKENS_FILE\" LARDER_LOG=\"$LARDER_LOG\" L ./mycc -c $i.c -o $i.o & done; wait; : > 5.o";
 
@@ -37,7 +38,7 @@ fn each_observer() {
     }
 }
 
-/// Three deep: each lends what it was lent.
+/// Three levels deep: the larder in the middle passes on the token that it was lent.
 #[test]
 fn inside_of_what_is_inside() {
     let place = place("L ./middle-cc -c 4.c -o 4.o; : > 5.o");
@@ -47,7 +48,8 @@ fn inside_of_what_is_inside() {
     ends(&place, "auto");
 }
 
-/// Others stand in the queue, and wait for the one that waits for its inner ones.
+/// Other larders wait in the queue for the token of the outer larder. Its inner larders must not
+/// wait behind them.
 #[test]
 fn not_behind_those_who_wait_for_it() {
     let place = place(&format!("sleep 0.5; {AT_ONCE}"));
@@ -62,16 +64,17 @@ fn not_behind_those_who_wait_for_it() {
     nobody_gave_up(&place);
 }
 
-/// In a process namespace of their own, from which nobody above can be seen: what is known is that somebody is there.
+/// The inner larders run in their own PID namespace. They cannot see the outer process, and know
+/// only that there is one.
 #[test]
 fn in_a_namespace_of_their_own() {
-    larder_testkit::probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
+    larder_testkit::probe_skip!(larder_testkit::can_mount(), "no namespaces here");
     const ALONE: &str = "unshare -p -f";
     let script = ONE_AFTER_THE_OTHER.replace("L ", &format!("{ALONE} L "));
     ends(&place(&script), "auto");
 }
 
-/// A compiler that itself runs `make`, whose jobs are behind larder.
+/// A compiler that runs `make`, whose jobs run through larder.
 #[test]
 fn a_compiler_that_runs_make() {
     larder_testkit::probe_skip!(larder_testkit::has("make"), "make is not installed");

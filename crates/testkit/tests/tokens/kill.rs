@@ -1,8 +1,8 @@
-//! Builds whose processes are killed at random: nothing that is left holds a token, nobody waits until he gives up, and
-//! the next build runs.
+//! Builds whose processes are killed at random. A dead process must not hold a token, no waiter may
+//! wait until it gives up, and the next build must run.
 //!
-//! `LARDER_KILL_RUNS` says how many are killed, `LARDER_KILL_SEED` which processes and when, `LARDER_KILL_TOOL` by which
-//! build tool alone.
+//! Settings: `LARDER_KILL_RUNS` is the number of builds, `LARDER_KILL_SEED` chooses the processes
+//! and the moments, and `LARDER_KILL_TOOL` selects one build tool.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,18 +15,18 @@ use crate::support::{PATIENCE, nobody_gave_up, signal, with_cargo};
 
 const FILES: usize = 6;
 const RUNS: usize = 18;
-/// After so many that were killed comes one that is not.
+/// After this many disturbed builds, one build runs undisturbed.
 const WHOLE_EVERY: usize = 6;
 
-/// For those who wait for thousands.
+/// Progress is printed after this many builds, for runs of thousands.
 const SAID_EVERY: usize = 100;
 
-/// A number that somebody set.
+/// Returns the number in an environment variable, if it is set.
 fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Numbers that look random and are the same in each run.
+/// Pseudo-random numbers that are the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -40,7 +40,7 @@ fn place() -> Place {
     let place = Place::new();
     let larder = larder().display();
     place.tool("work/mycc", "for out; do :; done; sleep 0.01; echo made > $out");
-    // One that starts larder again, with the only token.
+    // A compiler that starts larder again while its own larder holds the only token.
     place.tool(
         "work/outer-cc",
         &format!("for out; do :; done; {larder} ./mycc -c inner.c -o $out.inner; echo made > $out"),
@@ -61,7 +61,8 @@ fn place() -> Place {
     place
 }
 
-/// A package whose build script has C files compiled by the crate `cc`, as many at once as Cargo's job server allows.
+/// Writes a package whose build script compiles C files with the crate `cc`, as many at once as
+/// Cargo's job server allows.
 fn package(place: &Place) {
     let features = "[build-dependencies]\ncc = { version = \"1\", features = [\"parallel\"] }\n";
     let names = "[package]\nname = \"killed\"\nversion = \"0.1.0\"\nedition = \"2021\"\n";
@@ -74,11 +75,11 @@ fn package(place: &Place) {
     place.put("package/build.rs", script);
 }
 
-/// One way to build all of it.
+/// A build tool, and its command that builds everything.
 struct Tool {
     name: &'static str,
     words: Vec<&'static str>,
-    /// How long a build takes that nobody disturbs.
+    /// How long an undisturbed build takes.
     took: Duration,
 }
 
@@ -99,11 +100,11 @@ impl Tool {
     fn build(&self, place: &Place, round: usize) -> Child {
         let mut command = self.run(place, round).command;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().expect("starts")
+        command.spawn().expect("cannot start the command")
     }
 }
 
-/// Those that are here, after a build with each.
+/// Returns the installed build tools, after an undisturbed build with each.
 fn tools(place: &Place) -> Vec<Tool> {
     let tool = |name, words: &[&'static str]| Tool { name, words: words.to_vec(), took: Duration::ZERO };
     let mut all = vec![tool("make", &["make", "-k", "-j8"]), tool("ninja", &["ninja", "-k0", "-j8"])];
@@ -115,10 +116,10 @@ fn tools(place: &Place) -> Vec<Tool> {
             eprintln!("skipped: {} is not installed", tool.name);
             return false;
         }
-        // The first may have to build what is always there later.
+        // The first build may have to make files that later builds find.
         let first = tool.run(place, usize::MAX).run();
         if tool.name == "cargo" && first.stderr.contains("no matching package") {
-            eprintln!("skipped: the crate `cc` with what it needs was never fetched: cargo fetch");
+            eprintln!("skipped: the crate `cc` or its dependencies are not in Cargo's cache; run cargo fetch");
             return false;
         }
         first.ends(0);
@@ -130,9 +131,9 @@ fn tools(place: &Place) -> Vec<Tool> {
     all
 }
 
-/// Every process below this one, and whether it is a larder.
+/// Returns every process below this one, and whether it is a larder.
 fn below(top: u32) -> Vec<(u32, bool)> {
-    let names = fs::read_dir("/proc").expect("reads").flatten().map(|entry| entry.file_name());
+    let names = fs::read_dir("/proc").expect("cannot list the directory").flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
     let parent = |pid: u32| -> Option<(u32, bool)> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -172,8 +173,12 @@ fn killed(place: &Place, tool: &Tool, round: usize, dice: &mut Dice) {
         signal(child.id(), "KILL");
     }
     let began = Instant::now();
-    while child.try_wait().expect("can be asked").is_none() {
-        assert!(began.elapsed() < PATIENCE, "run {round}, {}: a build that was killed at hangs", tool.name);
+    while child.try_wait().expect("cannot query the process").is_none() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "run {round}, {}: the build does not end after some of its processes were killed",
+            tool.name
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -196,7 +201,7 @@ fn nothing_hangs_and_the_next_build_runs() {
             nobody_gave_up(&place);
         }
         if round % SAID_EVERY == SAID_EVERY - 1 {
-            eprintln!("{} builds were killed", round + 1);
+            eprintln!("{} builds were disturbed", round + 1);
         }
     }
     nobody_gave_up(&place);

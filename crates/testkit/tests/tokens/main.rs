@@ -1,5 +1,5 @@
-//! Tokens, memory and classes with real processes: how many tools run at once, and that nobody waits for ever whatever
-//! becomes of whoever has a token.
+//! Job slots, memory and scheduling classes with real processes: how many tools run at once, and
+//! that no waiter waits for ever, whatever happens to the process that holds a token.
 #![cfg(target_os = "linux")]
 
 mod builds;

@@ -1,4 +1,4 @@
-//! Tools that say when they begin and end, and larders beside each other.
+//! Tools that write down when they begin and end, and helpers to run several larders at once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use larder_testkit::{Place, Run, larder};
 
-/// Longer than anything here takes, on a machine that has much other work.
+/// Longer than anything in these tests takes, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Keeps other tests that measure turns, or that occupy the processors, from running at the same time.
+/// Takes a lock, so that other tests that measure turns or that occupy the processors do not run at
+/// the same time.
 pub(crate) fn processors() -> MutexGuard<'static, ()> {
     static PROCESSORS: Mutex<()> = Mutex::new(());
-    // The test that held it may have failed.
+    // The mutex is poisoned if a test failed while it held it.
     PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A compiler that is at work for so long, and writes down when: `OUT` is its object.
+/// Writes a compiler that works for this long, and notes in `times` when it begins and ends.
 pub(crate) fn timed(place: &Place, name: &str, seconds: &str) {
     let log = place.text("times");
     let script = format!(
@@ -27,7 +28,8 @@ pub(crate) fn timed(place: &Place, name: &str, seconds: &str) {
     place.tool(&format!("work/{name}"), &script);
 }
 
-/// The same, at work until `open_gate`, or until its place is gone.
+/// Writes a compiler that works until `open_gate` is called or its place is removed, and notes when
+/// it begins and ends.
 pub(crate) fn gated(place: &Place, name: &str) {
     place.put("gate", "");
     let (log, gate) = (place.text("times"), place.text("work/gate"));
@@ -42,37 +44,38 @@ pub(crate) fn open_gate(place: &Place) {
     place.remove(&["gate"]);
 }
 
-/// Sources `0.c` … of different texts.
+/// Writes the sources `0.c`, `1.c` … with different contents.
 pub(crate) fn sources(place: &Place, count: usize) {
     (0..count).for_each(|number| drop(place.put(&format!("{number}.c"), format!("int a{number};\n"))));
     place.settle();
 }
 
-/// The command line that compiles one of them.
+/// Returns the command line that compiles one of them.
 pub(crate) fn compile(name: &str, number: usize) -> Vec<String> {
     let words = [format!("./{name}"), "-c".into(), format!("{number}.c"), "-o".into(), format!("{number}.o")];
     words.into()
 }
 
-/// Larder with these words, with so many tokens.
+/// Returns larder with these arguments and this number of tokens.
 pub(crate) fn wrapped(place: &Place, words: &[String], jobs: &str) -> Run {
     let whole: Vec<&str> =
-        [larder().to_str().expect("is text")].into_iter().chain(words.iter().map(String::as_str)).collect();
+        [larder().to_str().expect("not UTF-8")].into_iter().chain(words.iter().map(String::as_str)).collect();
     place.run(&whole).env("LARDER_JOBS", jobs).env("LARDER_LOG", place.path("log"))
 }
 
 pub(crate) fn start(run: Run) -> Child {
     let mut command = run.command;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("starts")
+    command.spawn().expect("cannot start the command")
 }
 
-/// What the tools wrote down.
+/// Returns the notes of the tools: a line `+ PID OUTPUT` for a beginning, and `- PID OUTPUT` for an
+/// end.
 pub(crate) fn times(place: &Place) -> String {
     fs::read_to_string(place.path("times")).unwrap_or_default()
 }
 
-/// The most tools that were at work at once, and how many there were.
+/// Returns the most tools that worked at once, and how many tools began.
 pub(crate) fn at_once(place: &Place) -> (usize, usize) {
     let (mut now, mut most, mut all) = (0, 0, 0);
     for line in times(place).lines() {
@@ -86,7 +89,7 @@ pub(crate) fn at_once(place: &Place) -> (usize, usize) {
     (most, all)
 }
 
-/// Wait until so many tools have begun.
+/// Waits until this many tools have begun.
 #[track_caller]
 pub(crate) fn until_begun(place: &Place, count: usize) {
     until(|| times(place).lines().filter(|line| line.starts_with('+')).count() >= count);
@@ -96,18 +99,19 @@ pub(crate) fn until_begun(place: &Place, count: usize) {
 pub(crate) fn until(holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "waited too long");
+        assert!(began.elapsed() < PATIENCE, "the condition was not met in time");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Wait until so many stood in the queue at some time.
+/// Waits until this many tickets of the queue have been given out.
 #[track_caller]
 pub(crate) fn until_waiting(place: &Place, count: u64) {
     until(|| tickets(place) >= count);
 }
 
-/// How many were given, over all lines: words 1152 to 1215 of the file.
+/// Returns the number of tickets given out over all lanes of the queue: the sum of words 1152 to
+/// 1215 of the file.
 fn tickets(place: &Place) -> u64 {
     let bytes = fs::read(place.path("tokens")).unwrap_or_default();
     let (words, _) = bytes.as_chunks();
@@ -118,13 +122,14 @@ pub(crate) fn signal(pid: u32, name: &str) {
     let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-/// Nobody had to run without a token because nothing moved: the way out of what nobody has thought of.
+/// Asserts that no waiter ran its tool without a token because nothing moved for too long. That is
+/// the safety net for cases that the design overlooked.
 #[track_caller]
 pub(crate) fn nobody_gave_up(place: &Place) {
     assert!(!log(place).contains("in vain"), "{}", log(place));
 }
 
-/// With the variables by which Cargo finds its own files, and the compiler beside it.
+/// Sets the variables by which Cargo finds its own files and the compiler beside it.
 pub(crate) fn with_cargo(run: Run) -> Run {
     let own = |name: &str, usual: &str| {
         let named = std::env::var_os(name).map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Compilers behind larder inside a command behind larder.
+//! Compilers behind larder inside a command that itself runs behind larder.
 
 use larder_testkit::{has, larder, probe_skip};
 
@@ -11,15 +11,16 @@ fn one_changed_source_compiles_once() {
     let compiler = format!("CC={} gcc", larder().display());
     let argv = ["make", &compiler];
     assert_eq!(project.compared_inside(0, &argv), ["miss"; 4]);
-    // What is inside is answered at once, and is known of the whole, which serves when it was seen twice.
+    // The compiles inside hit at once and are reported to the outer run. The whole command can hit
+    // after it was seen twice.
     assert_eq!(project.compared_inside(1, &argv), ["hit", "hit", "hit", "miss"]);
     assert_eq!(project.compared_inside(2, &argv), ["hit"]);
     project.change("b.c", "#include \"both.h\"\nint b(void) { return HOW_MUCH + 0; }\n");
     let changed = project.compared_inside(3, &argv);
-    assert_eq!(changed, ["hit", "miss", "hit", "miss"], "a.c, b.c, the link of objects that are the same, make");
+    assert_eq!(changed, ["hit", "miss", "hit", "miss"], "a.c, b.c, the link of equal objects, make");
     assert_eq!(project.compared_inside(4, &argv), ["hit", "hit", "hit", "miss"]);
     assert_eq!(project.compared_inside(5, &argv), ["hit"]);
-    // And it notices what only the compiler inside had looked at.
+    // The whole command also notices a change to a header that only the compiler inside had read.
     project.change("both.h", "#define HOW_MUCH 2\n");
     assert_eq!(project.compared_inside(5, &argv).last().map(String::as_str), Some("miss"));
 }
@@ -33,7 +34,7 @@ fn a_header_that_only_an_inner_hit_looked_for() {
     project.change("first/other.h", "\n");
     project.change("b.c", "#include <more.h>\nint b(void) { return MORE; }\n");
     let argv = ["make", &compiler];
-    // Recorded, answered inside twice; then the whole is answered.
+    // The command is recorded once and its compiles hit twice; then the whole command hits.
     for at in 0..3 {
         project.compared(at, &argv);
     }
@@ -60,7 +61,8 @@ fn what_larder_does_not_cache_is_observed_inside() {
     assert_eq!(project.compared(4, &argv), "miss");
 }
 
-/// Where only the kernel watches nobody can report: nothing is answered that inner hits had a part in.
+/// If only the kernel watches the outer run, inner runs cannot report to it. So no whole command
+/// may hit that had inner hits.
 #[test]
 fn an_outer_run_that_cannot_be_told() {
     let project = crate::project::Project::of(&[("x.c", "#include \"x.h\"\nint x = X;\n"), ("x.h", "#define X 1\n")]);
@@ -71,20 +73,21 @@ fn an_outer_run_that_cannot_be_told() {
         let _ = std::fs::remove_file(&log);
         let run = project.place.larder(&["run", "--", "sh", "-c", &script]).cwd(project.text(at, ""));
         run.env("LARDER_OBSERVER", "kernel").env("LARDER_LOG", &log).run().ends(0);
-        let text = std::fs::read_to_string(&log).expect("is logged");
+        let text = std::fs::read_to_string(&log).expect("cannot read the log");
         assert!(!text.lines().last().is_some_and(|line| line.contains("hit: sh")), "{text}");
     }
 }
 
-/// A static program leaves the command to the kernel, to which the larder inside cannot report: then only what is
-/// inside is cached. Other commands of the same shell are none the worse for it.
+/// A static program makes larder leave the command to the kernel observer, and then the larder
+/// inside cannot report. Only the compiles inside are cached. Other commands of the same shell are
+/// not affected.
 #[test]
 fn a_static_program_beside_a_compiler() {
     let project = crate::project::Project::of(&[("x.c", "int x;\n"), ("hello.c", "int main(void) { return 0; }\n")]);
     let hello = project.place.path("work/pristine/hello");
     let source = project.place.path("work/pristine/hello.c");
     let built = std::process::Command::new("gcc").arg("-static").arg("-o").args([&hello, &source]).status();
-    probe_skip!(built.is_ok_and(|status| status.success()), "gcc makes no static programs here");
+    probe_skip!(built.is_ok_and(|status| status.success()), "gcc cannot make static programs here");
     let compile = format!("{} gcc -c x.c", larder().display());
     let with_static = format!("./hello; {compile}");
     let outcomes: Vec<_> = (0..4).map(|at| project.compared_inside(at, &["sh", "-c", &with_static])).collect();
@@ -93,7 +96,8 @@ fn a_static_program_beside_a_compiler() {
     assert_eq!(outcomes[3], ["hit"], "{outcomes:?}");
 }
 
-/// What a linker that is answered inside would have asked of the umask, the outer run has not set.
+/// A linker that ran would have asked for the umask. An inner hit must not make larder believe that
+/// the outer command set the umask.
 #[test]
 fn a_link_that_is_answered_inside() {
     probe_skip!(has("gcc"), "gcc is not installed");

@@ -1,5 +1,5 @@
-//! Whole commands through `larder run`: what a script, a `configure` or a `make` leaves, in several places; what it
-//! must notice; and compilers behind larder inside it.
+//! Whole commands through `larder run`: what a script, a `configure` or a `make` leaves in several
+//! directories, what larder must notice, and compilers behind larder inside the command.
 #![cfg(target_os = "linux")]
 
 mod inside;
@@ -19,7 +19,7 @@ use crate::project::Project;
 
 const MAKEFILE: &str = "all: prog\nprog: a.o b.o\n\t$(CC) -o $@ a.o b.o\n%.o: %.c both.h\n\t$(CC) -c -o $@ $<\n";
 
-/// A program of two units, built by make.
+/// Returns a project of two sources that make builds.
 pub(crate) fn by_make() -> Project {
     Project::of(&[
         ("Makefile", MAKEFILE),
@@ -54,7 +54,8 @@ mv confdefs.h config.h
 ln -s sub/Makefile Makefile
 "##;
 
-/// As autoconf's scripts do it: temporary names of process numbers, checks, a log, and the place in what it writes.
+/// Returns a project whose script does what autoconf's scripts do: temporary names with the process
+/// ID, checks, a log, and the path of the directory in its output.
 pub(crate) fn by_configure() -> Project {
     let project = Project::of(&[("Makefile.in", "prefix = @prefix@\nall:\n")]);
     project.tool("configure", CONFIGURE);
@@ -67,12 +68,13 @@ fn make_serves_anywhere_once_it_gave_the_same_in_two_places() {
     let project = by_make();
     let outcomes: Vec<String> = (0..4).map(|at| project.compared(at, &["make"])).collect();
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
-    // What was put in place is as new, file by file, as make left it.
+    // Outputs that a hit puts in place have the mtime order that make left.
     let again = project.plain(3, &["make", "-q"]);
     assert_eq!(again.code, Some(0), "{again:?}");
 }
 
-/// What is the same in places with paths of one length may be another thing in others.
+/// A result that is equal in two directories with paths of one length may differ in a directory
+/// with a longer path.
 #[test]
 fn places_as_long_as_each_other() {
     let project = Project::of(&[("in", "x\n")]);
@@ -85,7 +87,7 @@ fn places_as_long_as_each_other() {
     check("cat in > out", &[(10, "miss"), (11, "miss"), (12, "hit"), (0, "miss"), (3, "hit"), (4, "hit")]);
 }
 
-/// Where a program, a library and an object hold the place's path for their own use.
+/// A program, a library and an object contain the path of the directory because they use it.
 #[test]
 fn programs_that_use_the_place() {
     probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");
@@ -100,7 +102,7 @@ fn programs_that_use_the_place() {
     }
 }
 
-/// An archive of objects whose debug information names the place.
+/// An archive of objects whose debug information contains the path of the directory.
 #[test]
 fn archives_are_written_again() {
     probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");
@@ -121,7 +123,8 @@ fn configure_serves_anywhere_with_the_place_in_what_it_writes() {
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
 }
 
-/// As `curl-config` compares with its prefix, behind a letter; and a column behind a path.
+/// One text contains the path after a letter, as `curl-config` does when it compares the path with
+/// its prefix. Another one has a column after the path.
 #[test]
 fn the_place_in_odd_surroundings() {
     let project = Project::of(&[("in", "x\n")]);
@@ -148,7 +151,8 @@ fn what_two_runs_had_otherwise_is_said() {
     assert!(said.contains(&unlike), "{said}");
 }
 
-/// A `config.status`, in which autoconf cuts values after 148 bytes, wherever a path ends there.
+/// A script that writes a `config.status`. autoconf cuts values after 148 bytes, also in the middle
+/// of a path.
 const CUT: &str = r#"awk -v v="cd $PWD && $PWD/src/missing --run and some more words that fill a line of it $PWD/x $PWD/y" 'BEGIN {
     print "cat >all <<\\_E"
     printf "S[\"X\"]="
@@ -164,14 +168,15 @@ fn what_autoconf_has_cut_is_read() {
     assert_eq!(outcomes, ["miss", "miss", "hit"]);
     let other = CUT.replace("words", "words\\nS");
     assert_eq!(project.compared_after(5, &argv, &other), "miss");
-    // Whoever else reads it may count its lines, also with the script's own shell.
+    // Any other program may count the lines of `config.status`, also one that the script itself
+    // starts.
     for command in ["wc -l <config.status >out", "sh config.status; rm all; grep -c S config.status >out"] {
         let outcomes = [6, 7, 8].map(|at| project.compared_after(at, &["sh", "-c", command], CUT));
         assert_eq!(outcomes, ["miss"; 3], "{command}");
     }
 }
 
-/// What a `configure` builds to see whether the kernel tells interfaces, and removes.
+/// A `configure` compiles, runs and removes a program that asks the kernel for network interfaces.
 #[test]
 fn a_check_that_asks_for_interfaces() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -180,7 +185,7 @@ fn a_check_that_asks_for_interfaces() {
     let project = Project::of(&[("conftest.c", source), ("configure", check)]);
     let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "./configure"])).collect();
     assert_eq!(outcomes, ["miss", "miss", "hit"]);
-    // Its name alone says nothing.
+    // The name of the program alone is not enough.
     let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "-c", check])).collect();
     assert!(outcomes.iter().all(|outcome| outcome != "hit"), "{outcomes:?}");
 }
@@ -192,7 +197,7 @@ fn a_second_run_in_one_place_hits_where_nothing_is_left_to_chance() {
     assert_eq!(outcomes, ["miss", "hit"]);
 }
 
-/// More files than a process may have open.
+/// The command makes more files than a process may have open.
 #[test]
 fn thousands_of_outputs() {
     let project = Project::of(&[("in", "x\n")]);

@@ -1,4 +1,4 @@
-//! Modes of files that were there before the command: kept, given anew, or relied on.
+//! File modes that exist before the command: it keeps them, sets them anew, or depends on them.
 
 use std::fs::{Permissions, metadata, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -7,7 +7,7 @@ use larder_testkit::{Tree, larder, probe_skip};
 
 use super::project::Project;
 
-/// Each leaves `b`, and some ask what mode it had.
+/// Each script leaves `b`, and some depend on the mode that `b` had before.
 const SCRIPTS: &[&str] = &[
     "cp -p a b",
     "cp -p a b; cat a > c",
@@ -27,7 +27,7 @@ fn modes_that_were_there() {
         let argv = ["sh", "-c", script];
         let give = |name: &str, mode: u32| {
             let path = project.place.path(format!("work/pristine/{name}"));
-            set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+            set_permissions(path, Permissions::from_mode(mode)).expect("cannot set the mode");
         };
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);
@@ -49,7 +49,7 @@ fn modes_that_were_there() {
     }
 }
 
-/// What is copied from what the command made has its mode, and so what the umask left of another.
+/// A copy of a file that the command made has that file's mode, which depends on the umask.
 #[test]
 fn modes_that_the_umask_left() {
     for script in ["cat a > b; cp b c", "mkdir d; cat a > d/b; cp -r d e"] {
@@ -68,13 +68,17 @@ fn modes_that_the_umask_left() {
                 Tree::of(top.as_ref())
             };
             let plain = left(&[]);
-            let ours = left(&[larder().to_str().expect("is text"), "run", "--"]);
-            assert_eq!(ours.difference(&plain), None, "{script} with {umask}: larder / plain");
+            let ours = left(&[larder().to_str().expect("not UTF-8"), "run", "--"]);
+            assert_eq!(
+                ours.difference(&plain),
+                None,
+                "{script} with umask {umask}: files differ (with larder / without)"
+            );
         }
     }
 }
 
-/// A new directory belongs to the group of the one that it is in where that says so by its mode.
+/// A new directory inherits its group if the parent directory has the set-group-ID bit.
 #[test]
 fn directories_that_hand_on_their_group() {
     for script in ["mkdir d/e", "umask 022; mkdir d/e; cat a > d/e/b"] {
@@ -90,7 +94,8 @@ fn directories_that_hand_on_their_group() {
     assert_eq!(project.compared(0, &argv), "hit");
 }
 
-/// Outputs that are put in place together take the places of what was there, but for what would be lost with it.
+/// A hit puts its outputs in place together by replacing the old files, but must keep the group of
+/// an old file.
 #[test]
 fn the_group_of_what_is_written_over() {
     const OTHERS: u32 = 4;
@@ -101,6 +106,6 @@ fn the_group_of_what_is_written_over() {
     for outcome in ["miss", "hit"] {
         project.lay_out(0);
         assert_eq!(project.through_larder(0, &argv).1, [outcome]);
-        assert_eq!(metadata(project.text(0, "out")).expect("is there").gid(), OTHERS, "{outcome}");
+        assert_eq!(metadata(project.text(0, "out")).expect("cannot stat the file").gid(), OTHERS, "{outcome}");
     }
 }

@@ -1,32 +1,34 @@
-//! Names that lead to what a command makes, names that it found free, and what it could not make.
+//! Paths that lead to files which the command makes, paths that it found free, and outputs that it
+//! could not make.
 
 use std::os::unix::fs::symlink;
 
 use super::project::Project;
 
-/// A script, and what makes its next run another one.
+/// A script, and commands that change what its next run finds.
 struct Case {
     script: &'static str,
     change: &'static [&'static str],
 }
 
 const CASES: &[Case] = &[
-    // What was not there is another file once it was made.
+    // A file that did not exist is made, so a second run finds it.
     Case { script: "cat y.o 2>/dev/null | wc -c; gcc -c y.c -o y.o", change: &["gcc -c y.c -o y.o"] },
     Case { script: "./p 2>/dev/null || echo no; gcc m.c -o p", change: &["gcc m.c -o p"] },
-    // A link that was there leads to what is made.
+    // An existing symbolic link leads to a file that the command makes.
     Case { script: "echo new > a; cat l", change: &["rm l", "rm l; echo other > l", "rm l; ln -s in l"] },
     Case { script: "echo a > a; echo b > l", change: &["rm l; echo old > l", "rm l; ln -s in l"] },
     Case { script: "echo x > d/f; cat ld/f", change: &["rm ld", "rm ld; mkdir ld; echo other > ld/f", "ln -sfn e ld"] },
     Case { script: "echo x > d/f; ls ld/f && test -f ld/f && echo is", change: &["rm ld", "rm ld; mkdir ld"] },
-    // A link that comes and goes.
+    // A symbolic link is made and removed again.
     Case { script: "ln -s a b && rm b && echo ok", change: &["echo keep > b"] },
     Case { script: "ln -s a t && mv t b && rm b && echo ok", change: &["echo x > b", "echo x > t", "mkdir t"] },
     Case { script: "rm -f b; ln -s a b; rm b; echo ok", change: &["echo x > b", "ln -s in b"] },
-    // What is not replaced was looked for, and so was what would have replaced it.
+    // The script depends on a file that it does not replace, and on the file that would have
+    // replaced it.
     Case { script: "mv -n in m.c; echo $?", change: &["rm in", "rm m.c"] },
     Case { script: "ln in m.c 2>/dev/null || ls m.c", change: &["rm in", "rm m.c"] },
-    // Half of it cannot be put in place.
+    // Only half of the outputs can be put in place.
     Case { script: "[ -e a ] && echo already; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
     Case { script: "ls; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
 ];
@@ -42,13 +44,13 @@ fn what_names_lead_to() {
             ("e/f", "other\n"),
         ]);
         let pristine = project.place.path("work/pristine");
-        symlink("a", pristine.join("l")).expect("can be made");
-        symlink("d", pristine.join("ld")).expect("can be made");
+        symlink("a", pristine.join("l")).expect("cannot create the link");
+        symlink("d", pristine.join("ld")).expect("cannot create the link");
         let argv = ["sh", "-c", script];
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);
         }
-        // In place, over what the run before left.
+        // Run in the same place once more, over the files of the run before.
         project.compared_again(2, &argv);
         for change in *change {
             for at in [0, 2] {
@@ -64,8 +66,8 @@ fn a_link_takes_the_place_of_what_was_there() {
     for script in ["ln -sf e/f l", "ln -sfn e ld", "rm -f in; ln -s e/f in", "rm -f l; ln -s e/f l"] {
         let project = Project::of(&[("in", "in\n"), ("d/in", "\n"), ("e/f", "other\n")]);
         let pristine = project.place.path("work/pristine");
-        symlink("in", pristine.join("l")).expect("can be made");
-        symlink("d", pristine.join("ld")).expect("can be made");
+        symlink("in", pristine.join("l")).expect("cannot create the link");
+        symlink("d", pristine.join("ld")).expect("cannot create the link");
         let argv = ["sh", "-c", script];
         for at in [0, 0, 1, 2] {
             project.compared(at, &argv);

@@ -1,4 +1,5 @@
-//! A whole `ninja`: what it keeps for its next run, in other places.
+//! A whole `ninja` in several directories, and the log and dependency files that it keeps for its
+//! next run.
 
 use std::fs;
 
@@ -6,7 +7,8 @@ use larder_testkit::{Ran, Tree, has, probe_skip};
 
 use crate::project::Project;
 
-/// Sources by absolute names, as CMake has them; and the real `ninja` writes and reads what is compared.
+/// Returns a project with absolute paths of sources, as CMake writes them. The real `ninja` writes
+/// and reads the files that are compared.
 fn by_ninja() -> Project {
     let rules = "rule cc\n  command = cc -MMD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n\
                  rule ar\n  command = ar crD $out $in\n";
@@ -27,7 +29,7 @@ fn configured(project: &Project, at: usize) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// All but times.
+/// Returns the dependencies that ninja knows, without times.
 fn dependencies(project: &Project, at: usize) -> Vec<String> {
     let ran = project.plain(at, &["ninja", "-t", "deps"]);
     let mut lines: Vec<String> =
@@ -39,9 +41,9 @@ fn dependencies(project: &Project, at: usize) -> Vec<String> {
 
 fn tree(project: &Project, at: usize) -> Tree {
     let top = project.text(at, "");
-    // What ninja keeps holds times.
+    // ninja's own files contain times.
     for name in [".ninja_deps", ".ninja_log"] {
-        fs::write(format!("{top}/{name}"), "").expect("can be emptied");
+        fs::write(format!("{top}/{name}"), "").expect("cannot empty the file");
     }
     Tree::of(std::path::Path::new(&top))
 }
@@ -66,14 +68,15 @@ fn what_ninja_keeps_serves_other_places() {
         let (ran, outcome) = made(&project, at, true);
         assert_eq!(ran.code, plain.code, "{ran:?}");
         assert_eq!(dependencies(&project, at), plain_dependencies, "in place {at}: {outcome:?}");
-        // It is understood: a header that is changed is compiled again.
+        // ninja must understand the restored dependencies: after a header is changed, it must
+        // compile again.
         let header = project.text(at, "both.h");
-        let kept = fs::read(project.text(at, ".ninja_deps")).expect("is there");
+        let kept = fs::read(project.text(at, ".ninja_deps")).expect("cannot read the file");
         if let Some(difference) = tree(&project, at).difference(&plain_tree) {
             panic!("in place {at}: {difference}");
         }
-        fs::write(project.text(at, ".ninja_deps"), kept).expect("can be written");
-        fs::write(header, "#define N 2\n").expect("can be written");
+        fs::write(project.text(at, ".ninja_deps"), kept).expect("cannot write the file");
+        fs::write(header, "#define N 2\n").expect("cannot write the file");
         let left = project.plain(at, &["ninja", "-n"]);
         assert!(left.stdout.contains("lib.a"), "{left:?}");
         outcomes.extend(outcome);
@@ -90,7 +93,7 @@ fn ninja_finds_nothing_to_do_after_a_hit() {
         assert_eq!((ran.code, &outcome[..]), (Some(0), &[expect.to_owned()][..]), "{ran:?}");
         let left = project.plain(0, &["ninja", "-n", "-d", "explain"]);
         assert!(left.stdout.contains("no work to do"), "{expect}: {left:?}");
-        fs::write(project.text(0, "a.c"), "int a(void) { return 2; }\n").expect("can be written");
+        fs::write(project.text(0, "a.c"), "int a(void) { return 2; }\n").expect("cannot write the file");
         let left = project.plain(0, &["ninja", "-n"]);
         assert!(left.stdout.contains("[2/2]") && left.stdout.contains("lib.a"), "{left:?}");
     }

@@ -1,11 +1,12 @@
-//! What a whole command must notice, or must never be answered for.
+//! Changes that a run of a whole command must notice, and results that must never be answered from
+//! the store.
 
 use larder_testkit::{has, probe_skip};
 
 use crate::project::Project;
 use crate::{by_configure, by_make};
 
-/// Recorded in two places, so that it would be answered in a third.
+/// Records the command in two places, so that a third place hits.
 fn taught(project: &Project, argv: &[&str]) {
     for at in 0..3 {
         project.compared(at, argv);
@@ -22,12 +23,12 @@ fn inputs_and_what_comes_before_them() {
     assert_eq!(project.compared(2, &["make"]), "miss");
     let project = by_make();
     taught(&project, &["make"]);
-    // make looks for a makefile of this name first.
+    // make looks for a makefile of this name before the others.
     project.change("GNUmakefile", "all:\n\techo other > other\n");
     assert!(project.compared(2, &["make"]).starts_with("miss"));
 }
 
-/// A target that is there is made again where what it is made of is newer.
+/// make rebuilds an existing target if one of its prerequisites is newer.
 #[test]
 fn which_file_is_newer() {
     probe_skip!(has("make"), "make is not installed");
@@ -37,12 +38,12 @@ fn which_file_is_newer() {
     project.age("generated", 2000);
     taught(&project, &["make"]);
     project.age("source", 2900);
-    assert_eq!(project.compared(2, &["make"]), "hit", "the order is the same");
+    assert_eq!(project.compared(2, &["make"]), "hit", "the order of mtimes is the same");
     project.age("source", 1000);
     assert_eq!(project.compared(2, &["make"]), "miss", "the source is newer now");
 }
 
-/// The same in a shell's own words, and by `find`.
+/// A shell's `-nt` and `find -newer` compare mtimes as make does.
 #[test]
 fn which_file_is_newer_for_scripts() {
     for script in ["if [ a -nt b ]; then cat a; else cat b; fi > out", "find . -name a -newer b > out"] {
@@ -57,7 +58,7 @@ fn which_file_is_newer_for_scripts() {
     }
 }
 
-/// What a command writes is there, and is a link to what it reads.
+/// An output exists already, and is a hard link or symbolic link to an input.
 #[test]
 fn an_output_that_is_an_input_by_another_name() {
     for script in ["cp a b", "cat a > b", "cat a >> b"] {
@@ -68,12 +69,13 @@ fn an_output_that_is_an_input_by_another_name() {
             let outcome = project.compared_after(0, &argv, change);
             assert!(outcome.starts_with("miss"), "{script} after {change}: {outcome}");
         }
-        // One more name of what nobody reads does not matter.
+        // Another hard link to a file that is never read does not matter.
         assert_eq!(project.compared_after(0, &argv, "ln -f b ../b.too"), "hit", "{script}");
     }
 }
 
-/// Two names of one file, or links to it, become two files of the same age.
+/// Two hard links, or a symbolic link to the file, are replaced by separate files with the same
+/// mtime.
 #[test]
 fn which_names_are_one_file() {
     for script in [
@@ -101,7 +103,7 @@ fn tools_on_the_path_and_checks_that_change() {
     assert_eq!(project.compared(2, &argv), "miss");
 }
 
-/// What is another in each run is never handed out.
+/// A result that differs in each run must never be answered from the store.
 #[test]
 fn never_answered() {
     for script in [
@@ -125,7 +127,7 @@ fn never_answered() {
         "sh -c 'echo $PPID' > out",
         "sleep 0 & echo $! > out; wait",
         "perl -e 'print \"$$\\n\"' > out",
-        // What a program that was made by the command tells a shell.
+        // A program that the command compiled passes the script text to a shell.
         "echo 'int system(); int main(){system(\"sleep 0 & echo $\" \"! > out\");}' > p.c; cc -w p.c -o p; ./p; rm p p.c",
         "echo 'int system(); int main(){system(\"echo $\" \"$ > out\");}' > p.c; cc -w p.c -o p; ./p; rm p p.c",
         "perl -MData::Dumper -e 'print Dumper({map {($_, 1)} 1..9})' > out",
@@ -152,7 +154,7 @@ fn never_answered() {
         let project = Project::of(&[("in", "x\n")]);
         for at in [0, 1, 2, 3, 3] {
             project.lay_out(at);
-            // Files are as old in all places, but are others.
+            // The files have the same mtimes in all places, but they are different files.
             let (_, outcomes) = project.through_larder(at, &["sh", "-c", script]);
             let about_files = script.starts_with("ls -l") || script.starts_with("stat") || script.starts_with("find");
             let again = about_files && at == 3;
@@ -161,7 +163,8 @@ fn never_answered() {
     }
 }
 
-/// What a script does that came out of a compressed archive, and is gone when texts are searched.
+/// The script came out of a compressed archive, and no longer exists when larder searches the texts
+/// for suspicious words.
 #[test]
 fn scripts_that_were_unpacked_and_are_gone() {
     probe_skip!(has("tar") && has("gzip") && has("bash"), "tar, gzip or bash is not installed");
@@ -181,14 +184,15 @@ fn scripts_that_were_unpacked_and_are_gone() {
         let found = outcomes(&format!("tar xzf p.tgz; bash p/{name}; rm -r p"));
         assert!(found.iter().all(|outcome| outcome != "hit"), "{name}: {found:?}");
     }
-    // One that stays can be searched, and what is only copied is run by nobody.
+    // A script that stays can be searched, and a script that is only copied is never run.
     for script in ["tar xzf p.tgz; sh p/plain", "tar xzf p.tgz; cp p/plain copy; rm -r p"] {
         let found = outcomes(script);
         assert_eq!(found.last().map(String::as_str), Some("hit"), "{script}: {found:?}");
     }
 }
 
-/// Bytes of machine code that look like a shell's word for the number of a process are none.
+/// Bytes of machine code that happen to spell a shell's `$!` must not count as a use of a process
+/// ID.
 #[test]
 fn machine_code_says_nothing_to_shells() {
     let project = Project::of(&[("x.c", "const char s[] = \"$\" \"!\";\n")]);
@@ -197,8 +201,8 @@ fn machine_code_says_nothing_to_shells() {
     assert_eq!(outcomes, ["miss", "hit"]);
 }
 
-/// As those that autoconf writes do: two names that lead to one directory, names with the number of the shell, and that
-/// number in a log.
+/// Does what the scripts of autoconf do: compares two paths of one directory, uses names with the
+/// shell's process ID, and writes that ID to a log.
 #[test]
 fn a_configure_is_answered_from_its_second_run_on() {
     let project = Project::of(&[("in", "x\ny\n")]);
@@ -211,13 +215,13 @@ fn a_configure_is_answered_from_its_second_run_on() {
         project.lay_out(0);
         assert_eq!(project.through_larder(0, &argv).1, [outcome]);
     }
-    // A file that would have been found is looked for still.
+    // An input that was changed is still noticed.
     project.change("in", "z\n");
     project.lay_out(0);
     assert_eq!(project.through_larder(0, &argv).1, ["miss"]);
 }
 
-/// As the configure of zlib does.
+/// zlib's configure writes the date to its log.
 #[test]
 fn a_date_in_a_log_is_the_recorded_ones() {
     let project = Project::of(&[("in", "x\n")]);
@@ -230,7 +234,8 @@ fn a_date_in_a_log_is_the_recorded_ones() {
 const CHANGES: &str =
     "sed s/undef/define/ < conf.h > conf.tmp; mv conf.tmp conf.h; echo more >> log; cat in conf.h > out";
 
-/// Large ones that no argument names: seen to be changed by one run, and read before the next.
+/// Large files that no argument names. One run shows larder that they are changed in place, so the
+/// next run reads them beforehand.
 #[test]
 fn large_files_that_are_changed_in_place() {
     let large = "a line\n".repeat(20_000);
@@ -245,7 +250,7 @@ fn large_files_that_are_changed_in_place() {
     assert_eq!(project.compared(3, &argv), "miss");
 }
 
-/// Small ones are read before the first run.
+/// Small files are read before the first run.
 #[test]
 fn files_that_are_changed_in_place() {
     let project = Project::of(&[("conf.h", "#undef A\n"), ("log", "old\n"), ("in", "x\n")]);
@@ -262,13 +267,14 @@ fn files_that_are_changed_in_place() {
     assert_eq!(project.compared(3, &argv), "hit");
 }
 
-/// Opened for writing, and not written.
+/// A file that is opened for writing, but not written, is no output.
 #[test]
 fn a_file_that_is_only_locked_is_no_output() {
     probe_skip!(has("flock"), "flock is not installed");
     let project = Project::of(&[("in", "x\n")]);
     let argv = ["sh", "-c", "flock in cat in"];
-    let modified = || std::fs::metadata(project.text(0, "in")).and_then(|meta| meta.modified()).expect("is there");
+    let modified =
+        || std::fs::metadata(project.text(0, "in")).and_then(|meta| meta.modified()).expect("cannot get the mtime");
     for is_answered in [false, true, true] {
         project.lay_out(0);
         let before = modified();

@@ -1,10 +1,12 @@
-//! Numbers of processes in whole commands that make what is no text: which of them count, and that those do.
+//! Process IDs in whole commands that produce binaries: which uses make a result unusable in
+//! another run, and which do not.
 
 use larder_testkit::{has, probe_skip};
 
 use crate::project::Project;
 
-/// As libtool's script has it: the number in lines that are never run, and signs before names.
+/// A part of libtool's script. The process ID stands in lines that are never executed, and `\$$`
+/// stands before the name of a variable.
 const LIBTOOL: &str = r#"#! /bin/sh
 func_mktempdir ()
 {
@@ -20,7 +22,8 @@ if eval "test -z \"\$$runpath_var\""; then
 fi
 "#;
 
-/// As automake's makefiles have it: signs for the shell, and the number in what is not made.
+/// A part of automake's makefiles: `$$` for the shell, and the process ID in a rule that is not
+/// used.
 const MAKEFILE: &str = r#"all: prog
 prog: a.o
 	./libtool $(CC) -o $@ a.o
@@ -38,7 +41,7 @@ fn by_libtool(source: &str) -> Project {
     project
 }
 
-/// The source names a way to the number of a process, and what comes of it is not run.
+/// The source calls `getpid`, but the program is never run.
 #[test]
 fn the_second_run_is_answered() {
     probe_skip!(has("make") && has("cc"), "make or cc is not installed");
@@ -47,7 +50,7 @@ fn the_second_run_is_answered() {
     assert_eq!(outcomes, ["miss", "hit"]);
 }
 
-/// A program that is run, and asks for no number.
+/// The program is run, and does not ask for a process ID.
 #[test]
 fn what_is_made_and_run() {
     probe_skip!(has("make") && has("cc"), "make or cc is not installed");
@@ -57,7 +60,7 @@ fn what_is_made_and_run() {
     assert_eq!(outcomes, ["miss", "hit"]);
 }
 
-/// By each of these the number of a process gets into an object.
+/// Each of these makefiles puts a process ID into an object.
 #[test]
 fn never_answered() {
     probe_skip!(has("make") && has("cc"), "make or cc is not installed");
@@ -92,7 +95,8 @@ fn never_answered() {
     }
 }
 
-/// Names of temporary files by lines that are known reach a result by others.
+/// The script uses its process ID in lines that are known to be harmless, but another line copies
+/// the name into the output.
 #[test]
 fn names_that_are_known_are_searched_for() {
     let project = Project::of(&[("in", "x\n")]);

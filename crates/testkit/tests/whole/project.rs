@@ -1,4 +1,5 @@
-//! The same files in any number of places, and commands in them, plainly and through larder.
+//! A project whose files are copied to any number of places, and commands that run there without
+//! larder and through it.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use larder_testkit::{Place, Ran, Tree};
 
-/// Files that are laid out anew for each run.
+/// Files that are copied anew for each run.
 pub(crate) struct Project {
     pub(crate) place: Place,
 }
 
 impl Project {
-    /// These files.
+    /// Creates a project with these files.
     pub(crate) fn of(files: &[(&str, &str)]) -> Project {
         let project = Project { place: Place::new() };
         for (name, text) in files {
@@ -22,49 +23,52 @@ impl Project {
         project
     }
 
-    /// Another content of a file, as old as all are.
+    /// Replaces the content of a file. Its mtime is one hour ago, like that of all files.
     pub(crate) fn change(&self, name: &str, text: &str) {
         let path = self.place.put(&format!("pristine/{name}"), text);
         age(&path, 3600);
     }
 
-    /// A script that can be executed.
+    /// Adds an executable script.
     pub(crate) fn tool(&self, name: &str, script: &str) {
         self.place.tool(&format!("work/pristine/{name}"), script);
         age(&self.place.path(format!("work/pristine/{name}")), 3600);
     }
 
-    /// When a file was modified, in seconds before now.
+    /// Sets the mtime of a file to this many seconds ago.
     pub(crate) fn age(&self, name: &str, seconds: u64) {
         age(&self.place.path(format!("work/pristine/{name}")), seconds);
     }
 
-    /// The path of something in place `at`; places have names of different lengths, the tenth to the 99th of the same.
+    /// Returns the path of `name` in place `at`. The paths of places 0 to 9 have different lengths,
+    /// and those of places 10 to 99 have the same length.
     pub(crate) fn text(&self, at: usize, name: &str) -> String {
         let place = if at < 10 { "p".repeat(at + 1) } else { at.to_string() };
         let path = self.place.path(format!("work/trees/{place}/{name}"));
-        path.to_str().expect("is text").to_owned()
+        path.to_str().expect("not UTF-8").to_owned()
     }
 
-    /// Lay the files out anew in place `at`.
+    /// Copies the files anew to place `at`, and returns the path of the place.
     pub(crate) fn lay_out(&self, at: usize) -> String {
         let top = self.text(at, "");
         let top = top.trim_end_matches('/').to_owned();
         if Path::new(&top).exists() {
-            fs::remove_dir_all(&top).expect("can be removed");
+            fs::remove_dir_all(&top).expect("cannot remove the directory");
         }
-        fs::create_dir_all(Path::new(&top).parent().expect("has one")).expect("can be made");
+        fs::create_dir_all(Path::new(&top).parent().expect("no parent directory"))
+            .expect("cannot create the directory");
         let copied = Command::new("cp").arg("-a").arg(self.place.path("work/pristine")).arg(&top).status();
-        assert!(copied.expect("cp runs").success());
+        assert!(copied.expect("cannot start cp").success());
         top
     }
 
-    /// Run a command there as it is; where it calls larder, that does nothing.
+    /// Runs a command there without larder. If the command itself calls larder, that is disabled.
     pub(crate) fn plain(&self, at: usize, argv: &[&str]) -> Ran {
         self.place.run(argv).cwd(self.text(at, "")).env("LARDER_DISABLE", "1").run()
     }
 
-    /// Run a command there through larder; what became of it, and of each call of larder inside it, as the log says.
+    /// Runs a command there through larder. Returns its result, and the outcomes from the log:
+    /// first of each call of larder inside, last of the command itself.
     pub(crate) fn through_larder(&self, at: usize, argv: &[&str]) -> (Ran, Vec<String>) {
         let log = self.place.path("log");
         let _ = fs::remove_file(&log);
@@ -74,26 +78,27 @@ impl Project {
         (ran, text.lines().map(outcome).collect())
     }
 
-    /// Lay the files out, run the command plainly, and the same again through larder: all it leaves but for logs, what
-    /// it says and how it ends must be the same. What became of it.
+    /// Copies the files and runs the command without larder, then does the same through larder.
+    /// Files (except logs), messages and exit code must be equal. Returns the outcome.
     #[track_caller]
     pub(crate) fn compared(&self, at: usize, argv: &[&str]) -> String {
-        self.compared_inside(at, argv).pop().expect("is logged")
+        self.compared_inside(at, argv).pop().expect("the log is empty")
     }
 
-    /// The same, after another command has changed what was laid out.
+    /// Does what [`Project::compared`] does, after another command has changed the copied files.
     #[track_caller]
     pub(crate) fn compared_after(&self, at: usize, argv: &[&str], change: &str) -> String {
-        self.compared_in(at, argv, &[&["sh", "-c", change]]).pop().expect("is logged")
+        self.compared_in(at, argv, &[&["sh", "-c", change]]).pop().expect("the log is empty")
     }
 
-    /// The same, where the command itself has run before.
+    /// Does what [`Project::compared`] does, after the command itself has already run there.
     #[track_caller]
     pub(crate) fn compared_again(&self, at: usize, argv: &[&str]) -> String {
-        self.compared_in(at, argv, &[argv]).pop().expect("is logged")
+        self.compared_in(at, argv, &[argv]).pop().expect("the log is empty")
     }
 
-    /// The same, with what became of each call of larder, in order.
+    /// Does what [`Project::compared`] does, and returns the outcome of each call of larder, in
+    /// order.
     #[track_caller]
     pub(crate) fn compared_inside(&self, at: usize, argv: &[&str]) -> Vec<String> {
         self.compared_in(at, argv, &[])
@@ -111,9 +116,11 @@ impl Project {
         let plain_tree = without_logs(&top);
         lay_out();
         let (ran, outcomes) = self.through_larder(at, argv);
-        assert_eq!(ran, plain, "{argv:?} after {before:?} in {top} ({outcomes:?}): larder left, plain right");
+        assert_eq!(ran, plain, "{argv:?} after {before:?} in {top} ({outcomes:?}): left is with larder, right without");
         if let Some(difference) = without_logs(&top).difference(&plain_tree) {
-            panic!("{argv:?} after {before:?} in {top} ({outcomes:?}): larder / plain: {difference}");
+            panic!(
+                "{argv:?} after {before:?} in {top} ({outcomes:?}): files differ (with larder / without): {difference}"
+            );
         }
         outcomes
     }
@@ -122,17 +129,18 @@ impl Project {
 fn without_logs(top: &str) -> Tree {
     let log = Path::new(top).join("config.log");
     if log.exists() {
-        fs::write(log, "").expect("can be emptied");
+        fs::write(log, "").expect("cannot empty the file");
     }
     Tree::of(Path::new(top))
 }
 
 fn age(path: &Path, seconds: u64) {
-    let file = fs::File::options().append(true).open(path).expect("is there");
-    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("can be set");
+    let file = fs::File::options().append(true).open(path).expect("cannot open the file");
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("cannot set the mtime");
 }
 
-/// `SECONDS PID OUTCOME: SUBJECT · WHY · DETAIL`: the outcome, and why where that is not recording.
+/// Returns the outcome in a line `SECONDS PID OUTCOME: SUBJECT · WHY · DETAIL`, with the reason
+/// unless it is `recorded`.
 fn outcome(line: &str) -> String {
     let rest = line.splitn(3, ' ').nth(2).unwrap_or(line);
     let (what, about) = rest.split_once(": ").unwrap_or((rest, ""));

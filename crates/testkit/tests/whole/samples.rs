@@ -1,4 +1,5 @@
-//! Programs of a whole command are judged by samples in its first run: the kernel watches a few processes of each.
+//! In the first run of a whole command, larder learns about its programs from samples: the kernel
+//! observer watches a few processes of each program.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,8 @@ use larder_testkit::{has, larder, probe_skip};
 
 use crate::project::Project;
 
-/// `openat` and `read` by the program's own instructions: `raw(path)` is the file's first byte.
+/// C code that makes `openat` and `read` system calls by its own instructions. `raw(path)` returns
+/// the file's first byte.
 const RAW: &str = r#"
 #include <fcntl.h>
 #include <signal.h>
@@ -42,24 +44,25 @@ static int raw(const char *path) {
 }
 "#;
 
-/// A project with a program `tool`, of `RAW` and this text; `None` where nothing can be compiled.
+/// Returns a project with a program `tool` that is compiled from `RAW` and this text, or `None` if
+/// it cannot be compiled.
 fn with_tool(text: &str, flags: &[&str]) -> Option<Project> {
     let project = Project::of(&[("in", "1\n")]);
     let source = project.place.path("tool.c");
-    std::fs::write(&source, format!("{RAW}{text}")).expect("can be written");
+    std::fs::write(&source, format!("{RAW}{text}")).expect("cannot write the file");
     let tool = project.place.path("work/pristine/tool");
     let made = Command::new("gcc").args(flags).arg("-w").arg("-o").args([&tool, &source]).status();
     if !made.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: gcc makes no such program here: {flags:?}");
+        eprintln!("skipped: gcc cannot compile the program with these flags: {flags:?}");
         return None;
     }
     let hour = std::time::SystemTime::now() - Duration::from_secs(3600);
-    let file = std::fs::File::options().append(true).open(&tool).expect("is there");
-    file.set_modified(hour).expect("can be set");
+    let file = std::fs::File::options().append(true).open(&tool).expect("cannot open the file");
+    file.set_modified(hour).expect("cannot set the mtime");
     Some(project)
 }
 
-/// What becomes of a script in one place: recorded by its first run, then answered.
+/// Asserts that the first run of a script is recorded, and the second one hits.
 #[track_caller]
 fn first_run_is_recorded(project: &Project, script: &str) {
     let outcomes: Vec<String> = (0..2).map(|_| project.compared(0, &["sh", "-c", script])).collect();
@@ -72,7 +75,7 @@ fn the_first_run_is_recorded() {
     let script = "for i in 1 2 3 4; do sed s/x/y/ in | grep y | sort > out$i; expr $i + 1 > /dev/null; done; \
                   (cd / && ls > /dev/null); test -f none || cat in > d";
     first_run_is_recorded(&project, script);
-    // And these programs are known from then on.
+    // The programs of that run are known now, so another command with them is recorded at once.
     project.change("in", "z\n");
     assert_eq!(project.compared(0, &["sh", "-c", "sed s/z/y/ in > other"]), "miss");
     assert_eq!(project.compared(0, &["sh", "-c", "sed s/z/y/ in > other"]), "hit");
@@ -93,7 +96,7 @@ fn however_a_program_is_started() {
         let text = format!("int main(int argc, char **argv) {{ if (argc > 1) return 0; {way} return 0; }}");
         let Some(project) = with_tool(&text, &[]) else { return };
         eprintln!("{way}");
-        // One that becomes another program is seen as a whole as well.
+        // A process that executes another program is sampled as a whole.
         first_run_is_recorded(&project, "./tool > out; ./tool no; ./tool >> out");
     }
 }
@@ -110,7 +113,8 @@ fn a_program_with_threads() {
     first_run_is_recorded(&project, "./tool; cat in > out");
 }
 
-/// At whichever run it happens that is watched, and in whichever process.
+/// larder must find out that the program makes its own system calls, whichever run and process
+/// makes them.
 #[test]
 fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -129,7 +133,7 @@ fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
             "./tool > out",
         ),
         ("pthread_t t; void *c; pthread_create(&t, 0, thread, 0); pthread_join(t, &c); puts(c);", "./tool > out"),
-        // What ran is gone, and did so in one of two runs.
+        // The program that ran was removed, and made the system calls in only one of two runs.
         ("if (argc > 1) printf(\"%c\\n\", raw(\"in\"));", "cp tool t; ./t; ./t x > out; rm t"),
         ("printf(\"%c\\n\", raw(\"in\"));", "./tool > out; mv tool t; cat < t > tool; rm t; chmod 644 tool"),
     ];
@@ -141,9 +145,9 @@ fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
         let Some(project) = with_tool(&text, &["-pthread"]) else { return };
         let argv = ["sh", "-c", script];
         let first = project.compared(0, &argv);
-        assert_ne!(first, "miss", "{way} {script}: is recorded");
+        assert_ne!(first, "miss", "{way} {script}: the run must not be recorded");
         project.compared(0, &argv);
-        // Whatever is recorded knows of what only the kernel saw.
+        // Any record must depend on the file that only the kernel saw, so this change must not hit.
         project.change("in", "2\n");
         assert_ne!(project.compared(0, &argv), "hit", "{way} {script}");
     }
@@ -162,7 +166,8 @@ fn a_program_of_which_only_the_beginning_was_seen() {
     assert_ne!(project.compared(0, &argv), "hit");
 }
 
-/// As Meson's checks are: what ran first is known by its content, and is another file at the end.
+/// As in Meson's checks, the program that ran first was replaced by another file at the end. larder
+/// knows it by its content.
 #[test]
 fn a_program_that_is_made_twice_is_judged_in_other_places() {
     probe_skip!(has("cc"), "cc is not installed");
@@ -183,7 +188,8 @@ fn a_static_program_is_left_to_the_kernel() {
     assert_eq!(project.compared(0, &argv), "miss");
 }
 
-/// A program that was begun anew is the same for itself and for others.
+/// A process that is started again under observation must look the same to itself and to other
+/// processes.
 #[test]
 fn nothing_is_noticed() {
     let project = Project::of(&[("in", "x\n")]);
@@ -192,7 +198,7 @@ fn nothing_is_noticed() {
     project.tool("ways", &format!("exec sh ./tool \"$@\"; # {nested}"));
     project.change("list.awk", "#!/usr/bin/awk -f\nBEGIN { print ARGV[0], ARGV[1] }\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(project.place.path("work/pristine/list.awk"), mode).expect("can be set");
+    std::fs::set_permissions(project.place.path("work/pristine/list.awk"), mode).expect("cannot set the mode");
     let loader =
         ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().find(|l| Path::new(l).exists());
     let scripts = [
@@ -208,7 +214,7 @@ fn nothing_is_noticed() {
         "sh -c 'kill -9 $$'; sh -c 'kill -15 $$'; echo $?",
         "yes | head -n 2",
         "(sleep 0.02; cat in) & wait; sh -c 'sleep 0.01 & echo x'",
-        // Where they may run, what they begin, and those that they come from.
+        // These scripts print the CPU affinity of a process, of its children and of its parents.
         "nproc; grep -h Cpus_allowed_list /proc/self/status /proc/$PPID/status; sh -c 'nproc; nproc' | cat",
         "sh -c 'sh -c \"grep -h Cpus_allowed /proc/\\$PPID/status; nproc\"; exec grep -h Cpus_allowed /proc/$$/status'",
         "taskset -p $$ | sed 's/pid [0-9]*//'",
@@ -231,7 +237,8 @@ fn nothing_is_noticed() {
     }
 }
 
-/// Of libraries that the program is linked with, and of those that the build preloads.
+/// Constructors must run only once. This holds for libraries that the program is linked with, and
+/// for libraries that the build itself preloads.
 #[test]
 fn constructors_run_once() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -241,19 +248,19 @@ fn constructors_run_once() {
         __attribute__((constructor)) static void begins(void) { write(1, NAME, sizeof NAME - 1); }\n";
     let compile = |name: &str, flags: &[&str]| {
         let source = project.place.path("library.c");
-        std::fs::write(&source, library).expect("can be written");
+        std::fs::write(&source, library).expect("cannot write the file");
         let made = Command::new("gcc").args(["-w", "-o"]).arg(pristine.join(name)).arg(source).args(flags).status();
-        assert!(made.is_ok_and(|status| status.success()), "gcc makes no {name}");
+        assert!(made.is_ok_and(|status| status.success()), "gcc cannot compile {name}");
     };
     compile("libone.so", &["-shared", "-fPIC", "-DNAME=\"one \""]);
     compile("libfirst.so", &["-shared", "-fPIC", "-DNAME=\"first \"", "-Wl,-z,initfirst"]);
     let linked = project.place.path("main.c");
-    std::fs::write(&linked, "int main(void) { return 0; }\n").expect("can be written");
+    std::fs::write(&linked, "int main(void) { return 0; }\n").expect("cannot write the file");
     for name in ["one", "first"] {
         let mut gcc = Command::new("gcc");
         gcc.arg("-o").arg(pristine.join(format!("with-{name}"))).arg(&linked).arg("-L").arg(&pristine);
         let made = gcc.args(["-Wl,--no-as-needed", &format!("-l{name}"), "-Wl,-rpath,$ORIGIN"]).status();
-        assert!(made.is_ok_and(|status| status.success()), "gcc links nothing with {name}");
+        assert!(made.is_ok_and(|status| status.success()), "gcc cannot link a program with {name}");
     }
     for script in ["./with-one", "./with-first", "LD_PRELOAD=$PWD/libone.so cat in; LD_PRELOAD=$PWD/libfirst.so cat in"]
     {
@@ -265,7 +272,7 @@ fn constructors_run_once() {
     }
 }
 
-/// What is watched may watch others itself, or be watched by them.
+/// An observed process may trace others itself, or be traced by them.
 #[test]
 fn a_debugger_inside() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -287,7 +294,8 @@ fn a_debugger_inside() {
     }
 }
 
-/// Whoever is watched when larder is killed goes on, and so does what comes after.
+/// If larder is killed, the process that is being watched goes on, and so does the rest of the
+/// build.
 #[test]
 fn a_build_goes_on_when_larder_is_killed() {
     let script =
@@ -298,24 +306,27 @@ fn a_build_goes_on_when_larder_is_killed() {
         let mut run = Command::new(larder());
         run.args(["run", "--", "sh", "-c", script]).current_dir(&top).env("LARDER_DIR", project.place.path("store"));
         run.stdin(std::process::Stdio::null());
-        let mut child = run.spawn().expect("starts");
+        let mut child = run.spawn().expect("cannot start the command");
         let first = Instant::now();
         while !Path::new(&top).join("o").exists() {
-            assert!(first.elapsed() < Duration::from_secs(30), "the script does not begin");
+            assert!(first.elapsed() < Duration::from_secs(30), "the script did not begin within 30 seconds");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(after_ms));
-        child.kill().expect("is there, or was");
-        child.wait().expect("ends");
+        child.kill().expect("cannot kill the process");
+        child.wait().expect("cannot wait for the command");
         let began = Instant::now();
         while !Path::new(&top).join("done").exists() {
-            assert!(began.elapsed() < Duration::from_secs(30), "killed after {after_ms} ms, the script stands still");
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "larder was killed after {after_ms} ms, and then the script stopped"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// What larder runs inside is recorded by the first run as well.
+/// A compile through larder inside the first run is recorded as well.
 #[test]
 fn a_compile_inside_the_first_run() {
     probe_skip!(has("gcc"), "gcc is not installed");
@@ -331,7 +342,7 @@ fn a_compile_inside_the_first_run() {
     assert_eq!(project.compared_inside(0, &argv), ["hit", "miss"]);
 }
 
-/// In another environment than the command's, as `configure` sets one.
+/// The compile runs in another environment than the command, as a `configure` sets one.
 #[test]
 fn a_compile_inside_that_is_judged_in_its_own_environment() {
     probe_skip!(has("gcc"), "gcc is not installed");

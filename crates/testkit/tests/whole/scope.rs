@@ -1,4 +1,4 @@
-//! Options of `larder run`: what counts and what does not.
+//! Options of `larder run` that say what counts as an input or output.
 
 use std::fs;
 
@@ -6,15 +6,15 @@ use larder_testkit::wholly_on_terminal;
 
 use crate::project::Project;
 
-/// A run with options in place 0; its outcome by the log.
+/// Runs a script in place 0 with these options, and returns its outcome from the log.
 fn run(project: &Project, options: &[&str], script: &str) -> String {
     let log = project.place.path("log");
     let _ = fs::remove_file(&log);
     let whole: Vec<&str> = [&["run"], options, &["--", "sh", "-c", script]].concat();
     project.lay_out(0);
     project.place.larder(&whole).cwd(project.text(0, "")).env("LARDER_LOG", &log).run().ends(0);
-    let text = fs::read_to_string(&log).expect("is logged");
-    text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line").to_owned()
+    let text = fs::read_to_string(&log).expect("cannot read the log");
+    text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("the log has no line").to_owned()
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn inputs_are_left_out_and_added() {
     assert_eq!(run(&project, &[], reads_both), "miss");
     project.change("stamp", "2\n");
     assert_eq!(run(&project, &[], reads_both), "miss");
-    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "miss", "other options are another command");
+    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "miss", "other options make another key");
     project.change("stamp", "3\n");
     assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "hit");
     project.change("in", "2\n");
@@ -40,15 +40,15 @@ fn inputs_are_left_out_and_added() {
 #[test]
 fn outputs_elsewhere_are_allowed() {
     let project = Project::of(&[("in", "1\n")]);
-    let out = project.place.path("elsewhere").to_str().expect("is text").to_owned();
-    fs::create_dir_all(&out).expect("can be made");
+    let out = project.place.path("elsewhere").to_str().expect("not UTF-8").to_owned();
+    fs::create_dir_all(&out).expect("cannot create the directory");
     let script = format!("d={}; cat in > $d/out", &out);
     assert_eq!(run(&project, &[], &script), "miss");
-    fs::remove_file(format!("{out}/out")).expect("was made");
+    fs::remove_file(format!("{out}/out")).expect("cannot remove the file");
     assert_eq!(run(&project, &["--output", &out], &script), "miss");
-    fs::remove_file(format!("{out}/out")).expect("was made");
+    fs::remove_file(format!("{out}/out")).expect("cannot remove the file");
     assert_eq!(run(&project, &["--output", &out], &script), "hit");
-    assert_eq!(fs::read(format!("{out}/out")).expect("is there"), b"1\n");
+    assert_eq!(fs::read(format!("{out}/out")).expect("cannot read the file"), b"1\n");
 }
 
 #[test]
@@ -61,16 +61,17 @@ fn nobody_types_to_a_whole_command() {
         let whole: Vec<&str> = [&["run"], options, &["--", "sh", "-c", script]].concat();
         let run = project.place.larder(&whole).cwd(project.text(0, "")).env("LARDER_LOG", &log);
         let (code, shown) = wholly_on_terminal(run);
-        let text = fs::read_to_string(&log).expect("is logged");
-        let word = text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line");
+        let text = fs::read_to_string(&log).expect("cannot read the log");
+        let word =
+            text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("the log has no line");
         (code, shown, word.to_owned())
     };
-    // It finds the end at once instead of waiting for somebody.
+    // The command reads the end of file at once instead of waiting for input.
     let script = "cat - in > out; test -t 0 && echo typed; echo done";
     for expected in ["miss", "hit"] {
         let (code, shown, word) = outcome(&["--no-terminal"], script);
         assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "done", expected));
-        assert_eq!(fs::read(project.text(0, "out")).expect("is there"), b"1\n");
+        assert_eq!(fs::read(project.text(0, "out")).expect("cannot read the file"), b"1\n");
     }
     let (code, shown, word) = outcome(&[], "test -t 0 && echo typed");
     assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "typed", "bypass"));

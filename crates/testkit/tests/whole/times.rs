@@ -1,5 +1,5 @@
-//! Times that a command gives its outputs itself: the same on a hit, in any place, and counted where programs compare
-//! them.
+//! mtimes that a command itself sets on its outputs. A hit must set the same ones in any place, and
+//! if programs compare them, they are part of what must hold.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,17 +10,22 @@ use larder_testkit::{has, probe_skip};
 
 use crate::project::Project;
 
-/// When each file below a directory was modified, but for those that were written just now.
+/// Returns the mtime of each file below a directory, except for files that were written in the last
+/// ten minutes.
 fn set_times(top: &str) -> BTreeMap<String, SystemTime> {
     let (mut found, mut directories) = (BTreeMap::new(), vec![Path::new(top).to_owned()]);
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("is read")) {
-            let meta = entry.metadata().expect("is there");
-            let modified = meta.modified().expect("is known");
+        for entry in fs::read_dir(directory)
+            .expect("cannot list the directory")
+            .map(|entry| entry.expect("cannot list the directory"))
+        {
+            let meta = entry.metadata().expect("cannot stat the file");
+            let modified = meta.modified().expect("cannot get the mtime");
             if meta.is_dir() {
                 directories.push(entry.path());
             } else if modified.elapsed().is_ok_and(|age| age > Duration::from_secs(600)) {
-                let name = entry.path().strip_prefix(top).expect("is below").to_string_lossy().into_owned();
+                let name =
+                    entry.path().strip_prefix(top).expect("not below this directory").to_string_lossy().into_owned();
                 found.insert(name, modified);
             }
         }
@@ -28,16 +33,17 @@ fn set_times(top: &str) -> BTreeMap<String, SystemTime> {
     found
 }
 
-/// Run it plainly and through larder; the times that it set must be equal as well. What became of it.
+/// Runs the script without larder and through it. The mtimes that it sets must also be equal.
+/// Returns the outcome.
 #[track_caller]
 fn compared(project: &Project, at: usize, script: &str) -> String {
     let argv = ["sh", "-c", script];
     let top = project.lay_out(at);
     project.plain(at, &argv);
     let plain = set_times(&top);
-    assert!(plain.len() > 3, "it sets some: {plain:?}");
+    assert!(plain.len() > 3, "the script must set some mtimes: {plain:?}");
     let outcome = project.compared(at, &argv);
-    assert_eq!(set_times(&top), plain, "{outcome}: larder left, plain right");
+    assert_eq!(set_times(&top), plain, "{outcome}: left is with larder, right without");
     outcome
 }
 
@@ -52,7 +58,7 @@ fn copies_have_the_times_of_what_they_are_copies_of() {
         compared(&project, at, COPIES);
     }
     assert_eq!(compared(&project, 3, COPIES), "hit");
-    // Only times change: nothing of the result hangs on them, and the copies follow.
+    // Only mtimes change. The result does not depend on them, and the copies get the new ones.
     project.age("a", 40_000);
     project.age("b", 70_000);
     assert_eq!(compared(&project, 3, COPIES), "hit");
@@ -60,7 +66,7 @@ fn copies_have_the_times_of_what_they_are_copies_of() {
     assert_eq!(compared(&project, 3, COPIES), "miss");
 }
 
-/// Where a program goes by a time that was set, the times of what it is compared with count.
+/// If a program compares an mtime that the command set, the mtime of the other file counts too.
 #[test]
 fn a_time_that_was_set_is_compared() {
     const COMPARES: &str = "mkdir -p out && cp -p a out/a && cp -p b out/b && touch -d '2019-01-02 03:04:05 UTC' out/old \
@@ -71,12 +77,12 @@ fn a_time_that_was_set_is_compared() {
         compared(&project, at, COMPARES);
     }
     project.age("a", 90_000);
-    assert_ne!(compared(&project, 2, COMPARES), "hit", "it is older now");
+    assert_ne!(compared(&project, 2, COMPARES), "hit", "the first file is older now");
     project.age("b", 95_000);
-    assert_ne!(compared(&project, 2, COMPARES), "hit", "it is newer again, but by other times");
+    assert_ne!(compared(&project, 2, COMPARES), "hit", "the first file is newer again, but with other mtimes");
 }
 
-/// A tree is unpacked and built in one command: the archive says how old its files are.
+/// One command unpacks and builds a tree. The archive says how old the files are.
 #[test]
 fn what_is_unpacked_is_built() {
     probe_skip!(has("make") && has("tar"), "make or tar is not installed");
