@@ -102,10 +102,10 @@ fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
     probe_skip!(is_root(), "only root can mount");
     let Some((place, older)) = saved() else { return };
     let here = words(&place, &["doctor"]);
-    probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
+    probe_skip!(said(&here, "lazy").contains("this method is used"), "not possible here anyway: {}", said(&here, "lazy"));
     for Kernel { name: kernel, best, ways } in KERNELS {
         let ran = as_on(&place, &older, kernel, &["doctor"]);
-        assert!(said(&ran, best).contains("used so"), "as on {kernel}: {ran:#?}");
+        assert!(said(&ran, best).contains("this method is used"), "as on {kernel}: {ran:#?}");
         for (way, expect) in ways {
             assert!(said(&ran, way).contains(expect), "as on {kernel}, {way}: {ran:#?}");
         }
@@ -120,7 +120,7 @@ fn every_way_of_an_older_kernel_gives_the_same_tree() {
         // Each kernel has its own broker, which runs as on that kernel.
         let Some((place, older)) = saved() else { return };
         let here = words(&place, &["doctor"]);
-        probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
+        probe_skip!(said(&here, "lazy").contains("this method is used"), "not possible here anyway: {}", said(&here, "lazy"));
         for via in [None, Some("mount"), Some("lazy-fuse"), Some("squashfs"), Some("fuse")] {
             let needs = via.filter(|via| matches!(*via, "squashfs" | "fuse")).map(|_| "mksquashfs");
             let program = via.filter(|via| *via == "fuse").map(|_| "squashfuse");
@@ -153,7 +153,7 @@ fn a_large_image_is_served_until_it_is_written_out() {
     probe_skip!(is_root(), "only root can mount without a broker");
     let Some((place, older)) = saved() else { return };
     let here = words(&place, &["doctor"]);
-    probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
+    probe_skip!(said(&here, "lazy").contains("this method is used"), "not possible here anyway: {}", said(&here, "lazy"));
     let large: Vec<u8> = (0..33_u32 << 20).map(|at| (at >> 12) as u8).collect();
     place.put("deps/large", large);
     words(&place, &["image", "save", "--key", "k-2", "deps"]).quiet();
@@ -187,7 +187,7 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     for way in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
         assert!(said(&ran, way).contains("not possible"), "{ran:#?}");
     }
-    assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
+    assert!(said(&ran, "unpack").contains("this method is used"), "{ran:#?}");
     without(&["image", "mount", "--strict", "--key", "k-1", "--json", "there"]).ends(0);
     let object: serde_json::Value = serde_json::from_slice(&place.read("out")).expect("not JSON");
     assert_eq!(object["via"], "unpack", "{object}");

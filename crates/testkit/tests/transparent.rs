@@ -136,7 +136,7 @@ fn doctor_compiles() {
     let says = |observer: &str| place.larder(&["doctor"]).env("LARDER_OBSERVER", observer).run().stdout;
     for observer in ["auto", "preload", "kernel"] {
         let said = says(observer);
-        let is_compiler = |line: &&str| line.contains(" compiler ") && line.contains("gcc");
+        let is_compiler = |line: &&str| line.split_whitespace().nth(1) == Some("compiler") && line.contains("gcc");
         let lines: Vec<&str> = said.lines().filter(is_compiler).collect();
         assert!(!lines.is_empty(), "{said}");
         let answered = "one line was compiled, recorded, and answered from the store";

@@ -283,7 +283,7 @@ mod tests {
     fn records_that_no_command_has_are_refused() {
         for (path, bits, why) in [
             (&b"../x"[..], 0o644, "no absolute path"),
-            (b"\0\x01/\0", 0o644, "a zero in its path"),
+            (b"\0\x01/\0", 0o644, "a NUL byte in its path"),
             (b"/usr/bin/sh", 0o4755, "set-user-id"),
         ] {
             let handing = Handing { path: path.to_vec(), bits, ..handing() };
