@@ -1,5 +1,5 @@
-//! Compares ARCHITECTURE.md with the workspace: its table of edges between crates, and the
-//! invariants that forbid something.
+//! Compares ARCHITECTURE.md with the workspace: its table of edges between crates, the tests that it
+//! names, and the invariants that forbid something.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -62,6 +62,23 @@ fn the_table_of_edges_is_the_workspace() {
     assert!(gone.is_empty(), "ARCHITECTURE.md lists edges that do not exist: {gone:?}");
 }
 
+/// In the section about invariants, each name in backticks with an underscore is that of a test.
+#[test]
+fn the_tests_of_the_invariants_exist() {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("cannot read ARCHITECTURE.md");
+    let (_, invariants) = text.split_once("\n## Invariants\n").expect("ARCHITECTURE.md has no section Invariants");
+    let is_name = |word: &&str| word.contains('_') && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let names: Vec<&str> = invariants.split('`').skip(1).step_by(2).filter(is_name).collect();
+    assert!(!names.is_empty(), "the section Invariants of ARCHITECTURE.md names no test");
+    let mut files = Vec::new();
+    walk(&workspace().join("crates"), &mut files);
+    for name in names {
+        let function = format!("fn {name}()");
+        let exists = files.iter().any(|(_, text)| text.contains(&function));
+        assert!(exists, "ARCHITECTURE.md names the test `{name}`, which does not exist");
+    }
+}
+
 #[test]
 fn the_wrapper_is_on_a_diet() {
     const CRATES_MAX: usize = 15;
@@ -80,18 +97,20 @@ fn the_wrapper_is_on_a_diet() {
     );
 }
 
-fn sources() -> Vec<(PathBuf, String)> {
-    fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
-        for entry in std::fs::read_dir(dir).expect("cannot list the directory") {
-            let path = entry.expect("cannot list the directory").path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                let text = std::fs::read_to_string(&path).expect("cannot read the file");
-                found.push((path.strip_prefix(workspace()).expect("not below this directory").to_owned(), text));
-            }
+/// Adds the Rust files in and below `dir`, each with its text.
+fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(dir).expect("cannot list the directory") {
+        let path = entry.expect("cannot list the directory").path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let text = std::fs::read_to_string(&path).expect("cannot read the file");
+            found.push((path.strip_prefix(workspace()).expect("not below this directory").to_owned(), text));
         }
     }
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(workspace().join("crates")).expect("cannot list the directory") {
         walk(&entry.expect("cannot list the directory").path().join("src"), &mut found);
