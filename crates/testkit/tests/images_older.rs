@@ -102,7 +102,11 @@ fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
     probe_skip!(is_root(), "only root can mount");
     let Some((place, older)) = saved() else { return };
     let here = words(&place, &["doctor"]);
-    probe_skip!(said(&here, "lazy").contains("this method is used"), "not possible here anyway: {}", said(&here, "lazy"));
+    probe_skip!(
+        said(&here, "lazy").contains("this method is used"),
+        "not possible here anyway: {}",
+        said(&here, "lazy")
+    );
     for Kernel { name: kernel, best, ways } in KERNELS {
         let ran = as_on(&place, &older, kernel, &["doctor"]);
         assert!(said(&ran, best).contains("this method is used"), "as on {kernel}: {ran:#?}");
@@ -120,7 +124,11 @@ fn every_way_of_an_older_kernel_gives_the_same_tree() {
         // Each kernel has its own broker, which runs as on that kernel.
         let Some((place, older)) = saved() else { return };
         let here = words(&place, &["doctor"]);
-        probe_skip!(said(&here, "lazy").contains("this method is used"), "not possible here anyway: {}", said(&here, "lazy"));
+        probe_skip!(
+            said(&here, "lazy").contains("this method is used"),
+            "not possible here anyway: {}",
+            said(&here, "lazy")
+        );
         for via in [None, Some("mount"), Some("lazy-fuse"), Some("squashfs"), Some("fuse")] {
             let needs = via.filter(|via| matches!(*via, "squashfs" | "fuse")).map(|_| "mksquashfs");
             let program = via.filter(|via| *via == "fuse").map(|_| "squashfuse");
@@ -153,7 +161,11 @@ fn a_large_image_is_served_until_it_is_written_out() {
     probe_skip!(is_root(), "only root can mount without a broker");
     let Some((place, older)) = saved() else { return };
     let here = words(&place, &["doctor"]);
-    probe_skip!(said(&here, "lazy").contains("this method is used"), "not possible here anyway: {}", said(&here, "lazy"));
+    probe_skip!(
+        said(&here, "lazy").contains("this method is used"),
+        "not possible here anyway: {}",
+        said(&here, "lazy")
+    );
     let large: Vec<u8> = (0..33_u32 << 20).map(|at| (at >> 12) as u8).collect();
     place.put("deps/large", large);
     words(&place, &["image", "save", "--key", "k-2", "deps"]).quiet();
