@@ -18,6 +18,7 @@ mod projects;
 mod qemu;
 mod run;
 mod setup;
+mod skips;
 mod stages;
 mod supply;
 mod table;

@@ -144,6 +144,49 @@ pub(crate) fn streamed(
     Ok(if start.elapsed() >= limit { Streamed::TimeIsOver } else { Streamed::Ended(status) })
 }
 
+/// Runs `command` with its output in the file `log`, and shows the lines for which `is_shown` returns true. An error if
+/// the command fails.
+///
+/// The output does not go through a pipe, because a process that outlives the command could keep a pipe open.
+pub(crate) fn filtered(command: &mut Command, log: &Path, is_shown: impl FnMut(&str) -> bool + Send) -> Result<()> {
+    let writing = || format!("cannot write {}", log.display());
+    let file = File::create(log).with_context(writing)?;
+    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(writing)?).stdout(file);
+    let reading = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
+    let mut lines = Lines { log: BufReader::new(reading), begun: Vec::new(), is_shown };
+    let result = ticking(|| lines.show(), || measured(command));
+    lines.show();
+    let (status, _) = result?;
+    if !status.success() {
+        bail!("{} ended with {status}; all of its output is in {}", shown(command), log.display());
+    }
+    Ok(())
+}
+
+/// The lines of a log that grows.
+struct Lines<F> {
+    log: BufReader<File>,
+    /// A line whose end has not been written yet.
+    begun: Vec<u8>,
+    is_shown: F,
+}
+
+impl<F: FnMut(&str) -> bool> Lines<F> {
+    /// Shows the lines that were written since the last call.
+    fn show(&mut self) {
+        while self.log.read_until(b'\n', &mut self.begun).is_ok_and(|length| length > 0) {
+            if !self.begun.ends_with(b"\n") {
+                return;
+            }
+            let line = String::from_utf8_lossy(&self.begun);
+            if (self.is_shown)(line.trim_end_matches(['\r', '\n'])) {
+                print!("{line}");
+            }
+            self.begun.clear();
+        }
+    }
+}
+
 /// Runs `command` with the terminal as it is; an error if it fails.
 pub(crate) fn shown_to_user(command: &mut Command) -> Result<()> {
     let (status, _) = measured(command)?;
@@ -252,6 +295,21 @@ mod tests {
         assert!(matches!(ended, Streamed::TimeIsOver));
         assert_eq!(lines, ["begun"]);
         assert_eq!(fs::read_to_string(&log).expect("readable"), "begun\n");
+        fs::remove_file(&log).expect("removable");
+    }
+
+    #[test]
+    fn lines_of_a_log_are_seen_once_and_whole() {
+        let log = std::env::temp_dir().join(format!("xtask-filtered-{}", std::process::id()));
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf on; sleep 0.5; echo e; echo two >&2; sleep 60 & exit 3"]);
+        let error = filtered(&mut command, &log, |line| {
+            lines.push(line.to_owned());
+            false
+        });
+        assert!(error.expect_err("exit 3 is no success").to_string().contains("exit 3"));
+        assert_eq!(lines, ["one", "two"]);
         fs::remove_file(&log).expect("removable");
     }
 

@@ -8,10 +8,12 @@ use crate::fuzz;
 use crate::place::Place;
 use crate::run;
 use crate::setup::{self, CHECKED_TARGETS};
+use crate::skips::{self, Skips};
 use crate::supply;
 use crate::tools;
 use crate::torture;
 use anyhow::Result;
+use std::cell::RefCell;
 use std::time::Instant;
 
 /// What `cargo xtask test` takes.
@@ -54,9 +56,10 @@ pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
         return aarch64::test(place, &options.only);
     }
     setup::for_tests(place)?;
+    let skips = RefCell::new(Skips::default());
     let mut lines = Vec::new();
     let mut failed = 0;
-    for stage in stages(place, options) {
+    for stage in stages(place, options, &skips) {
         println!("── {}", stage.name);
         let start = Instant::now();
         let result = (stage.work)();
@@ -69,11 +72,12 @@ pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
         lines.push(format!("{word}  {seconds:7.1} s  {}", stage.name));
     }
     println!("\n{}\n", lines.join("\n"));
+    println!("{}", skips.borrow());
     println!("{} passed, {failed} failed", lines.len() - failed);
     Ok(failed == 0)
 }
 
-fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
+fn stages<'a>(place: &'a Place, options: &Options, skips: &'a RefCell<Skips>) -> Vec<Stage<'a>> {
     let mut stages = vec![
         stage("static release binaries", || binaries::build(place)),
         stage("format", || run::shown_to_user(cargo(place).args(["fmt", "--all", "--check"]))),
@@ -90,7 +94,7 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
     stages.push(stage("type check for aarch64, and a wrapper for it", || aarch64_stage(place)));
     // The longest last: what they find stands at the end of what is printed.
     let full = options.full;
-    stages.push(stage("tests", move || tests(place, full)));
+    stages.push(stage("tests", move || tests(place, full, &mut skips.borrow_mut())));
     stages.push(stage("torture", move || torture::stage(place, full)));
     if options.full {
         stages.push(stage("small demo", || match demo::small(place)? {
@@ -105,16 +109,20 @@ fn stage<'a>(name: &str, work: impl Fn() -> Result<()> + 'a) -> Stage<'a> {
     Stage { name: name.to_owned(), work: Box::new(work) }
 }
 
-fn tests(place: &Place, full: bool) -> Result<()> {
+/// Runs all tests and notes which of them were skipped. Their output is shown as without `--show-output`, which makes
+/// the reasons known: without it nothing is printed of tests that passed.
+fn tests(place: &Place, full: bool, skips: &mut Skips) -> Result<()> {
     let mut command = cargo(place);
     command
-        .args(["test", "--locked", "--workspace", "--no-fail-fast"])
+        .args(["test", "--locked", "--workspace", "--no-fail-fast", "--", "--show-output"])
+        .env_remove("LARDER_CI")
         .env("LARDER_BIN", place.larder())
         .env("LARDER_TOOLS", tools::directory(place));
     if full {
         command.env("LARDER_TEST_FULL", "1");
     }
-    run::shown_to_user(&mut command)
+    run::filtered(&mut command, &place.own("tests")?.join("log"), |line| skips.read(line))?;
+    if skips::is_ci() { skips.check() } else { Ok(()) }
 }
 
 fn type_check(place: &Place, target: &str) -> Result<()> {
