@@ -232,7 +232,7 @@ fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<
         let start = Instant::now();
         let mut command = Command::new("qemu-aarch64-static");
         command.arg(&built.program).arg("--nocapture").current_dir(&built.dir);
-        let ended = run::limited(&mut command, &log, LIMIT_OF_ONE)?;
+        let failure = run::limited(&mut command, &log, LIMIT_OF_ONE)?;
         let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
         Ok(Outcome {
             name,
@@ -240,7 +240,7 @@ fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<
             counts: counts(&String::from_utf8_lossy(&text)),
             seconds: start.elapsed().as_secs(),
             log,
-            is_failure: ended.failure.is_some(),
+            is_failure: failure.is_some(),
         })
     };
     built_rows(place, IN_USER_EMULATION, only)?.into_iter().map(run_one).collect()

@@ -61,21 +61,13 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
     Ok(usage)
 }
 
-/// How a command ended that had a limit.
-pub(crate) struct Ended {
-    pub(crate) usage: Usage,
-    /// The process that was started.
-    pub(crate) pid: u32,
-    /// How it ended, and the end of its log, where that was no success.
-    pub(crate) failure: Option<String>,
-}
-
-/// Runs `command` with its output in the file `log`, and ends it after `limit` with all that it started.
-pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
+/// Runs `command` with its output in the file `log`. After `limit`, it kills the command and all its descendants.
+///
+/// If the command failed, returns its exit status and the end of the log as text.
+pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Option<String>> {
     let saying = || format!("cannot write {}", log.display());
     let file = File::create(log).with_context(saying)?;
     command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file);
-    let cpu_before = cpu_of_children()?;
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
     let pid = child.id();
@@ -91,12 +83,12 @@ pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Res
         status
     });
     let status = status.with_context(|| format!("cannot wait for {}", shown(command)))?;
-    let usage = Usage { wall: start.elapsed(), cpu: cpu_of_children()?.saturating_sub(cpu_before) };
+    let wall = start.elapsed();
     let failure = || {
-        let after = if usage.wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
+        let after = if wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
         format!("{}\nended with {status}{after}; the end of {}:\n{}", shown(command), log.display(), tail(log))
     };
-    Ok(Ended { usage, pid, failure: (!status.success()).then(failure) })
+    Ok((!status.success()).then(failure))
 }
 
 /// How a command ended whose lines were listened to.
@@ -230,8 +222,8 @@ mod tests {
         let log = std::env::temp_dir().join(format!("xtask-limited-{}", std::process::id()));
         let run = |words: &str, limit| limited(Command::new("sh").args(["-c", words]), &log, limit).expect("it ran");
         let ended = run("echo begun; sleep 60 & wait", Duration::from_millis(200));
-        assert!(ended.failure.is_some_and(|text| text.contains("begun")));
-        assert_eq!(run("true", Duration::from_secs(60)).failure, None);
+        assert!(ended.is_some_and(|text| text.contains("begun")));
+        assert_eq!(run("true", Duration::from_secs(60)), None);
         fs::remove_file(&log).expect("removable");
     }
 

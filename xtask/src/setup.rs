@@ -106,15 +106,6 @@ const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] =
     &[(Sign::Program("valgrind"), "valgrind"), (Sign::Program("redis-server"), "redis-server")];
 
-/// What only the benchmark of file systems needs: what makes and mounts them.
-const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[
-    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
-    (Sign::File(&["/usr/sbin/mkfs.xfs", "/sbin/mkfs.xfs"]), "xfsprogs"),
-    (Sign::File(&["/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs", "/bin/mkfs.btrfs"]), "btrfs-progs"),
-    (Sign::Program("mount"), "mount"),
-    (Sign::Program("findmnt"), "util-linux"),
-];
-
 /// What only the benchmark of images needs: the archives that images stand beside, what installs its trees, and what it is put on.
 const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("curl"), "curl"),
@@ -152,13 +143,6 @@ const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::Program("xz"), "xz-utils"),
 ];
 
-/// What only the benchmarks of whole commands need beside: Meson, and what GLib is built with.
-const PACKAGES_FOR_WHOLE: &[(Sign, &str)] = &[
-    (Sign::Program("meson"), "meson"),
-    (Sign::File(&["/usr/include/pcre2.h"]), "libpcre2-dev"),
-    (Sign::File(&["/usr/include/x86_64-linux-gnu/ffi.h", "/usr/include/ffi.h"]), "libffi-dev"),
-];
-
 /// Parts of the pinned toolchain beside the compiler.
 const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
 
@@ -173,11 +157,9 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
     for_translated_messages()?;
-    for_bench_copy(place)?;
-    for_bench_whole(place)?;
+    for_bench_package(place)?;
     for_bench_image(place)?;
     for_matrix(place)?;
-    for_bench_bazel(place)?;
     for_machines(place)
 }
 
@@ -255,12 +237,6 @@ pub(crate) fn pip() -> Result<()> {
     Ok(())
 }
 
-/// The same as for builds, and what makes file systems.
-pub(crate) fn for_bench_copy(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_FILE_SYSTEMS)
-}
-
 /// The same as for builds, and what makes other archives.
 pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
     for_builds(place)?;
@@ -273,18 +249,10 @@ pub(crate) fn for_matrix(place: &Place) -> Result<()> {
     packages(PACKAGES_FOR_MATRIX)
 }
 
-/// The same as for benchmarks, and Bazel with what its packages are built with.
-pub(crate) fn for_bench_bazel(place: &Place) -> Result<()> {
+/// Installs what benchmarks need, and what builds libX11.
+pub(crate) fn for_bench_package(place: &Place) -> Result<()> {
     for_bench(place)?;
-    packages(PACKAGES_FOR_TESTS)?;
     packages(PACKAGES_FOR_SOURCES)
-}
-
-/// The same as for benchmarks, and what configures and builds the packages of `bench configure` and `bench whole`.
-pub(crate) fn for_bench_whole(place: &Place) -> Result<()> {
-    for_bench(place)?;
-    packages(PACKAGES_FOR_SOURCES)?;
-    packages(PACKAGES_FOR_WHOLE)
 }
 
 fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {

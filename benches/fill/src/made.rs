@@ -6,9 +6,6 @@ use larder_model::{
 };
 use larder_samples::mixed;
 
-/// Files outside the project: a directory and names in it, in order.
-pub(crate) type OfSystem = (Vec<u8>, Vec<Vec<u8>>);
-
 /// Bytes that no other record has and that cannot be compressed.
 pub(crate) fn content(number: u64, bytes: &mut [u8]) {
     for (part, at) in bytes.chunks_exact_mut(8).zip(0u64..) {
@@ -21,7 +18,6 @@ pub(crate) fn content(number: u64, bytes: &mut [u8]) {
 pub(crate) fn record<T>(
     number: u64,
     headers: u64,
-    of_system: &[OfSystem],
     blob: Blob,
     to: impl FnOnce(&Fingerprint, &ExplainWalk, Entry) -> T,
 ) -> T {
@@ -37,16 +33,11 @@ pub(crate) fn record<T>(
         let content = Fact::Content { digest: weak, executable: false, plain: false, rooted: None };
         NamedFact { name, fact: content }
     };
-    let mut directories = vec![DirFacts {
+    let directories = vec![DirFacts {
         path: b"\0\x01/include",
         facts: own.iter().map(|name| fact(name)).collect(),
         ..DirFacts::default()
     }];
-    directories.extend(of_system.iter().map(|(path, names)| DirFacts {
-        path,
-        facts: names.iter().map(|name| fact(name)).collect(),
-        ..DirFacts::default()
-    }));
     let set = ObservationSet { directories, ..ObservationSet::default() };
     let (output, content) = (name("object"), Content::Blob(blob));
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };

@@ -1,9 +1,9 @@
 //! `fill store`: records with a blob of their own, a set of a few hundred bytes, a note for `explain`, and two stamps
 //! of files that are nowhere else, as a source and its object have.
 
-use crate::{Which, made};
+use crate::made;
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::Parser;
 use larder_samples::cpu_of_process;
 use larder_store::{Counters, Stamps, Store};
 use larder_sys::{Kind, Look, Trust};
@@ -12,11 +12,19 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Cursor;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
-#[derive(Args)]
+#[derive(Parser)]
 pub(crate) struct Options {
-    #[command(flatten)]
-    which: Which,
+    /// The store's directory
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    /// The number of the first record. Another call with other numbers adds other records
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    first: u64,
+    /// The number of records
+    #[arg(long, value_name = "N")]
+    records: u64,
     /// Bytes of each record's blob
     #[arg(long, default_value_t = 6000, value_name = "N")]
     blob_bytes: usize,
@@ -34,22 +42,22 @@ const SPARSE_HEAD_BYTES: usize = 4096;
 
 /// Fills the store, and says by how many bytes it grew and the CPU time in µs of a record of each group.
 pub(crate) fn store(options: &Options) -> Result<Value> {
-    let store = Store::open(&options.which.store).context("the store cannot be opened")?;
+    let store = Store::open(&options.store).context("the store cannot be opened")?;
     let counters = Counters::open(&store).context("the store cannot be written")?;
     let (mut groups_us, mut grown) = (Vec::new(), 0);
     let mut content = vec![0; options.blob_bytes];
-    for group in (0..options.which.records).step_by(GROUP as usize) {
+    for group in (0..options.records).step_by(GROUP as usize) {
         let stamps = Stamps::open(&store, true);
         let began = cpu_of_process();
-        let records = GROUP.min(options.which.records - group);
+        let records = GROUP.min(options.records - group);
         for number in group..group + records {
-            grown += record(&store, &stamps, options.which.first + number, &mut content, options.sparse)?;
+            grown += record(&store, &stamps, options.first + number, &mut content, options.sparse)?;
         }
         groups_us.push((cpu_of_process() - began).as_secs_f64() * 1e6 / records as f64);
         stamps.settle(&store).context("the table of stamps cannot grow")?;
     }
     counters.grew(grown);
-    Ok(json!({ "records": options.which.records, "grown_bytes": grown, "record_us": groups_us }))
+    Ok(json!({ "records": options.records, "grown_bytes": grown, "record_us": groups_us }))
 }
 
 /// One record and what goes with it. Returns by how much the store grew.
@@ -61,7 +69,7 @@ fn record(store: &Store, stamps: &Stamps, number: u64, content: &mut [u8], spars
         let opened = store.open_blob(&blob, stamps)?;
         dig(&opened.file, varied as u64, blob.size_bytes).context("this file system knows no holes")?;
     }
-    let grown = made::record(number, HEADERS, &[], blob, |weak, walk, entry| {
+    let grown = made::record(number, HEADERS, blob, |weak, walk, entry| {
         store.note_near(&made::subject(number), weak)?;
         store.record(weak, walk, entry)
     })?;

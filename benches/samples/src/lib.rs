@@ -10,6 +10,6 @@ mod drawn;
 mod quantiles;
 
 #[cfg(unix)]
-pub use clock::{cpu_of_process, cpu_of_thread, wall};
+pub use clock::cpu_of_process;
 pub use drawn::{Drawn, mixed};
 pub use quantiles::{Interval, median, quantile, ratio};

@@ -4,7 +4,6 @@
 //! A figure has changed where the whole interval of its ratio lies beyond what the same program differs by from run to
 //! run.
 
-use super::recorded;
 use super::report::{Figure, Kind, number};
 use super::saved::Saved;
 use crate::place::Place;
@@ -58,10 +57,6 @@ pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
     if ["processor", "processors", "kernel"].iter().any(|fact| a.machine[fact] != b.machine[fact]) {
         println!("They were measured on different machines: counts and ratios mean less.\n");
     }
-    let doubts = recorded::doubts(recorded::of(&before)?.as_ref(), recorded::of(&after)?.as_ref());
-    if !doubts.is_empty() {
-        println!("By their records:\n- {}\n", doubts.join("\n- "));
-    }
     let (table, worse, summary) = compared(&a.figures()?, &b.figures()?);
     println!("{table}\n\n{summary}");
     Ok(worse == 0)
@@ -80,11 +75,6 @@ pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
     let dir = place.accepted();
     std::fs::create_dir_all(&dir)?;
     let name = path.file_stem().map_or(REPORT.into(), |stem| stem.to_string_lossy());
-    if let Some(record) = recorded::of(&path)? {
-        let kept = recorded::beside(&dir.join(format!("{name}.json")));
-        std::fs::write(&kept, format!("{record:#}\n"))?;
-        println!("written: {}", kept.display());
-    }
     for path in saved.without_samples().write(&dir, &name)? {
         // What a reason for skipping something names may lie in our own directories.
         let text = std::fs::read_to_string(&path)?;

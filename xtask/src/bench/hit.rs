@@ -4,7 +4,6 @@
 //! Every measured run of a cache was a hit: its counters say so, and the object is compared with the plain compile's.
 
 use super::count::{self, Own};
-use super::floor::{self, Floor};
 use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::{Figure, Report, millis};
@@ -37,7 +36,6 @@ const HEADER: &[&str] = &[
     "CPU ms",
     "lower quartile",
     "÷ true",
-    "÷ floor",
     "wall ms",
     "system calls",
     "page faults",
@@ -51,8 +49,6 @@ const PLAIN_EVERY: usize = 10;
 const FEW: u32 = 10;
 /// What a hit is to cost at most, ÷ `/bin/true`: of C, and of C++ with its large object.
 const GOALS: [f64; 2] = [1.0, 2.0];
-/// The same ÷ the floor.
-const FLOOR_GOAL: f64 = 1.3;
 const PEAK_MB_GOAL: f64 = 3.0;
 
 /// The directories and programs of one benchmark.
@@ -60,7 +56,6 @@ struct Bench {
     work: PathBuf,
     home: PathBuf,
     caches: Caches,
-    floor: PathBuf,
     counting: PathBuf,
     rounds: usize,
 }
@@ -85,14 +80,7 @@ pub(crate) fn hit(place: &Place, options: &Options) -> Result<Report> {
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
     let build = if options.runs < FEW { Build::No } else { Build::Yes };
     let (caches, skipped) = Caches::all(place, &larder, &stores, &home, build)?;
-    let bench = Bench {
-        work,
-        home,
-        caches,
-        floor: floor::program(place)?,
-        counting: count::program(place)?,
-        rounds: options.runs as usize,
-    };
+    let bench = Bench { work, home, caches, counting: count::program(place)?, rounds: options.runs as usize };
     let mut report = Report {
         name: "hit",
         title: "One warm hit".to_owned(),
@@ -134,11 +122,8 @@ impl Bench {
         // What was just stored is too young for a stamp: the next run reads it once more, those after it do not.
         thread::sleep(measure::SETTLING);
         caches.iter().try_for_each(Compile::once)?;
-        // The first of them is larder.
-        let floor = Floor::of(&self.floor, &caches[0], &self.work.join("floor").join(case.name))?;
-        report.notes.push(floor.note.clone());
         let before = caches.iter().map(Compile::counts).collect::<Result<Vec<_>>>()?;
-        let mut subjects: Vec<&dyn Subject> = vec![&True, &floor, &plain];
+        let mut subjects: Vec<&dyn Subject> = vec![&True, &plain];
         subjects.extend(caches.iter().map(|cache| cache as &dyn Subject));
         let all = measure::interleaved(&format!("{} hit", case.name), &subjects, self.rounds)?;
         for ((cache, before), series) in caches.iter().zip(before).zip(&all[subjects.len() - caches.len()..]) {
@@ -149,7 +134,7 @@ impl Bench {
             let instructions = count::instructions(*subject, &self.counting, &self.work);
             let own = count::own(*subject, &self.counting, &self.work).ok();
             let measured = Measured { case, name: subject.name(), series, calls, instructions, own };
-            measured.add_to(report, [&all[0], &all[1]], goal);
+            measured.add_to(report, &all[0], goal);
         }
         Ok(())
     }
@@ -162,19 +147,16 @@ impl Bench {
 }
 
 impl Measured<'_> {
-    fn add_to(&self, report: &mut Report, [nothing, floor]: [&Series; 2], goal: f64) {
+    fn add_to(&self, report: &mut Report, nothing: &Series, goal: f64) {
         let series = self.series;
-        let over = |least: &Series| {
-            format!("{:.2}", series.cpu_median().as_secs_f64() / least.cpu_median().as_secs_f64().max(f64::EPSILON))
-        };
+        let over_true = series.cpu_median().as_secs_f64() / nothing.cpu_median().as_secs_f64().max(f64::EPSILON);
         let peak_mb = self.own.map(|own| own.peak_kb as f64 / 1000.0);
         report.table.rows.push(vec![
             self.case.name.to_owned(),
             self.name.to_owned(),
             millis(series.cpu_median()),
             millis(series.cpu_lower_quartile()),
-            over(nothing),
-            over(floor),
+            format!("{over_true:.2}"),
             millis(series.wall_median()),
             self.calls.to_string(),
             series.faults_median().to_string(),
@@ -192,18 +174,16 @@ impl Measured<'_> {
             "samples": series.json(),
         }));
         if self.name.starts_with("larder") {
-            self.figures(report, [nothing, floor], goal);
+            self.figures(report, nothing, goal);
         }
     }
 
-    fn figures(&self, report: &mut Report, [nothing, floor]: [&Series; 2], goal: f64) {
+    fn figures(&self, report: &mut Report, nothing: &Series, goal: f64) {
         // Nothing is promised for a hit that must read everything.
         let wanted = |goal: f64| (self.name == "larder").then_some(goal);
         let named = |what: &str| format!("{}, {}, {what}", self.case.name, self.name);
         let cpu = self.series.cpu_s();
-        for (what, base, goal) in [("CPU ÷ /bin/true", nothing, goal), ("CPU ÷ floor", floor, FLOOR_GOAL)] {
-            report.figures.extend(Figure::ratio(named(what), &cpu, &base.cpu_s(), wanted(goal)));
-        }
+        report.figures.extend(Figure::ratio(named("CPU ÷ /bin/true"), &cpu, &nothing.cpu_s(), wanted(goal)));
         report.figures.push(Figure::count(named("system calls"), self.calls as f64, None));
         report.figures.extend(Figure::counts(named("page faults"), &self.series.faults, None));
         report.figures.extend(self.instructions.map(|count| Figure::count(named("instructions"), count as f64, None)));
@@ -228,12 +208,6 @@ fn notes() -> Vec<String> {
          it waited for, the median of the same runs. System calls and instructions are counted in runs of their own. \
          All three leave servers out. Peak: of the program itself."
             .to_owned(),
-        "floor: a program that is started as larder is, reads as many bytes of record, makes the same looks as \
-         larder's hit and \
-         puts the same outputs in place by the same calls, and does nothing else; its numbers are compared with the \
-         hit's \
-         before anything is measured."
-            .to_owned(),
         "larder, empty stamps: its stamps are taken away before each run, so that it reads and hashes every input, \
          the compiler's programs \
          among them, as in a container that was just started."
@@ -256,7 +230,7 @@ mod tests {
         let mut report = Report { table: Table::new(2, HEADER), ..Report::default() };
         for name in ["ccache", "larder"] {
             let measured = Measured { case: &case, name, series: &series, calls: 400, instructions: None, own: None };
-            measured.add_to(&mut report, [&series, &series], 1.0);
+            measured.add_to(&mut report, &series, 1.0);
         }
         let column = HEADER.iter().position(|name| *name == "page faults").expect("there is such a column");
         for (row, json) in report.table.rows.iter().zip(&report.rows) {

@@ -32,14 +32,6 @@ pub(crate) fn load() -> Option<f64> {
     read("/proc/loadavg").split(' ').next()?.parse().ok()
 }
 
-/// Whether larder is what it was at `commit`: its crates, what they depend on, and how they are compiled and linked.
-pub(crate) fn measures_the_same(place: &Place, commit: &str) -> bool {
-    let mut git = Command::new("git");
-    git.args(["diff", "--quiet", commit, "--", "crates", "Cargo.lock", "Cargo.toml", "rust-toolchain.toml", ".cargo"]);
-    git.args([":!*.md"]).current_dir(&place.repo);
-    said(&mut git).is_some()
-}
-
 fn commit(place: &Place) -> Option<String> {
     let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(&place.repo));
     let id = git(&["rev-parse", "--short=12", "HEAD"])?;

@@ -65,15 +65,6 @@ impl Server {
         let ticks = ticks_of_children(&text).context("the kernel does not say what a server's children cost")?;
         Ok(Duration::from(time) + TICK * ticks)
     }
-
-    /// A line of its `/proc` file that gives kB, such as `VmHWM` of `status`.
-    pub(crate) fn kb(&self, file: &str, name: &str) -> Result<u64> {
-        let path = format!("/proc/{}/{file}", self.child.id());
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
-        number.with_context(|| format!("{path} says nothing of {name}"))
-    }
 }
 
 /// User and system time of the children, the fourteenth and fifteenth number behind the name.

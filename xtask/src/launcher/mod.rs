@@ -95,16 +95,6 @@ impl Launcher {
         Ok(launcher)
     }
 
-    /// ccache told of the directory above all places, whose paths it then makes relative, and to leave the working
-    /// directory out of its key.
-    pub(crate) fn ccache_anywhere(program: &Path, store: &Path, above: &Path) -> Result<Self> {
-        let mut launcher = Self::ccache(program, store)?;
-        launcher.name = "ccache base_dir";
-        launcher.settings.push(("CCACHE_BASEDIR", above.into()));
-        launcher.settings.push(("CCACHE_NOHASHDIR", "1".into()));
-        Ok(launcher)
-    }
-
     /// sccache with its defaults, and a server on a socket in its store.
     pub(crate) fn sccache(program: &Path, store: &Path) -> Self {
         let settings = vec![
@@ -151,11 +141,6 @@ impl Launcher {
             }
         }
         Ok(())
-    }
-
-    /// The variables that it wants to be set.
-    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
-        self.settings.iter().map(|(name, value)| (*name, value))
     }
 
     /// Where sccache's server or kache's daemon listens.

@@ -4,9 +4,8 @@
 //! itself and in two kinds of record. The time is that of the command alone: what a record says of it, and for the plain
 //! run that of the same command.
 
-use super::{Bench, done};
+use super::{Bench, done, package};
 use crate::bench::report::{Figure, Report, millis};
-use crate::bench::whole::packages;
 use crate::place::remove;
 use crate::progress::Bar;
 use crate::table::Table;
@@ -80,7 +79,7 @@ pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Re
     let mut builds =
         vec![(small("gcc", "gcc".to_owned()), runs), (small("warm hits", bench.launcher.compiler("gcc")), runs)];
     if package_runs > 0 {
-        let (dir, prepare, script) = packages::again(bench.place, &bench.work, "libx11", "gcc")?;
+        let package::Package { dir, prepare, script } = package::libx11(bench.place, &bench.work)?;
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
         builds.push((Build { name: "libX11", dir, prepare, command }, package_runs));
     }

@@ -30,9 +30,6 @@ pub(crate) struct Options {
     /// How often each way of libX11's configure and make is run; 0 leaves it out
     #[arg(long, default_value_t = 3, value_name = "N")]
     package_runs: u32,
-    /// Which package is recorded plainly, through ccache and through larder
-    #[arg(long, default_value = "libx11", value_parser = package::NAMES)]
-    package: String,
     /// Sessions of the same build, and as many of one that was made slower
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
@@ -48,8 +45,6 @@ enum Part {
     Cost,
     /// What sessions say of the same, and of 3 % more
     Verdicts,
-    /// Records of a package
-    Package,
 }
 
 /// Where all of it happens.
@@ -63,8 +58,8 @@ struct Bench<'a> {
 /// Measures what was chosen.
 pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
     let is_wanted = |part| options.only.is_empty() || options.only.contains(&part);
-    if is_wanted(Part::Package) || options.package_runs > 0 {
-        setup::for_bench_whole(place)?;
+    if options.package_runs > 0 {
+        setup::for_bench_package(place)?;
     } else {
         setup::for_bench(place)?;
     }
@@ -80,9 +75,6 @@ pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
     }
     if is_wanted(Part::Verdicts) {
         reports.push(verdicts::verdicts(&bench, options.sessions as usize)?);
-    }
-    if is_wanted(Part::Package) {
-        reports.extend(package::package(&bench, &options.package)?);
     }
     remove(&bench.work)?;
     Ok(reports)

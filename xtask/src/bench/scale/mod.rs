@@ -5,11 +5,9 @@
 //! | `jobs.rs` | `make` with more and more jobs: plain, all misses, all hits, half and half |
 //! | `pair.rs` | two builds of one project at once, from an empty store |
 //! | `records.rs` | one hit and one record, in stores with more and more records |
-//! | `eviction.rs` | hits and builds while the store is evicted without a pause |
 //! | `project.rs` | what is built |
 //! | `rows.rs` | the table |
 
-mod eviction;
 mod jobs;
 mod pair;
 pub(super) mod project;
@@ -56,7 +54,6 @@ enum Part {
     Jobs,
     Pair,
     Records,
-    Eviction,
 }
 
 /// What all parts use.
@@ -93,9 +90,6 @@ pub(crate) fn scale(place: &Place, options: &Options) -> Result<Report> {
     }
     if chosen(Part::Records) {
         records::records(&bench, &mut report).context("stores of many records")?;
-    }
-    if chosen(Part::Eviction) {
-        eviction::eviction(&bench, &mut report).context("eviction")?;
     }
     remove(&bench.work)?;
     Ok(report)

@@ -243,7 +243,7 @@ impl Wanted {
     fn add(&self, program: &Path, store: &Path, first: u64, records: u64) -> Result<Duration> {
         let numbers = [("--first", first), ("--records", records), ("--blob-bytes", self.blob_bytes)];
         let mut command = Command::new(program);
-        command.arg("store").arg("--store").arg(store);
+        command.arg("--store").arg(store);
         command.args(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
         if self.sparse {
             command.arg("--sparse");
@@ -255,11 +255,4 @@ impl Wanted {
         ensure!(!groups_us.is_empty(), "`fill` says no times");
         Ok(Duration::from_secs_f64(quantile(groups_us, 1, 4) / 1e6))
     }
-}
-
-/// For the eviction part: a store of its own.
-pub(super) fn store(bench: &Bench, records: u64) -> Result<PathBuf> {
-    let program = binaries::bench(bench.place, "larder-fill", "fill", None)?;
-    let wanted = Wanted { name: format!("{records} records to evict"), ..Wanted::of_records(records) };
-    Ok(wanted.fill(bench, &program)?.store)
 }

@@ -105,8 +105,5 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
          of more than 4 GB \
          what is zero in them takes no room on the disk."
             .to_owned(),
-        "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the \
-         same without it."
-            .to_owned(),
     ]
 }
