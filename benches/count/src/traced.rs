@@ -1,13 +1,13 @@
-//! A program that is traced: at each step, or at its end only.
+//! Traces a program: at each instruction, or at its end only.
 
-/// What a program used that is not of those whom it started.
+/// The memory and CPU time of a program without its children.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Own {
-    /// The most memory that was resident at once.
+    /// The peak resident memory.
     pub(crate) peak_kb: u64,
-    /// CPU time of its first thread.
+    /// The CPU time of the first thread.
     pub(crate) cpu_ns: u64,
-    /// Peak memory of the largest process of all.
+    /// The peak memory of the largest process of all.
     pub(crate) largest_kb: u64,
 }
 
@@ -29,8 +29,8 @@ mod linux {
     use std::process::{Child, Command};
     use std::{fs, io};
 
-    /// How many instructions the command executes, and its exit code. Of each, `visit` is told the address. An error
-    /// where there are more than `limit`.
+    /// Returns the number of instructions that the command executes, and its exit code. Calls
+    /// `visit` with the address of each. Fails if there are more than `limit`.
     pub(crate) fn steps(words: &[OsString], limit: u64, mut visit: impl FnMut(u64)) -> Result<(u64, i32)> {
         let (mut child, pid) = traced(words)?;
         let (mut instructions, mut before) = (0, 0);
@@ -42,7 +42,7 @@ mod linux {
                 other => bail!("the program ended otherwise: {other:?}"),
             };
             let at = ptrace::getregs(pid)?.rip;
-            // A repeated instruction stops after each time, and is still the same.
+            // A repeated instruction stops after each repetition at the same address.
             instructions += u64::from(at != before && signal.is_none());
             before = at;
             visit(at);
@@ -55,7 +55,7 @@ mod linux {
         }
     }
 
-    /// What the command itself used, and its exit code.
+    /// Returns what the command used itself, and its exit code.
     pub(crate) fn own(words: &[OsString]) -> Result<(Own, i32)> {
         let (_child, pid) = traced(words)?;
         let mut own = Own::default();
@@ -70,7 +70,7 @@ mod linux {
                     (own.peak_kb, own.cpu_ns) = (peak_kb(pid)?, cpu_ns(pid)?);
                     None
                 }
-                // The program has just begun.
+                // The program has just started.
                 WaitStatus::Stopped(_, Signal::SIGTRAP) if !is_known => {
                     ptrace::setoptions(pid, Options::PTRACE_O_TRACEEXIT)?;
                     is_known = true;
@@ -89,7 +89,7 @@ mod linux {
         let mut command = Command::new(program);
         command.args(arguments);
         #[allow(unsafe_code, reason = "the child asks to be traced before it becomes the program")]
-        // SAFETY: one system call, which needs nothing of what a forked process lacks.
+        // SAFETY: it makes one system call, which is allowed in a forked process.
         unsafe {
             command.pre_exec(|| ptrace::traceme().map_err(io::Error::from));
         }
@@ -123,7 +123,7 @@ mod linux {
 
         #[test]
         fn a_child_is_apart() {
-            // dd takes a buffer of 40 MB and fills it.
+            // dd allocates a buffer of 40 MB and fills it.
             let words = ["sh", "-c", "dd if=/dev/zero of=/dev/null bs=40M count=1 2>/dev/null; exit 3"];
             let (own, code) = own(&words.map(OsString::from)).expect("it runs");
             assert_eq!(code, 3);

@@ -1,5 +1,5 @@
-//! `fill store`: records with a blob of their own, a set of a few hundred bytes, a note for `explain`, and two stamps
-//! of files that are nowhere else, as a source and its object have.
+//! Writes records. Each has a blob, an observation set of a few hundred bytes, a note for
+//! `explain`, and two stamps of files that do not exist, as for a source and its object.
 
 use crate::made;
 use anyhow::{Context, Result};
@@ -28,19 +28,21 @@ pub(crate) struct Options {
     /// Bytes of each record's blob
     #[arg(long, default_value_t = 6000, value_name = "N")]
     blob_bytes: usize,
-    /// Of each blob only the first bytes are not zero, and the rest takes no room on the disk
+    /// Make only the first bytes of each blob non-zero, and leave the rest as a hole in the file
     #[arg(long)]
     sparse: bool,
 }
 
-/// Records whose CPU time is taken together, and after which the table of stamps may grow.
+/// The number of records whose CPU time is measured together. After each group the stamp table may
+/// grow.
 const GROUP: u64 = 100;
 const STAMPS_A_RECORD: u64 = 2;
 const HEADERS: u64 = 8;
-/// What is not zero in a blob that is nowhere else.
+/// The number of non-zero bytes in a sparse blob.
 const SPARSE_HEAD_BYTES: usize = 4096;
 
-/// Fills the store, and says by how many bytes it grew and the CPU time in µs of a record of each group.
+/// Fills the store. Returns by how many bytes it grew, and for each group the CPU time of a record
+/// in µs.
 pub(crate) fn store(options: &Options) -> Result<Value> {
     let store = Store::open(&options.store).context("the store cannot be opened")?;
     let counters = Counters::open(&store).context("the store cannot be written")?;
@@ -60,7 +62,7 @@ pub(crate) fn store(options: &Options) -> Result<Value> {
     Ok(json!({ "records": options.records, "grown_bytes": grown, "record_us": groups_us }))
 }
 
-/// One record and what goes with it. Returns by how much the store grew.
+/// Writes one record and what belongs to it. Returns by how many bytes the store grew.
 fn record(store: &Store, stamps: &Stamps, number: u64, content: &mut [u8], sparse: bool) -> Result<u64> {
     let varied = if sparse { content.len().min(SPARSE_HEAD_BYTES) } else { content.len() };
     made::content(number, &mut content[..varied]);
@@ -81,7 +83,7 @@ fn record(store: &Store, stamps: &Stamps, number: u64, content: &mut [u8], spars
     Ok(grown + blob.size_bytes)
 }
 
-/// Gives back the blocks behind the first bytes, which hold zeros.
+/// Frees the blocks after the first bytes, which hold zeros.
 fn dig(file: &File, from: u64, to: u64) -> Result<()> {
     let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let writable = File::options().write(true).open(name)?;
@@ -89,7 +91,7 @@ fn dig(file: &File, from: u64, to: u64) -> Result<()> {
     Ok(fallocate(&writable, how, from, to.saturating_sub(from))?)
 }
 
-/// Of a file that is nowhere: no device has this number.
+/// Returns the metadata of a file that does not exist. No device has this number.
 fn look(inode: u64) -> Look {
     Look {
         kind: Kind::Directory,

@@ -1,7 +1,8 @@
-//! `cargo xtask bench hit`: what one warm hit costs, beside the compile itself, a program that does nothing, and other
+//! `cargo xtask bench hit`: measures one warm hit beside the plain compile, `/bin/true` and other
 //! caches.
 //!
-//! Every measured run of a cache was a hit: its counters say so, and the object is compared with the plain compile's.
+//! Each measured run of a cache was a hit: the counters of the cache confirm it, and the object is
+//! compared with the plain compile's.
 
 use super::count::{self, Own};
 use super::inputs::{self, Case};
@@ -19,13 +20,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-/// What `cargo xtask bench hit` takes.
+/// The options of `cargo xtask bench hit`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: every subject runs once in each, the plain compile in every tenth
+    /// The number of rounds. Each subject runs once per round, the plain compile only in every
+    /// tenth
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
@@ -43,11 +45,12 @@ const HEADER: &[&str] = &[
     "peak MB",
     "runs",
 ];
-/// The plain compile takes part in every n-th round: it takes a thousand times as long.
+/// The plain compile runs in every n-th round, because it takes a thousand times as long.
 const PLAIN_EVERY: usize = 10;
-/// So few rounds say nothing anyway: nothing is built for them that takes long.
+/// With fewer rounds than this, caches that take long to build are left out.
 const FEW: u32 = 10;
-/// What a hit is to cost at most, ÷ `/bin/true`: of C, and of C++ with its large object.
+/// The upper limits for the CPU time of a hit ÷ `/bin/true`: for C, and for C++ with its large
+/// object.
 const GOALS: [f64; 2] = [1.0, 2.0];
 const PEAK_MB_GOAL: f64 = 3.0;
 
@@ -60,7 +63,7 @@ struct Bench {
     rounds: usize,
 }
 
-/// What one subject's runs were, and what was counted in runs of their own.
+/// The samples of one subject, and what was counted in runs of their own.
 struct Measured<'a> {
     case: &'a Case,
     name: &'a str,
@@ -107,7 +110,8 @@ impl Bench {
             size_bytes as f64 / 1000.0
         ));
         let plain = Compile { every: PLAIN_EVERY, expected: &expected, ..Compile::plain(case, &self.home) };
-        // Whether others hit is theirs to see to.
+        // Another cache that does not hit is left out with a note. If larder does not hit, the
+        // benchmark fails.
         let mut not_hit = Vec::new();
         let mut warm = Vec::new();
         for cache in self.caches.compiles(case, &self.home) {
@@ -119,7 +123,8 @@ impl Bench {
         }
         let caches = warm;
         report.notes.extend(not_hit);
-        // What was just stored is too young for a stamp: the next run reads it once more, those after it do not.
+        // New records are too young for a stamp. The next run hashes the inputs once more, later
+        // ones do not.
         thread::sleep(measure::SETTLING);
         caches.iter().try_for_each(Compile::once)?;
         let before = caches.iter().map(Compile::counts).collect::<Result<Vec<_>>>()?;
@@ -139,7 +144,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the plain compile makes.
+    /// Returns the outputs of the plain compile.
     fn reference(&self, case: &Case) -> Result<Vec<Vec<u8>>> {
         Compile::plain(case, &self.home).once()?;
         case.outputs()
@@ -179,7 +184,7 @@ impl Measured<'_> {
     }
 
     fn figures(&self, report: &mut Report, nothing: &Series, goal: f64) {
-        // Nothing is promised for a hit that must read everything.
+        // There is no goal for a hit that must read every input.
         let wanted = |goal: f64| (self.name == "larder").then_some(goal);
         let named = |what: &str| format!("{}, {}, {what}", self.case.name, self.name);
         let cpu = self.series.cpu_s();
@@ -191,7 +196,8 @@ impl Measured<'_> {
     }
 }
 
-/// The loosened ccache keeps no statistics while it is measured; the runs before and after it have shown that it hits.
+/// Fails if a measured run was not a hit. The loosened ccache keeps no statistics while it is
+/// measured, so another run shows that it hits.
 fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> Result<()> {
     if !cache.launcher.counts_while_measured() {
         return cache.warm_up();

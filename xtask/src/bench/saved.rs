@@ -18,15 +18,15 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: u64 = 1;
 
-/// A report of one or of many benchmarks.
+/// A report of one or more benchmarks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Saved {
-    /// What was typed.
+    /// The command line.
     pub(crate) command: String,
-    /// Too few runs to be accepted.
+    /// True if it has too few runs to be accepted.
     pub(crate) quick: bool,
     pub(crate) machine: Value,
-    /// The benchmarks that did not come to their end, and why.
+    /// The benchmarks that failed, with the errors.
     pub(crate) failed: Vec<String>,
     pub(crate) parts: Vec<Value>,
 }
@@ -41,7 +41,7 @@ impl Saved {
         Ok(paths)
     }
 
-    /// Reads the JSON.
+    /// Reads the JSON file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read the report {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("{} is not a report of `cargo xtask bench`", path.display()))
@@ -66,7 +66,7 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Without the samples, which are many: what is kept.
+    /// Removes the samples, because they are large.
     pub(crate) fn without_samples(mut self) -> Self {
         self.parts.iter_mut().filter_map(Value::as_object_mut).for_each(|part| {
             part.remove("rows");
@@ -74,7 +74,7 @@ impl Saved {
         self
     }
 
-    /// Every figure, with its benchmark's name in front.
+    /// Returns every figure, with the benchmark's name in front.
     pub(crate) fn figures(&self) -> Result<Vec<Figure>> {
         let mut all = Vec::new();
         for part in &self.parts {
@@ -133,7 +133,7 @@ impl Saved {
     }
 }
 
-/// Figures with their goals.
+/// Returns a table of figures with their goals.
 pub(crate) fn figures_table(figures: &[Figure]) -> Table {
     let mut table = Table::new(1, &["figure", "found", "goal", "met"]);
     let row = |figure: &Figure| {
@@ -160,7 +160,8 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::report::Report;
 
-    /// A report with these ratios, each with an interval of so many percent to both sides.
+    /// Returns a report with these ratios. The third value is the half width of the interval in
+    /// percent.
     pub(in crate::bench) fn saved(figures: &[(&str, f64, f64)]) -> Saved {
         let figure = |&(name, value, percent): &(&str, f64, f64)| Figure {
             name: name.to_owned(),

@@ -1,8 +1,9 @@
-//! What recording adds to a build, with and without following its processes.
+//! Measures what recording adds to a build, with and without following its processes.
 //!
-//! A build of many short processes, plainly and with every compile a warm hit, and libX11 configured and made: each by
-//! itself and in two kinds of record. The time is that of the command alone: what a record says of it, and for the plain
-//! run that of the same command.
+//! The builds are one of many short processes, plain and with every compile a warm hit, and
+//! libX11's `configure` and `make`. Each runs in three ways: plain, recorded, and recorded and
+//! followed. The time is that of the command alone: for recorded runs from the record, for the
+//! plain run from the same command.
 
 use super::{Bench, done, package};
 use crate::bench::report::{Figure, Report, millis};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Sources of the small build: some hundred processes.
+/// The number of sources of the small build, which starts some hundred processes.
 const SOURCES: usize = 60;
 const JOBS: &str = "-j2";
 const MAKEFILE: &str = "\
@@ -26,18 +27,18 @@ all: $(OBJECTS)
 %.o: %.c
 \t$(CC) -O0 -c -o $@ $<
 ";
-/// The three ways: by itself, recorded, recorded and followed. With what each is to cost at most, ÷ the first.
+/// The three ways, and the upper limit of each for wall time ÷ plain.
 const WAYS: [(&str, Option<&str>, f64); 3] =
     [("plain", None, 1.0), ("recorded", Some("never"), 1.01), ("followed", Some("once"), 1.06)];
 const HEADER: &[&str] =
     &["build", "way", "wall ms", "÷ plain", "from", "to", "CPU ms", "÷ plain", "stops", "recorder ms", "runs"];
 const SEED: u64 = 10;
 
-/// What one run took.
+/// The cost of one run.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     wall: Duration,
-    /// The build's, and the recorder's beside it.
+    /// The CPU time of the build and of the recorder.
     cpu: Duration,
     recorder: Duration,
     stops: u64,
@@ -47,12 +48,12 @@ struct Sample {
 struct Build {
     name: &'static str,
     dir: PathBuf,
-    /// What is done before each run, in a shell.
+    /// A shell command that runs before each run.
     prepare: String,
     command: Vec<String>,
 }
 
-/// Measures all builds, the small ones `runs` times each way.
+/// Measures all builds, the small ones `runs` times in each way.
 pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Report> {
     let dir = bench.work.join("project");
     make_sources(&dir)?;
@@ -100,7 +101,7 @@ fn make_sources(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// For each way the samples of all rounds. The first round warms, and is not kept.
+/// Returns the samples of all rounds for each way. The first round warms up and is dropped.
 fn samples(bench: &Bench, build: &Build, rounds: usize) -> Result<[Vec<Sample>; 3]> {
     let (mut all, mut drawn) = ([const { Vec::new() }; 3], Drawn::from(SEED));
     let bar = Bar::new(build.name, rounds as u64);
@@ -139,7 +140,7 @@ fn one(bench: &Bench, build: &Build, trace: Option<&str>) -> Result<Sample> {
     Ok(sample)
 }
 
-/// What the record says of its run.
+/// Reads the cost of a run from its record.
 fn recorded(path: &Path) -> Result<Sample> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let run: Value = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;

@@ -1,4 +1,4 @@
-//! The table: every part fills the columns that it has numbers for.
+//! The table. Each part fills the columns for which it has numbers.
 
 use super::Options;
 use crate::bench::measure::Series;
@@ -25,8 +25,7 @@ pub(super) const HEADER: &[&str] = &[
     "rounds",
 ];
 
-/// One row. `plain` and `base` are what it is divided by; a part says which base, and which rows are compared from day
-/// to day.
+/// A row. It is divided by `plain` and `base`, which each part chooses.
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) part: &'static str,
@@ -36,9 +35,9 @@ pub(super) struct Row<'a> {
     pub(super) base: Option<&'a Series>,
     pub(super) calls: Option<u64>,
     pub(super) instructions: Option<u64>,
-    /// Of the last round.
+    /// The counters of the last round.
     pub(super) counts: Option<Counts>,
-    /// Whether CPU ÷ base, or where there is none ÷ plain, is a figure.
+    /// True if CPU ÷ base, or else CPU ÷ plain, is a figure.
     pub(super) figure: bool,
 }
 
