@@ -336,7 +336,9 @@ fn outcome_of(host: &Path, logs: &Path, name: &str, shown: String) -> Result<Out
     };
     let (text, end) = (read("log")?, read("end")?);
     let mut numbers = end.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
-    let (Some(code), Some(seconds)) = (numbers.next(), numbers.next()) else { bail!("{name}: no end but {end:?}") };
+    let (Some(code), Some(seconds)) = (numbers.next(), numbers.next()) else {
+        bail!("{name}: no exit code and duration, but {end:?}")
+    };
     let log = logs.join(name);
     fs::write(&log, &text).with_context(|| format!("cannot write {}", log.display()))?;
     let counts = if name.starts_with("torture-") { torture_counts(&text) } else { counts(&text) };
@@ -461,7 +463,7 @@ fn make_disk(dir: &Path) -> Result<PathBuf> {
     }
     let mut by_hand = Command::new("bash");
     by_hand.args(["-e", "-u", "-c", BY_HAND]).current_dir(&root);
-    run::output(&mut by_hand).context("what packages' scripts would have made cannot be made")?;
+    run::output(&mut by_hand).context("cannot make the files that the packages' scripts would have made")?;
     let disk = dir.join("disk.ext4");
     let file = fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
     file.with_context(|| format!("cannot make {}", disk.display()))?;

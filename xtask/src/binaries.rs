@@ -75,7 +75,7 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
     let flags = format!("target.{target}.rustflags=[{}]", flags.join(", "));
     for (package, program) in BINARIES {
         let words = ["--config", &flags, "build", "--release", "--locked", "--package", package, "--target", target];
-        run::shown_to_user(cargo(place).args(words)).with_context(|| format!("{program} does not build"))?;
+        run::shown_to_user(cargo(place).args(words)).with_context(|| format!("cannot build {program}"))?;
         let built = place.target.join(target).join("release").join(program);
         let placed = dir.join(program);
         // The file is not overwritten in place, so a running larder keeps its program.
@@ -87,7 +87,7 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
         for (path, _) in &paths {
             ensure!(
                 find(&bytes, path.as_bytes()).is_none(),
-                "{} holds a path of this machine: {path}",
+                "{} contains a path of this machine: {path}",
                 placed.display()
             );
         }
@@ -123,7 +123,7 @@ pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<
         command.args(["--target", target]);
         dir.push(target);
     }
-    run::shown_to_user(&mut command).with_context(|| format!("{program} does not build"))?;
+    run::shown_to_user(&mut command).with_context(|| format!("cannot build {program}"))?;
     Ok(dir.join("release").join(program))
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<
 pub(crate) fn larder(place: &Place, given: Option<&Path>) -> Result<PathBuf> {
     match given {
         None => build(place).map(|()| place.larder()),
-        Some(program) => program.canonicalize().with_context(|| format!("there is no {}", program.display())),
+        Some(program) => program.canonicalize().with_context(|| format!("cannot find {}", program.display())),
     }
 }
 

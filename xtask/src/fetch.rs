@@ -107,7 +107,7 @@ pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
     let dir = place.own("downloads")?.join("ccache-debian");
     let (program, libraries) = (dir.join("usr/bin/ccache"), dir.join("usr/lib/x86_64-linux-gnu"));
     if !program.exists() {
-        ensure!(on_path("apt-get").is_some(), "Debian's ccache comes with apt-get, which is not here");
+        ensure!(on_path("apt-get").is_some(), "Debian's ccache needs apt-get, which is not installed");
         eprintln!("fetching Debian's ccache with apt-get");
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         run::output(Command::new("apt-get").args(["-q", "download"]).args(DEBIAN_CCACHE).current_dir(&dir))
@@ -121,7 +121,7 @@ pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
     }
     let mut version = Command::new(&program);
     let said = run::output(version.arg("--version").env("LD_LIBRARY_PATH", &libraries))?;
-    ensure!(said.contains("ccache version"), "{} is no ccache", program.display());
+    ensure!(said.contains("ccache version"), "{} is not ccache", program.display());
     Ok((program, libraries))
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
         bail!("{name} {version} is not installed, and this is a quick run");
     }
     if std::env::var_os("CI").is_some() {
-        bail!("{name} {version} is not installed, and it takes too long to build it where CI is set");
+        bail!("{name} {version} is not installed, and building it takes too long if CI is set");
     }
     eprintln!("installing {name} {version} with cargo, once: this takes many minutes");
     let scratch = kept.join(format!("building-{name}-{version}"));

@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: runs the targets of `fuzz/`. cargo-fuzz guides them by coverage if it is
-//! installed. Otherwise they use the mutations of the tests, without end.
+//! installed. Otherwise they use the mutations of the tests until the time is over.
 
 use crate::binaries::cargo;
 use crate::place::{Place, on_path};
@@ -26,7 +26,7 @@ pub(crate) fn fuzz(place: &Place, options: &Options) -> Result<()> {
     let chosen = match &options.target {
         None => all,
         Some(name) if all.contains(name) => vec![name.clone()],
-        Some(name) => bail!("{name} is no target; there are {}", all.join(", ")),
+        Some(name) => bail!("there is no target {name}; the targets are: {}", all.join(", ")),
     };
     let guided = on_path("cargo-fuzz").is_some();
     if !guided {

@@ -47,7 +47,8 @@ enum Word {
     Build(binaries::Options),
     /// Build real C and C++ projects plainly and through larder, and compare every file
     Demo(demo::Options),
-    /// Run every check and test: format, lints, tests, the torture suite, type checks for other systems
+    /// Run every check and test: format, lints, tests, the torture suite, type checks for other
+    /// systems
     Test(stages::Options),
     /// Run tools plainly and through larder (or another cache) in many unusual situations, and
     /// compare all results

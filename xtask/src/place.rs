@@ -15,7 +15,7 @@ pub(crate) struct Place {
 impl Place {
     /// Finds the workspace that this program was built in.
     pub(crate) fn find() -> Result<Self> {
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").context("xtask is started by cargo: `cargo xtask …`")?;
+        let manifest = env::var_os("CARGO_MANIFEST_DIR").context("cargo must start xtask: run `cargo xtask …`")?;
         let Some(repo) = Path::new(&manifest).parent().map(Path::to_path_buf) else {
             bail!("{} has no parent directory", Path::new(&manifest).display());
         };

@@ -1,12 +1,16 @@
-//! Boots a Linux kernel in QEMU, runs a script in it as root, and returns the script's output and exit code.
+//! Boots a Linux kernel in QEMU, runs a script in it as root, and returns the script's output and
+//! exit code.
 //!
-//! No firmware, boot loader or systemd is involved, so a machine without KVM needs 10 to 20 seconds from the start to the
-//! script's first line:
+//! No firmware, boot loader or systemd is involved, so a machine without KVM needs 10 to 20 seconds
+//! from the start to the script's first line:
 //!
-//! 1. QEMU loads the kernel and an initramfs: busybox, the modules in `MODULES` and those they depend on.
-//! 2. Its `/init` loads the modules, mounts the root file system (an ext4 image, opened as a snapshot: nothing is written
-//!    to the image) and a directory of this machine (by 9p, at `/host`), and starts the script as a child of process 1.
-//! 3. The script's output goes through a virtio port to QEMU's standard output, its exit code through another to a file.
+//! 1. QEMU loads the kernel and an initramfs: busybox, the modules in `MODULES` and those they
+//!    depend on.
+//! 2. Its `/init` loads the modules, mounts the root file system (an ext4 image, opened as a
+//!    snapshot: nothing is written to the image) and a directory of this machine (by 9p, at
+//!    `/host`), and starts the script as a child of process 1.
+//! 3. The script's output goes through a virtio port to QEMU's standard output, its exit code
+//!    through another to a file.
 //!
 //! Unaware of: where kernels and images come from (`debian`), and what scripts do.
 

@@ -61,7 +61,8 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
     Ok(usage)
 }
 
-/// Runs `command` with its output in the file `log`. After `limit`, it kills the command and all its descendants.
+/// Runs `command` with its output in the file `log`. After `limit`, it kills the command and all
+/// its descendants.
 ///
 /// If the command failed, returns its exit status and the end of the log as text.
 pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Option<String>> {

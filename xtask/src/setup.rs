@@ -222,7 +222,7 @@ pub(crate) fn for_translated_messages() -> Result<()> {
         let mut command = as_root("localedef")?;
         run::shown_to_user(command.args(["-i", "de_DE", "-f", "UTF-8", LOCALE]))?;
     }
-    anyhow::ensure!(is_made(), "the locale {LOCALE} is not there");
+    anyhow::ensure!(is_made(), "the locale {LOCALE} does not exist");
     Ok(())
 }
 
@@ -275,7 +275,9 @@ fn is_there(sign: &Sign) -> bool {
 fn install(missing: &[&str]) -> Result<()> {
     let list = missing.join(" ");
     if on_path("apt-get").is_none() {
-        bail!("missing: {list}. They are installed with apt-get, which is not here: install their likes by hand");
+        bail!(
+            "missing: {list}. They are installed with apt-get, which is not available here: install the equivalent packages by hand"
+        );
     }
     println!("installing with apt-get: {list}");
     apt_get(&["-qq", "update"])?;
@@ -290,7 +292,7 @@ fn as_root(program: &str) -> Result<Command> {
         return Ok(Command::new(program));
     }
     if on_path("sudo").is_none() {
-        bail!("this user is neither root nor has sudo, so {program} cannot be run");
+        bail!("cannot run {program}, because this user is not root and sudo is not installed");
     }
     let mut sudo = Command::new("sudo");
     sudo.args(["--preserve-env=DEBIAN_FRONTEND", program]);
@@ -301,7 +303,7 @@ fn apt_get(words: &[&str]) -> Result<()> {
     let command = as_root("apt-get").with_context(|| format!("as root, run apt-get {}", words.join(" ")));
     let mut command = command.context("packages are missing")?;
     let command = command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-    run::shown_to_user(command).context("apt-get could not install what is missing")
+    run::shown_to_user(command).context("apt-get could not install the missing packages")
 }
 
 fn targets(place: &Place, wanted: &[&str]) -> Result<()> {

@@ -88,7 +88,7 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
     if options.full {
         stages.push(stage("small demo", || match demo::small(place)? {
             true => Ok(()),
-            false => anyhow::bail!("the demo found what does not hold; its table says what"),
+            false => anyhow::bail!("the demo failed; its table is above"),
         }));
     }
     stages

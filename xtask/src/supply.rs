@@ -21,7 +21,8 @@ use std::process::Command;
 /// The options of `cargo xtask supply-chain`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Write supply-chain/advisories.json from this checkout of the RustSec advisory database, then check
+    /// Write supply-chain/advisories.json from this checkout of the RustSec advisory database, then
+    /// check
     #[arg(long, value_name = "DIR", requires = "as_of")]
     update: Option<PathBuf>,
     /// The date of the newest commit in that checkout, for example 2026-08-21
@@ -126,11 +127,11 @@ fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> 
             let mended =
                 if advisory.patched.is_empty() { "no version".to_owned() } else { advisory.patched.join(" or ") };
             let Package { name, version, .. } = package;
-            found.push(format!("{name} {version}: {}, {kind}; mended in {mended}", advisory.id));
+            found.push(format!("{name} {version}: {}, {kind}; fixed in {mended}", advisory.id));
         }
     }
     let unused = accepted.advisories.keys().filter(|id| !used.contains(id));
-    found.extend(unused.map(|id| format!("{id} is accepted, and nothing here has it: remove the line")));
+    found.extend(unused.map(|id| format!("{id} is accepted, but no crate here is affected: remove the line")));
     let foreign: Vec<&Package> = packages.iter().filter(|package| package.source.is_some()).collect();
     for package in packages {
         let said = package.license.as_deref().with_context(|| format!("{} has no licence", package.name))?;
@@ -141,7 +142,7 @@ fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> 
     }
     let registries: BTreeSet<&str> = foreign.iter().filter_map(|package| package.source.as_deref()).collect();
     if registries.len() > 1 || registries.iter().any(|source| !source.starts_with("registry+")) {
-        found.push(format!("crates come from somewhere else than one registry: {registries:?}"));
+        found.push(format!("crates come from other sources than one registry: {registries:?}"));
     }
     let mut versions: BTreeMap<&str, BTreeSet<&Version>> = BTreeMap::new();
     for package in &foreign {
@@ -155,7 +156,9 @@ fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> 
     }
     let is_single = |name: &str| versions.get(name).is_none_or(|versions| versions.len() < 2);
     let unused = accepted.duplicates.keys().filter(|name| is_single(name));
-    found.extend(unused.map(|name| format!("{name} may have several versions, and has one: remove the line")));
+    found.extend(
+        unused.map(|name| format!("{name} is accepted with several versions, but has only one: remove the line")),
+    );
     Ok(found)
 }
 
@@ -216,14 +219,14 @@ fn write_sboms(place: &Place) -> Result<()> {
 fn update(place: &Place, database: &Path, as_of: &str) -> Result<()> {
     let mut advisories = Vec::new();
     let crates = database.join("crates");
-    for one in fs::read_dir(&crates).with_context(|| format!("{} is no advisory database", database.display()))? {
+    for one in fs::read_dir(&crates).with_context(|| format!("{} is not an advisory database", database.display()))? {
         for file in fs::read_dir(one?.path())? {
             let path = file?.path();
             advisories.extend(advisory(&read(&path)?).with_context(|| path.display().to_string())?);
         }
     }
     if advisories.is_empty() {
-        bail!("{} holds no advisory", crates.display());
+        bail!("{} contains no advisory", crates.display());
     }
     advisories.sort_by(|one: &Advisory, other| one.id.cmp(&other.id));
     let source = "RustSec advisory database, public domain (CC0)".to_owned();

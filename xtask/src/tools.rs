@@ -30,7 +30,7 @@ pub(crate) fn for_remotes(place: &Place) {
         ("buildbox-casd", buildbox_casd(place)),
     ] {
         if let Err(error) = outcome {
-            println!("{what} cannot be installed, its tests will skip: {error:#}");
+            println!("cannot install {what}, so its tests will skip: {error:#}");
         }
     }
 }
@@ -41,7 +41,7 @@ fn go_module(place: &Place, program: &str, module: &str) -> Result<()> {
         return Ok(());
     }
     if on_path("go").is_none() {
-        bail!("there is no Go here");
+        bail!("Go is not installed");
     }
     println!("installing with go: {module}");
     run::shown_to_user(Command::new("go").args(["install", module]).env("GOBIN", bin))
@@ -53,7 +53,7 @@ fn azurite(place: &Place) -> Result<()> {
         return Ok(());
     }
     if on_path("node").is_none() || on_path("npm").is_none() {
-        bail!("there is no Node.js with npm here");
+        bail!("Node.js and npm are not installed");
     }
     println!("installing with npm: {AZURITE}");
     let mut npm = Command::new("npm");

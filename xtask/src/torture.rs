@@ -36,7 +36,7 @@ pub(crate) fn torture(place: &Place, options: &Options) -> Result<bool> {
 pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
     let mut words = larder_words(place)?;
     words.push(if full { "--full" } else { "--quick" }.to_owned());
-    anyhow::ensure!(suite(place, &words)?, "the torture suite found what does not hold; it is listed above");
+    anyhow::ensure!(suite(place, &words)?, "the torture suite failed; the failures are listed above");
     if let Err(error) = setup::for_translated_messages() {
         println!("skipped: the torture suite with translated messages: {error:#}");
         return Ok(());
@@ -45,7 +45,7 @@ pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
     if !full {
         words.extend(SHARE_TRANSLATED.iter().flat_map(|pattern| ["--only", pattern]).map(str::to_owned));
     }
-    anyhow::ensure!(suite(place, &words)?, "the torture suite found what does not hold with translated messages");
+    anyhow::ensure!(suite(place, &words)?, "the torture suite failed with translated messages");
     Ok(())
 }
 
@@ -55,17 +55,17 @@ const SHARE_TRANSLATED: &[&str] = &["/error-", "/dies-", "/env-", "^A/shadow"];
 
 fn larder_words(place: &Place) -> Result<Vec<String>> {
     let larder = place.larder();
-    let larder = larder.to_str().with_context(|| format!("{} is no text", larder.display()))?;
+    let larder = larder.to_str().with_context(|| format!("{} is not UTF-8", larder.display()))?;
     Ok(vec!["--bin".to_owned(), larder.to_owned()])
 }
 
 /// Builds the suite and starts it directly, because it must not see cargo's variables.
 fn suite(place: &Place, words: &[String]) -> Result<bool> {
     if let Err(error) = setup::for_torture() {
-        eprintln!("{error:#}; cases that need what is missing are skipped");
+        eprintln!("{error:#}; cases that need missing tools are skipped");
     }
     let build = ["build", "--quiet", "--locked", "--package", "larder-torture"];
-    run::shown_to_user(cargo(place).args(build)).context("the suite does not build")?;
+    run::shown_to_user(cargo(place).args(build)).context("cannot build the suite")?;
     let program = place.target.join("debug/larder-torture");
     let (status, _) = run::measured(std::process::Command::new(program).args(words))?;
     Ok(status.success())

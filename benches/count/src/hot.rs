@@ -26,7 +26,7 @@ impl Hot {
     /// Reads the functions of the program at `path`. None is executed yet.
     pub(crate) fn of(path: &Path) -> Result<Hot> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let file = object::File::parse(&*bytes).with_context(|| format!("{} is no program", path.display()))?;
+        let file = object::File::parse(&*bytes).with_context(|| format!("{} is not a program", path.display()))?;
         let is_function = |symbol: &object::Symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0;
         let function = |symbol: object::Symbol| {
             let name = symbol.name().unwrap_or_default().to_owned();

@@ -57,7 +57,7 @@ fn main() -> Result<ExitCode> {
             (command.to, count.to_string(), code)
         }
         Word::Hot(command) => {
-            let program = command.words.first().context("no program is named")?;
+            let program = command.words.first().context("no program is given")?;
             let mut hot = hot::Hot::of(program.as_ref())?;
             let (_, code) = traced::steps(&command.words, INSTRUCTIONS_MAX, |at| hot.executed(at))?;
             (command.to, hot.sections().join("\n"), code)

@@ -39,7 +39,7 @@ mod linux {
                 WaitStatus::Exited(_, code) => return Ok((instructions, code)),
                 WaitStatus::Stopped(_, Signal::SIGTRAP) => None,
                 WaitStatus::Stopped(_, other) => Some(other),
-                other => bail!("the program ended otherwise: {other:?}"),
+                other => bail!("the program ended in an unexpected way: {other:?}"),
             };
             let at = ptrace::getregs(pid)?.rip;
             // A repeated instruction stops after each repetition at the same address.
@@ -49,7 +49,7 @@ mod linux {
             if instructions > limit {
                 child.kill()?;
                 child.wait()?;
-                bail!("it executes more than {limit} instructions");
+                bail!("the program executes more than {limit} instructions");
             }
             ptrace::step(pid, signal)?;
         }
@@ -78,14 +78,14 @@ mod linux {
                 }
                 WaitStatus::Stopped(_, Signal::SIGTRAP) => None,
                 WaitStatus::Stopped(_, other) => Some(other),
-                other => bail!("the program ended otherwise: {other:?}"),
+                other => bail!("the program ended in an unexpected way: {other:?}"),
             };
             ptrace::cont(pid, signal)?;
         }
     }
 
     fn traced(words: &[OsString]) -> Result<(Child, Pid)> {
-        let (program, arguments) = words.split_first().context("no program is named")?;
+        let (program, arguments) = words.split_first().context("no program is given")?;
         let mut command = Command::new(program);
         command.args(arguments);
         #[allow(unsafe_code, reason = "the child asks to be traced before it becomes the program")]
@@ -102,12 +102,12 @@ mod linux {
         let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
-        number.context("the kernel does not say how much memory a process had")
+        number.context("cannot read a process's peak memory")
     }
 
     fn cpu_ns(pid: Pid) -> Result<u64> {
         let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
-        text.split(' ').next().and_then(|first| first.parse().ok()).context("the kernel keeps no times of processes")
+        text.split(' ').next().and_then(|first| first.parse().ok()).context("cannot read a process's CPU time")
     }
 
     #[cfg(test)]
@@ -135,10 +135,10 @@ mod linux {
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) fn steps(_: &[std::ffi::OsString], _: u64, _: impl FnMut(u64)) -> anyhow::Result<(u64, i32)> {
-    anyhow::bail!("stepping is known on Linux and x86-64 only")
+    anyhow::bail!("stepping works on Linux and x86-64 only")
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) fn own(_: &[std::ffi::OsString]) -> anyhow::Result<(Own, i32)> {
-    anyhow::bail!("this is known on Linux and x86-64 only")
+    anyhow::bail!("this works on Linux and x86-64 only")
 }

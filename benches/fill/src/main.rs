@@ -1,4 +1,5 @@
-//! Puts many records into a store by the store's own functions, and prints what one costs, as a JSON object.
+//! Puts many records into a store by the store's own functions, and prints what one costs, as a
+//! JSON object.
 //!
 //! `made` makes a record, `store` writes it. `cargo xtask bench scale` runs this program.
 #![forbid(unsafe_code)]

@@ -44,8 +44,8 @@ const SPARSE_HEAD_BYTES: usize = 4096;
 /// Fills the store. Returns by how many bytes it grew, and for each group the CPU time of a record
 /// in µs.
 pub(crate) fn store(options: &Options) -> Result<Value> {
-    let store = Store::open(&options.store).context("the store cannot be opened")?;
-    let counters = Counters::open(&store).context("the store cannot be written")?;
+    let store = Store::open(&options.store).context("cannot open the store")?;
+    let counters = Counters::open(&store).context("cannot write to the store")?;
     let (mut groups_us, mut grown) = (Vec::new(), 0);
     let mut content = vec![0; options.blob_bytes];
     for group in (0..options.records).step_by(GROUP as usize) {
@@ -56,7 +56,7 @@ pub(crate) fn store(options: &Options) -> Result<Value> {
             grown += record(&store, &stamps, options.first + number, &mut content, options.sparse)?;
         }
         groups_us.push((cpu_of_process() - began).as_secs_f64() * 1e6 / records as f64);
-        stamps.settle(&store).context("the table of stamps cannot grow")?;
+        stamps.settle(&store).context("cannot enlarge the stamp table")?;
     }
     counters.grew(grown);
     Ok(json!({ "records": options.records, "grown_bytes": grown, "record_us": groups_us }))
@@ -69,7 +69,7 @@ fn record(store: &Store, stamps: &Stamps, number: u64, content: &mut [u8], spars
     let blob = store.put_blob(&mut Cursor::new(&*content))?;
     if sparse {
         let opened = store.open_blob(&blob, stamps)?;
-        dig(&opened.file, varied as u64, blob.size_bytes).context("this file system knows no holes")?;
+        dig(&opened.file, varied as u64, blob.size_bytes).context("this file system has no sparse files")?;
     }
     let grown = made::record(number, HEADERS, blob, |weak, walk, entry| {
         store.note_near(&made::subject(number), weak)?;

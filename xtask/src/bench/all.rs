@@ -1,5 +1,5 @@
-//! `cargo xtask bench` without a subcommand: runs every benchmark that guards a goal, one after the other, and writes
-//! one report of all of them.
+//! `cargo xtask bench` without a subcommand: runs every benchmark that guards a goal, one after the
+//! other, and writes one report of all of them.
 
 use super::compare::REPORT;
 use super::report::Report;
@@ -16,7 +16,8 @@ use std::time::Instant;
 struct Typed {
     full: &'static str,
     quick: &'static str,
-    /// The minutes that the full benchmark takes on two idle processors if everything is built. They are printed.
+    /// The minutes that the full benchmark takes on two idle processors if everything is built.
+    /// They are printed.
     minutes: u32,
 }
 
@@ -45,11 +46,12 @@ struct Line {
     word: Word,
 }
 
-/// Stands for the path after `--larder` in a report, because a report contains no paths of this machine.
+/// Stands for the path after `--larder` in a report, because a report contains no paths of this
+/// machine.
 const OTHER_LARDER: &str = " --larder …";
 
-/// Runs all benchmarks, `quick` ones if asked. Writes `target/bench/report.json` and `report.md` anew after each
-/// benchmark. If one fails, the others still run, and the result is `false`.
+/// Runs all benchmarks, `quick` ones if asked. Writes `target/bench/report.json` and `report.md`
+/// anew after each benchmark. If one fails, the others still run, and the result is `false`.
 pub(super) fn all(place: &Place, quick: bool, larder: Option<&Path>) -> Result<bool> {
     let other = if larder.is_some() { OTHER_LARDER } else { "" };
     let command = format!("cargo xtask bench{}{other}", if quick { " --quick" } else { "" });

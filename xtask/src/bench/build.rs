@@ -158,7 +158,7 @@ fn measure(
             }
             ensure!(
                 built.objects == kinds[0].last.objects || index == 0,
-                "{}: other objects than the plain build's",
+                "{}: the number of objects differs from the plain build's",
                 way.name
             );
             kinds[index].series.samples.push(built.build);
@@ -250,18 +250,18 @@ fn json_row(project: &Project, kind: &Kind) -> Value {
 fn notes(rounds: u32) -> Vec<String> {
     vec![
         format!(
-            "Medians of at least {rounds} rounds with one build of each kind, more where that is a short one; CPU is user and system time of all processes. \
-             Without \
-             configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources."
+            "Medians of at least {rounds} rounds with one build of each kind, and of more rounds for short builds. CPU is \
+             user and system time of all processes, without configuring. Cold builds begin with an empty store. Every \
+             build runs at the same path, from fresh sources."
         ),
-        "copies: a static program in front of the compiler that copies the object and the depfile which the plain \
-         build made, and \
-         asks nothing of the inputs; what is no compile it passes on, and larder answers links and archives as well."
+        "copies: a static program in front of the compiler that copies the object and the depfile of the plain build, \
+         and checks no input. It runs the tool for links and archives, which larder answers as well."
             .to_owned(),
-        "larder warm, empty stamps: as in a container that was just started with a store from elsewhere.".to_owned(),
+        "larder warm, empty stamps: as in a container that was just started with a store from another machine."
+            .to_owned(),
         rivals::NOTE.to_owned(),
-        "kache is measured by `bench hit` and `bench miss` alone: its daemon cannot be begun anew with an empty store \
-         each round."
+        "kache is measured by `bench hit` and `bench miss` only, because its daemon cannot be restarted with an empty \
+         store in each round."
             .to_owned(),
     ]
 }

@@ -51,11 +51,11 @@ pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
         Some(path) => path.clone(),
         None => place.results()?.join(&name),
     };
-    let a = Saved::read(&before).context("A, which `cargo xtask bench accept` keeps unless it is named")?;
-    let b = Saved::read(&after).context("B, which `cargo xtask bench` writes unless it is named")?;
+    let a = Saved::read(&before).context("A, by default the report that `cargo xtask bench accept` keeps")?;
+    let b = Saved::read(&after).context("B, by default the report that `cargo xtask bench` writes")?;
     println!("A: {} ({})\nB: {} ({})\n", before.display(), commit(&a), after.display(), commit(&b));
     if ["processor", "processors", "kernel"].iter().any(|fact| a.machine[fact] != b.machine[fact]) {
-        println!("They were measured on different machines: counts and ratios mean less.\n");
+        println!("They were measured on different machines, so counts and ratios mean less.\n");
     }
     let (table, worse, summary) = compared(&a.figures()?, &b.figures()?);
     println!("{table}\n\n{summary}");
@@ -70,8 +70,13 @@ pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
         None => place.results()?.join(format!("{REPORT}.json")),
     };
     let saved = Saved::read(&path)?;
-    ensure!(!saved.quick, "{} is of few runs (--quick): it cannot be accepted", path.display());
-    ensure!(saved.failed.is_empty(), "{} lacks what failed: {}", path.display(), saved.failed.join("; "));
+    ensure!(!saved.quick, "{} has few runs (--quick) and cannot be accepted", path.display());
+    ensure!(
+        saved.failed.is_empty(),
+        "{} cannot be accepted, because benchmarks failed: {}",
+        path.display(),
+        saved.failed.join("; ")
+    );
     let dir = place.accepted();
     std::fs::create_dir_all(&dir)?;
     let name = path.file_stem().map_or(REPORT.into(), |stem| stem.to_string_lossy());
@@ -86,7 +91,7 @@ pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
 }
 
 fn commit(saved: &Saved) -> &str {
-    saved.machine["commit"].as_str().unwrap_or("no commit")
+    saved.machine["commit"].as_str().unwrap_or("unknown commit")
 }
 
 /// Returns a table with a row for each figure, the number of figures that got worse, and a summary

@@ -49,7 +49,7 @@ pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Res
     let words: [&OsStr; 3] = ["own".as_ref(), "--to".as_ref(), report.as_os_str()];
     once_under(counting.as_os_str(), &words, subject)?;
     let text = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
-    let json: serde_json::Value = serde_json::from_str(&text).context("no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(&text).context("`count own` did not write JSON")?;
     let number = |name: &str| json[name].as_u64().with_context(|| format!("`count own` has no {name}"));
     Ok(Own {
         peak_kb: number("peak_kb")?,

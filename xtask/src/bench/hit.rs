@@ -209,14 +209,13 @@ fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> 
 
 fn notes() -> Vec<String> {
     vec![
-        "CPU is user and system time of the command and all that it starts, sccache's server included; the median of \
-         interleaved runs and their lower quartile. Page faults: those that needed no disk, of the command and all that \
-         it waited for, the median of the same runs. System calls and instructions are counted in runs of their own. \
-         All three leave servers out. Peak: of the program itself."
+        "CPU is user and system time of the command, all its descendants and the cache's server: the median of \
+         interleaved runs, and their lower quartile. Page faults are minor faults of the command and the descendants \
+         that were waited for: the median of the same runs. System calls and instructions are counted in runs of their \
+         own. All three do not include servers. Peak is the memory of the program itself."
             .to_owned(),
-        "larder, empty stamps: its stamps are taken away before each run, so that it reads and hashes every input, \
-         the compiler's programs \
-         among them, as in a container that was just started."
+        "larder, empty stamps: its stamps are removed before each run, so larder reads and hashes every input, \
+         including the compiler's programs, as in a container that was just started."
             .to_owned(),
         rivals::NOTE.to_owned(),
     ]

@@ -158,7 +158,7 @@ fn one(subject: &dyn Subject, check: bool) -> Result<(Usage, u64)> {
     usage.cpu += subject.server_cpu()?.saturating_sub(server_before);
     ensure!(status.success(), "{}: {} ended with {status}", subject.name(), run::shown(&command));
     if check {
-        subject.check().with_context(|| format!("{} is not what was to be measured", subject.name()))?;
+        subject.check().with_context(|| format!("{} did not do what is measured", subject.name()))?;
     }
     Ok((usage, faults))
 }

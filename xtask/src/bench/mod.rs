@@ -6,13 +6,15 @@
 //! | `all` | runs all benchmarks and writes one report |
 //! | `measure` | runs commands in turn and keeps samples |
 //! | `count` | counts system calls, instructions and memory |
-//! | `inputs`, `subjects`, `rivals`, `server`, `replay` | what is compiled, and the caches that compile it |
+//! | `inputs`, `subjects` | what is compiled, and how |
+//! | `rivals`, `server`, `replay` | other caches, their servers, and a compiler that only copies |
 //! | `report`, `saved` | shows a report; writes it to `target/bench` and reads it |
 //! | `compare` | compares two reports; keeps one as the accepted report |
 //! | `machine` | describes the machine in a report |
 //!
-//! `benches/samples` computes medians and intervals. A new benchmark is a file that builds subjects and fills a report.
-//! docs/performance.md has the results of benchmarks that were removed because their question was answered.
+//! `benches/samples` computes medians and intervals. A new benchmark is a file that builds subjects
+//! and fills a report. docs/performance.md has the results of benchmarks that were removed because
+//! their question was answered.
 
 mod all;
 mod build;
@@ -45,7 +47,8 @@ use std::path::PathBuf;
 pub(crate) struct Options {
     #[command(subcommand)]
     word: Option<Word>,
-    /// Run fewer rounds with smaller stores and one project. Takes some minutes; the intervals say little
+    /// Run fewer rounds with smaller stores and one project. Takes some minutes; the intervals say
+    /// little
     #[arg(long)]
     quick: bool,
     /// Measure this larder, with the larderd beside it, instead of building one
@@ -58,17 +61,21 @@ pub(crate) struct Options {
 enum Word {
     /// Measure one warm hit beside other caches: CPU time, system calls, instructions
     Hit(hit::Options),
-    /// Measure what one miss adds to compiles of 10 ms, 60 ms and 2 s, with known and with unknown inputs, and its memory
+    /// Measure what one miss adds to compiles of 10 ms, 60 ms and 2 s, with known and with unknown
+    /// inputs, and its memory
     Miss(miss::Options),
     /// Measure whole builds: plain, cold and warm, beside other caches and a compiler that copies
     Build(build::Options),
-    /// Measure parallel builds and large stores: make with many jobs, two builds at once, stores of many records
+    /// Measure parallel builds and large stores: make with many jobs, two builds at once, stores of
+    /// many records
     Scale(scale::Options),
     /// Measure what recording adds to a build, and how often verdicts about builds are wrong
     Record(record::Options),
-    /// Measure a build from a remote at several latencies, beside one from the local store; larderd's memory
+    /// Measure a build from a remote at several latencies, beside one from the local store;
+    /// larderd's memory
     Remote(remote::Options),
-    /// Measure images of a node_modules with 100,000 files and of a Maven repository, beside archives
+    /// Measure images of a node_modules with 100,000 files and of a Maven repository, beside
+    /// archives
     Image(image::Options),
     /// Compare two reports, and exit with 1 if a figure got worse
     Compare(compare::Options),
@@ -92,7 +99,8 @@ pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
     }
 }
 
-/// Runs a benchmark that returns its reports. Returns `None` for subcommands that write their reports themselves.
+/// Runs a benchmark that returns its reports. Returns `None` for subcommands that write their
+/// reports themselves.
 fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
     Ok(Some(match word {
         Word::Hit(options) => vec![hit::hit(place, options)?],

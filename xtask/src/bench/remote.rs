@@ -88,9 +88,9 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
         name: "remote",
         title: "From a remote".to_owned(),
         notes: vec![format!(
-            "A build of {} C files with `make -j{}`, all hits; the remote is Redis on this machine behind a proxy that adds \
-                 the latency, there and back. Each build begins with an empty store, no stamps, and no larderd; the local store has \
-                 its stamps. Medians of {} rounds, interleaved.",
+            "A build of {} C files with `make -j{}`, all hits. The remote is Redis on this machine behind a proxy that \
+             adds the round-trip latency. Each build from the remote begins with an empty store, no stamps, and no \
+             larderd. The local store has its stamps. Medians of {} interleaved rounds.",
             options.sources, bench.jobs, options.rounds
         )],
         table: Table::new(

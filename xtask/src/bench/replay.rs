@@ -27,7 +27,7 @@ impl Replay {
         let mut gcc = Command::new("musl-gcc");
         gcc.args(["-static", "-no-pie", "-O2", "-Wall", "-Werror"]);
         gcc.arg(format!("-DTREE=\"{}\"", tree.display())).arg(format!("-DKEPT=\"{}\"", kept.display()));
-        run::output(gcc.arg(&source).arg("-o").arg(&program)).context("the compiler that copies does not compile")?;
+        run::output(gcc.arg(&source).arg("-o").arg(&program)).context("cannot compile replay.c")?;
         Ok(Self { launcher: Launcher::uncounted("copies", &program), tree: tree.to_owned(), kept })
     }
 
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn what_was_kept_is_copied_and_the_rest_is_compiled() {
         if crate::place::on_path("musl-gcc").is_none() {
-            eprintln!("skipped: there is no musl-gcc");
+            eprintln!("skipped: musl-gcc is not installed");
             return;
         }
         let work = std::env::temp_dir().join(format!("xtask-replay-{}", std::process::id()));

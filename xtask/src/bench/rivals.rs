@@ -11,10 +11,9 @@ const SCCACHE: &str = "0.19.0";
 const KACHE: &str = "2.0.0";
 
 /// The note on them in reports.
-pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and every other sloppiness that still notices a \
-     changed header, hard links, no \
-     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache and kache: with \
-     their servers, whose CPU time is counted.";
+pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and all other sloppiness settings that still \
+     notice a changed header, with hard links and without statistics. ccache inode cache: Debian's dynamic ccache, \
+     because PyPI's static one has no inode cache. sccache and kache: the CPU time of their servers is included.";
 
 /// Another cache.
 pub(crate) struct Rival {
@@ -49,7 +48,7 @@ pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Re
     });
     add("ccache with its inode cache", inodes);
     let served = |name: &'static str, launcher: Launcher| -> Result<Rival> {
-        let server = Some(Server::of(&launcher, home).context("its server does not start")?);
+        let server = Some(Server::of(&launcher, home).context("cannot start its server")?);
         Ok(Rival { server, ..rival(launcher, name) })
     };
     let sccache = fetch::installed(place, "sccache", SCCACHE, build)

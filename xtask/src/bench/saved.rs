@@ -1,10 +1,11 @@
-//! Reports as files: JSON for programs, Markdown for people, and what is read back of the former.
+//! Reports as files: JSON for programs, Markdown for people. The JSON can be read again.
 //!
 //! ```text
 //! { "format": 1, "command": …, "quick": …, "machine": { … }, "failed": [ … ],
-//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes", "table": { "words", "header", "rows" },
-//! "figures": [ … ], "rows": [ … ] } ] } figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low",
-//! "high", "goal": number | null }
+//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes",
+//!                "table": { "words", "header", "rows" }, "figures": [ figure … ], "rows": [ … ] } ] }
+//! figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low", "high",
+//!            "goal": number | null }
 //! ```
 
 use super::report::{Figure, Kind, number};
@@ -48,7 +49,7 @@ impl Saved {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let json: Value = serde_json::from_str(text).context("it is no JSON")?;
+        let json: Value = serde_json::from_str(text).context("it is not JSON")?;
         match json["format"].as_u64() {
             Some(FORMAT) => {}
             Some(other) => bail!("its format is {other}, and {FORMAT} is understood"),
@@ -81,7 +82,7 @@ impl Saved {
             let bench = part["bench"].as_str().context("a part has no `bench`")?;
             let figures = part["figures"].as_array().with_context(|| format!("{bench} has no list `figures`"))?;
             for json in figures {
-                all.push(figure(bench, json).with_context(|| format!("{bench}: this is no figure: {json}"))?);
+                all.push(figure(bench, json).with_context(|| format!("{bench}: this is not a figure: {json}"))?);
             }
         }
         Ok(all)
@@ -145,7 +146,7 @@ pub(crate) fn figures_table(figures: &[Figure]) -> Table {
 }
 
 fn figure(bench: &str, json: &Value) -> Result<Figure> {
-    let number = |name: &str| json[name].as_f64().with_context(|| format!("`{name}` is no number"));
+    let number = |name: &str| json[name].as_f64().with_context(|| format!("`{name}` is not a number"));
     let name = json["name"].as_str().context("it has no `name`")?;
     let word = json["kind"].as_str().context("it has no `kind`")?;
     let kind = Kind::named(word).with_context(|| format!("there is no kind `{word}`"))?;
@@ -197,10 +198,10 @@ pub(super) mod tests {
     #[test]
     fn what_is_no_report_is_refused_with_a_reason() {
         let check = |text: &str, why: &str| {
-            let error = format!("{:#}", Saved::parse(text).expect_err("is no report"));
+            let error = format!("{:#}", Saved::parse(text).expect_err("is not a report"));
             assert!(error.contains(why), "{text}: {error}");
         };
-        check("", "no JSON");
+        check("", "not JSON");
         check("{}", "no `format`");
         check(r#"{"format":9}"#, "its format is 9");
         check(r#"{"format":1,"failed":[]}"#, "no list `parts`");
@@ -209,7 +210,7 @@ pub(super) mod tests {
         let figure =
             |figure: &str| format!(r#"{{"format":1,"failed":[],"parts":[{{"bench":"hit","figures":[{figure}]}}]}}"#);
         check(&figure(r#"{"name":"x","kind":"wish","value":1,"low":1,"high":1}"#), "no kind `wish`");
-        check(&figure(r#"{"name":"x","kind":"count","value":"1","low":1,"high":1}"#), "`value` is no number");
+        check(&figure(r#"{"name":"x","kind":"count","value":"1","low":1,"high":1}"#), "`value` is not a number");
         check(&figure(r#"{"name":"x","kind":"count","value":3,"low":1,"high":2}"#), "not in its interval");
         let missing = Saved::read(Path::new("/nonexistent/report.json")).expect_err("is not there");
         assert!(format!("{missing:#}").contains("/nonexistent/report.json"));

@@ -62,8 +62,8 @@ impl Server {
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).context("a process id")?);
         let time = clock_getcpuclockid(pid).and_then(|clock| clock.now()).context("cannot read a server's CPU time")?;
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot look at a server")?;
-        let ticks = ticks_of_children(&text).context("the kernel does not say what a server's children cost")?;
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read /proc/PID/stat of a server")?;
+        let ticks = ticks_of_children(&text).context("cannot parse /proc/PID/stat of a server")?;
         Ok(Duration::from(time) + TICK * ticks)
     }
 }

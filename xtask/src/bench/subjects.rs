@@ -95,7 +95,7 @@ impl Subject for Compile<'_> {
         for (name, expected) in OUTPUTS.iter().zip(self.expected) {
             let path = self.case.dir.join(name);
             let made = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            ensure!(made == *expected, "{name} is not what the plain compile makes");
+            ensure!(made == *expected, "{name} differs from the plain compile's");
         }
         Ok(())
     }

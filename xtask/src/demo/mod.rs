@@ -61,7 +61,7 @@ struct Row {
 const EXCLUDED: &[Exclusion] = &[
     ("*.log", "written for people, with times and process ids"),
     ("config.status", "names the compiler command"),
-    ("Makefile", "names the compiler command where configure wrote it"),
+    ("Makefile", "names the compiler command if configure wrote it"),
     ("jemalloc-config", "names the compiler command"),
     ("CMakeCache.txt", "names the compiler launcher"),
     ("build.ninja", "names the compiler launcher"),

@@ -131,7 +131,7 @@ fn differences(row: &Row) -> Vec<String> {
 /// Checks that a record is what the compiler makes when it runs again.
 fn wrong_records(row: &Row) -> Option<String> {
     let counts = row.built.counts.as_ref().filter(|counts| row.step == "verified" && counts.fallback > 0)?;
-    Some(format!("{}, verified: {} records differ from what the compiler gave", row.project, counts.fallback))
+    Some(format!("{}, verified: {} records differ from the compiler's results", row.project, counts.fallback))
 }
 
 /// Checks that a warm build hits. If a compile misses, larder must have given a reason why it could

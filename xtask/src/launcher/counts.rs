@@ -87,7 +87,7 @@ impl Sub for Counts {
 
 /// Reads the output of `larder stats --json`.
 pub(super) fn larder(text: &str) -> Result<Counts> {
-    let json: serde_json::Value = serde_json::from_str(text).context("`larder stats --json` prints no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(text).context("`larder stats --json` did not print JSON")?;
     let field =
         |name: &str| json[name].as_u64().with_context(|| format!("`larder stats --json` has no integer `{name}`"));
     let mut reasons = BTreeMap::new();
@@ -127,7 +127,7 @@ pub(super) fn ccache(text: &str) -> Counts {
 
 /// Reads the output of `sccache --show-stats --stats-format json`.
 pub(super) fn sccache(text: &str) -> Result<Counts> {
-    let json: serde_json::Value = serde_json::from_str(text).context("sccache's statistics are no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(text).context("sccache did not print JSON")?;
     let sum = |name: &str| -> u64 {
         let counts = json["stats"][name]["counts"].as_object();
         counts.into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
@@ -137,7 +137,7 @@ pub(super) fn sccache(text: &str) -> Result<Counts> {
 
 /// Reads the output of `kache stats --json`.
 pub(super) fn kache(text: &str) -> Result<Counts> {
-    let json: serde_json::Value = serde_json::from_str(text).context("kache's statistics are no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(text).context("kache did not print JSON")?;
     let number = |name: &str| field(&json, name).with_context(|| format!("`kache stats --json` has no integer {name}"));
     Ok(Counts { hit: number("local_hits")?, miss: number("misses")?, ..Counts::default() })
 }

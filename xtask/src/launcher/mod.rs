@@ -172,7 +172,7 @@ impl Launcher {
         let path = self.program.as_deref().unwrap_or(Path::new("")).to_string_lossy();
         ensure!(
             !path.contains(char::is_whitespace),
-            "the path of {} has a space: set CARGO_TARGET_DIR to one without",
+            "the path {} has a space: set CARGO_TARGET_DIR to a path without spaces",
             path
         );
         Ok(self)
@@ -200,7 +200,7 @@ impl Launcher {
             Counter::None | Counter::CcacheSilent => Ok(None),
             Counter::Larder => {
                 let text =
-                    run::output(command.args(["stats", "--json"])).context("larder does not tell its statistics")?;
+                    run::output(command.args(["stats", "--json"])).context("larder does not print its statistics")?;
                 counts::larder(&text).map(Some)
             }
             Counter::Ccache => Ok(Some(counts::ccache(&run::output(command.arg("--print-stats"))?))),

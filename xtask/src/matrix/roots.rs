@@ -122,7 +122,7 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
     if install(&packages).is_err() {
         for package in packages {
             if install(&[package]).is_err() {
-                eprintln!("{}: {package} cannot be installed; what needs it is not tried", root.suite);
+                eprintln!("{}: cannot install {package}, so the checks that need it are skipped", root.suite);
             }
         }
     }

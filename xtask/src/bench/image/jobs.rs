@@ -37,7 +37,7 @@ impl Job {
         shell.args(["-e", "-c", self.script]).env("NAME", tree.name()).stdout(Stdio::null());
         shell.current_dir(place.parent().context("has one")?);
         let (status, usage) = run::measured(&mut shell)?;
-        ensure!(status.success(), "{}: ended with {status} in {}", self.name, place.display());
+        ensure!(status.success(), "{} ended with {status} in {}", self.name, place.display());
         Ok(Some(usage))
     }
 }

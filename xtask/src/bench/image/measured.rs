@@ -139,7 +139,7 @@ impl Measured {
 /// similar are left out, because their data is written to another disk.
 fn written_to_disks() -> Result<u64> {
     nix::unistd::sync();
-    let text = fs::read_to_string("/proc/diskstats").context("the kernel does not say what was written")?;
+    let text = fs::read_to_string("/proc/diskstats").context("cannot read /proc/diskstats")?;
     let disks = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     // Whole disks only, not partitions. The unit is 512 bytes for all disks
     // (Documentation/admin-guide/iostats).

@@ -96,7 +96,7 @@ fn reports(place: &Place, options: &Options, ways: &Ways) -> Result<Vec<Report>>
         let tree = Tree::installed(place, options.tree.as_deref(), options.small)?;
         ensure!(
             options.tree.is_some() || options.small || tree.files >= FILES_MIN,
-            "{} files only: is the lock file whole?",
+            "only {} files: is the lock file complete?",
             tree.files
         );
         if options.has(Part::Packages) {

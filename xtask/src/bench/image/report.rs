@@ -43,10 +43,10 @@ const HEADER: &[&str] =
 pub(super) fn of_ways(tree: &Tree, all: &All, rounds: u32, about: &str) -> Result<Report> {
     let left_out = match &*all.left_out {
         [] => String::new(),
-        names => format!("Left out, since it was not possible: {}. ", names.join("; ")),
+        names => format!("Left out, because it failed: {}. ", names.join("; ")),
     };
     let used = match tree.kind {
-        Kind::Packages => "\"Used\" is `require()` of nine packages in node, directly after.",
+        Kind::Packages => "\"Used\" is `require()` of nine packages in node directly afterwards.",
         _ => "",
     };
     let (name, title) = match tree.kind {
@@ -57,8 +57,8 @@ pub(super) fn of_ways(tree: &Tree, all: &All, rounds: u32, about: &str) -> Resul
         name,
         title: title.to_owned(),
         notes: vec![format!(
-            "{}. Medians of {rounds} rounds, interleaved; the disk's cache is warm. far: 20 ms there and back, 200 MB/s \
-             a connection. {about} {left_out}{used}",
+            "{}. Medians of {rounds} rounds, interleaved; the page cache is warm. far: 20 ms round trip, 200 MB/s \
+             per connection. {about} {left_out}{used}",
             tree.shown()
         )],
         table: Table::new(1, HEADER),
@@ -148,7 +148,7 @@ pub(super) fn of_jobs(tree: &Tree, all: &All) -> Result<Report> {
         name,
         title: title.to_owned(),
         notes: vec![
-            "Of the last round, one after the other, directly after the tree was there; with what a broker took meanwhile."
+            "Of the last round, one after the other, directly after the tree was restored; with the CPU time of brokers."
                 .to_owned(),
         ],
         table: Table::new(2, &["tree", "job", "wall s", "CPU s", "wall ÷ plain files", "CPU ÷ plain files"]),
@@ -180,7 +180,7 @@ pub(super) fn of_sizes(sizes: &[(Tree, All)], rounds: u32) -> Result<Report> {
         name: "image-sizes",
         title: "Images of trees of several sizes".to_owned(),
         notes: vec![format!(
-            "Packages of the tree, all of it, and two copies of it. Medians of {rounds} rounds; the disk's cache is warm."
+            "Packages of the tree, all of it, and two copies of it. Medians of {rounds} rounds; the page cache is warm."
         )],
         table: Table::new(2, &["files", "what", "wall s", "CPU s", "CPU ÷ tar + zstd", "peak MB"]),
         ..Report::default()

@@ -108,7 +108,7 @@ impl Ways {
         if is_root()? {
             match ways.mount_disk() {
                 Ok(()) => ways.has_disk = true,
-                Err(error) => println!("image: trees are not put on a file system of their own: {error:#}"),
+                Err(error) => println!("image: trees do not get a file system of their own: {error:#}"),
             }
             ways.no_target()?;
         }
@@ -119,7 +119,7 @@ impl Ways {
     pub(super) fn end(&self) {
         let ended = self.no_target().and_then(|()| self.end_brokers()).and_then(|()| remove(&self.work));
         if let Err(error) = ended {
-            println!("image: {} stays: {error:#}", self.work.display());
+            println!("image: cannot remove {}: {error:#}", self.work.display());
         }
     }
 
@@ -206,7 +206,7 @@ impl Ways {
         if self.far.is_some() {
             all.extend(self.far_ways());
         } else {
-            println!("image: nothing comes from far: nginx is not installed");
+            println!("image: the far ways are left out, because nginx is not installed");
         }
         all.retain(|way| match tree.kind {
             Kind::Packages => true,
@@ -298,8 +298,8 @@ impl Ways {
     /// Returns a note on where trees are put.
     pub(super) fn notes(&self) -> &'static str {
         match self.has_disk {
-            true => "Trees are put on an ext4 of their own, made anew for each.",
-            false => "Trees are put where others were removed before: ext4 makes that dear.",
+            true => "Each tree is put on a new ext4 file system.",
+            false => "Trees are put where others were removed before, which is slow on ext4.",
         }
     }
 
@@ -333,7 +333,7 @@ impl Ways {
             if brokers.is_empty() {
                 return Ok(());
             }
-            ensure!(Instant::now() < until, "process {} mounts still", brokers[0]);
+            ensure!(Instant::now() < until, "process {} still has mounts", brokers[0]);
             for pid in brokers {
                 // The broker may already have ended.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);

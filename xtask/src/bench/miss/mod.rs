@@ -105,7 +105,7 @@ impl Subject for Miss<'_> {
         plain.prepare()?;
         let mut command = plain.command();
         crate::run::output(command.arg(self.number()))?;
-        ensure!(self.compile.case.outputs()? == made, "its outputs are not what the plain compile makes");
+        ensure!(self.compile.case.outputs()? == made, "its outputs differ from the plain compile's");
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl<'a> Miss<'a> {
         let counting = Compile { launcher: self.compile.launcher.counting(), ..self.compile };
         crate::run::output(counting.command().arg(self.number()))?;
         let found = self.compile.counts()? - before;
-        ensure!(found.miss == 1 && found.hit == 0, "one miss was to be: {found:?}");
+        ensure!(found.miss == 1 && found.hit == 0, "expected one miss: {found:?}");
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl<'a> Miss<'a> {
             self.once()
         } else {
             let name = self.name();
-            self.counted().with_context(|| format!("{}: {name} does not miss what is new", self.compile.case.name))
+            self.counted().with_context(|| format!("{}: {name} does not miss a new compile", self.compile.case.name))
         }
     }
 
@@ -288,7 +288,7 @@ fn all_missed(subject: &Miss, before: Option<Counts>, series: &Series) -> Result
     let (runs, found) = if subject.begins_empty { (1, after) } else { (series.samples.len() as u64, after - before) };
     ensure!(
         found.miss == runs && found.hit == 0 && found.unrecorded() == 0,
-        "{}: {runs} misses were to be, all recorded: {found:?}",
+        "{}: expected {runs} misses, all recorded: {found:?}",
         subject.name()
     );
     Ok(())
@@ -347,21 +347,17 @@ fn add_to(
 
 fn notes() -> Vec<String> {
     vec![
-        "CPU is user and system time of the command and all that it starts, and of a server as far as it is done when \
-         the command ends; medians of interleaved runs. Each \
-         run is of a command that was never run before, and its result was recorded; the first and the last of each \
-         are compared with \
-         the plain compile."
+        "CPU is user and system time of the command and all its descendants, and of a server until the command ends; \
+         medians of interleaved runs. Each run is of a new command, and its result was recorded. The results of the \
+         first and the last run are compared with the plain compile's."
             .to_owned(),
-        "own: CPU time and peak memory of the wrapper alone, in a run of its own; largest: peak memory of the largest \
-         process, which is the \
-         compiler proper. before and after: wall time from the wrapper's start to the tool's and from the tool's end \
-         to the wrapper's, by \
-         strace, the median of five runs."
+        "own: CPU time and peak memory of the wrapper alone, in a run of its own. largest: peak memory of the largest \
+         process, which is the compiler proper. before and after: wall time from the wrapper's start to the tool's, and \
+         from the tool's end to the wrapper's, by strace, the median of five runs."
             .to_owned(),
-        "larder: its stamps tell of every input. empty stamps: taken away before each run, so that every input is \
-         read and hashed. no store: \
-         taken away as a whole, so that the compiler's programs are judged as well, by a run that both observers see."
+        "larder: there is a stamp for every input. empty stamps: the stamps are removed before each run, so every \
+         input is read and hashed. no store: the whole store is removed, so both observers also judge the compiler's \
+         programs."
             .to_owned(),
         rivals::NOTE.to_owned(),
     ]

@@ -62,10 +62,10 @@ pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Re
         title: "What recording adds to a build".to_owned(),
         notes: vec![
             format!(
-                "gcc, warm hits: {SOURCES} compiles of some lines by make {JOBS}. libX11: its configure, and make \
-                 {JOBS}, with gcc. The three ways in turn, in an order of their own in each round."
+                "gcc, warm hits: {SOURCES} small compiles by make {JOBS}. libX11: its configure, and make {JOBS}, with \
+                 gcc. Each round runs the three ways in a random order."
             ),
-            "Wall and CPU time of the command, the recorder's own CPU time added; ratios of the same rounds."
+            "Wall time of the command, and CPU time of the command and the recorder; ratios of the same rounds."
                 .to_owned(),
         ],
         table: Table::new(2, HEADER),
@@ -146,8 +146,7 @@ fn recorded(path: &Path) -> Result<Sample> {
     let run: Value = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     let end = &run["end"];
     ensure!(end["not_traced"].is_null(), "processes cannot be followed here: {}", end["not_traced"]);
-    let number =
-        |value: &Value| value.as_u64().with_context(|| format!("{}: no number where one should be", path.display()));
+    let number = |value: &Value| value.as_u64().with_context(|| format!("{}: a field is not a number", path.display()));
     let recorder = Duration::from_micros(number(&end["recorder_us"])?);
     let used = number(&end["usage"]["user_us"])? + number(&end["usage"]["system_us"])?;
     Ok(Sample {

@@ -100,7 +100,7 @@ impl Bench<'_> {
     fn said(&self, words: &[&str]) -> Result<Value> {
         let mut command = self.larder(&self.launcher, &self.work);
         let text = run::output(command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-        serde_json::from_str(&text).with_context(|| format!("{}: this is no JSON", run::shown(&command)))
+        serde_json::from_str(&text).with_context(|| format!("{} did not print JSON", run::shown(&command)))
     }
 }
 

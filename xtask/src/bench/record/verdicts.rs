@@ -65,14 +65,14 @@ pub(super) fn verdicts(bench: &Bench, sessions: usize) -> Result<Report> {
         title: "What sessions of real builds say".to_owned(),
         notes: vec![
             format!(
-                "{PAIRS} pairs a session by `larder record --ab-commands`, judged by `larder compare`; {SOURCES} \
-                 compiles and a link by {MAKE}, {:.0} ms. Slower: a program uses a processor for {:.1} ms before the \
-                 link.",
+                "{PAIRS} pairs per session by `larder record --ab-commands`, judged by `larder compare`. The build is \
+                 {SOURCES} compiles and a link by {MAKE}, {:.0} ms. In the slower build a program uses a processor for \
+                 {:.1} ms before the link.",
                 wall_s * 1e3,
                 more_us / 1e3
             ),
-            "Goals: of the same at most 5 of 100 sessions say that one needs less or more; 3 % are found in all but 5 \
-             of 100."
+            "Goals: of equal builds at most 5 of 100 sessions say that one needs less or more. 3 % more is found in \
+             all but 5 of 100 sessions."
                 .to_owned(),
         ],
         table: Table::new(2, HEADER),

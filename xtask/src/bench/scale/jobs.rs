@@ -69,7 +69,7 @@ pub(super) fn jobs(bench: &Bench, report: &mut Report) -> Result<()> {
                 let hits = [0, 0, sources, sources / 2][kind];
                 ensure!(
                     (counts.hit, counts.runs()) == (hits, sources - hits),
-                    "{what}: {hits} hits of {sources} were to be: {counts:?}"
+                    "{what}: expected {hits} hits of {sources}: {counts:?}"
                 );
             }
             let row = Row {

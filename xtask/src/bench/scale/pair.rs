@@ -68,7 +68,7 @@ pub(super) fn pair(bench: &Bench, report: &mut Report) -> Result<()> {
             kind.launcher.apply(&mut command, &bench.home);
             kind.series.samples.push(measured(&mut command)?);
             for project in built {
-                ensure!(project.objects()? == expected, "{}: an object is not what the plain build makes", kind.name);
+                ensure!(project.objects()? == expected, "{}: an object differs from the plain build's", kind.name);
             }
             let after = kind.launcher.counts(&bench.home)?;
             kind.counts = after.zip(before).map(|(after, before)| after - before);

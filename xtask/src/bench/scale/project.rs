@@ -87,7 +87,7 @@ impl Project {
         launcher.apply(&mut command, home);
         let usage = measured(&mut command)?;
         let counts = launcher.counts(home)?.zip(before).map(|(after, before)| after - before);
-        ensure!(expected.is_empty() || self.objects()? == expected, "an object is not what the plain build makes");
+        ensure!(expected.is_empty() || self.objects()? == expected, "an object differs from the plain build's");
         Ok((usage, counts))
     }
 }

@@ -213,17 +213,18 @@ impl Wanted {
         let tried = dir.join("store/tried");
         if let Err(error) = if self.sparse { self.add(program, &tried, 0, 1).map(drop) } else { Ok(()) } {
             println!("{error:#}");
-            return Ok(Some(format!("Skipped: a store of {}: no holes can be made in files here.", self.name)));
+            return Ok(Some(format!("Skipped: a store of {}: this file system has no sparse files.", self.name)));
         }
         remove(&tried)?;
-        let stat = nix::sys::statvfs::statvfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+        let stat = nix::sys::statvfs::statvfs(dir)
+            .with_context(|| format!("cannot read the free space of {}", dir.display()))?;
         let free_mb = stat.blocks_available() * stat.fragment_size() / MB;
         let needed_mb = self.needed_mb();
         let is_enough = free_mb >= needed_mb + SPARE_MB;
         Ok((!is_enough).then(|| {
             format!(
-                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB are to be \
-                 spared.",
+                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB must stay \
+                 free.",
                 self.name
             )
         }))
@@ -257,7 +258,7 @@ impl Wanted {
         let json: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("`fill` printed: {text}"))?;
         let groups_us: Vec<f64> =
             json["record_us"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect();
-        ensure!(!groups_us.is_empty(), "`fill` says no times");
+        ensure!(!groups_us.is_empty(), "`fill` printed no times");
         Ok(Duration::from_secs_f64(quantile(groups_us, 1, 4) / 1e6))
     }
 }

@@ -87,22 +87,18 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
     vec![
         format!(
             "Medians of interleaved rounds; CPU is user and system time of all processes. The project has {} sources. \
-             Every object is \
-             compared with the plain build's, and what larder counted with what it must be.",
+             Every object is compared with the plain build's, and larder's counters with the expected ones.",
             options.sources
         ),
-        "jobs: plain is the plain build with as many jobs, base the same through larder with one job. Before each \
-         cold build one source \
-         was compiled, so that the compiler is known."
+        "jobs: plain is the plain build with as many jobs, base is the same build through larder with one job. Before \
+         each cold build one source was compiled, so that larder knows the compiler."
             .to_owned(),
         "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is \
          one such build alone."
             .to_owned(),
         "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the \
-         first store. by the \
-         store's functions: CPU time of one record of a hundred made by one process. Stores of GB hold blobs of 1 MB; \
-         of more than 4 GB \
-         what is zero in them takes no room on the disk."
+         first store. by the store's functions: CPU time of one record, of a hundred made by one process. Stores of GB \
+         have blobs of 1 MB. Stores of more than 4 GB are sparse."
             .to_owned(),
     ]
 }
