@@ -32,7 +32,7 @@ const LATENCY: Duration = Duration::from_millis(20);
 /// Each connection gets 200 MB/s.
 const LOCATION: &str = "location / { dav_methods PUT; create_full_put_path on; limit_rate 200m; }";
 
-/// A process must end this long after SIGTERM.
+/// The time limit for a process to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
