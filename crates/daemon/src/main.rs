@@ -12,13 +12,10 @@
 //! | `serve/` | the daemon: it records for wrappers that cannot write to the store |
 //! | `remote/` | remotes: downloads for wrappers, uploads of their records |
 //! | `units.rs` | unit files for systemd and launchd |
-//! | `allocator.rs` | another allocator, if a Cargo feature asks for one |
 //!
 //! Nothing here decides what a build gets: builds go on even if `larderd` is not installed.
 #![forbid(unsafe_code)]
 
-#[cfg(target_os = "linux")]
-mod allocator;
 #[cfg(target_os = "linux")]
 mod cli;
 #[cfg(target_os = "linux")]

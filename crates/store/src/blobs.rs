@@ -12,8 +12,8 @@ use crate::layout::{Contents, Temporary, open_plain};
 use crate::{Stamps, Store, StoreError};
 
 /// The buffer for hashing and writing, in bytes. No other size is faster for files of about 50 kB
-/// to 1 MB. For programs of 20 MB the best one is faster by a twentieth at most (`cargo xtask bench
-/// copy --buffers`, hash and write).
+/// to 1 MB. For programs of 20 MB the best one is faster by a twentieth at most
+/// (docs/performance.md, "Buffers").
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// A blob whose content was checked against its digest.

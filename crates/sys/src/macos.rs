@@ -83,7 +83,7 @@ fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner
 ///
 /// `fcopyfile` is used if the whole file is wanted. Blocks are not shared, because APFS can only
 /// share whole files by path (`clonefile`), and the caller has already created `to`. This was never
-/// measured. `cargo run -p larder-copy` on macOS would do it.
+/// measured.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     if from.metadata()?.len() == count {
         // `fcopyfile` begins at the read position.

@@ -98,8 +98,7 @@ pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], mann
 /// of `from` is. Returns how many bytes there were.
 ///
 /// Blocks are shared if the file system can. `CopyFile` would do the same, but it would open both
-/// files by path once more. This was never measured. `cargo run -p larder-copy` on Windows would do
-/// it.
+/// files by path once more. This was never measured.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     let there = from.metadata()?.len().min(count);
     let whole = there - there % BLOCK_BYTES_MAX;

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::{ImageError, squeeze};
 
-/// The bytes that are written at once (`cargo xtask bench copy`, read, write).
+/// The bytes that are written at once (docs/performance.md, "Putting an output in place").
 const WRITTEN_BYTES: usize = 256 << 10;
 /// The bytes that are read at once. With a larger buffer 1 MB takes a fifth longer and 20 MB is not
-/// faster (`cargo xtask bench copy --buffers`).
+/// faster (docs/performance.md, "Buffers").
 const READ_BYTES: usize = 64 << 10;
 
 /// A format of archives.

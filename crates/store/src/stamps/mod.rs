@@ -38,7 +38,7 @@ pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
 /// Stands in place of a size in stamps of directories, and of statements about files.
 const DIRECTORY: u64 = u64::MAX;
 /// The size of the buffer, in bytes. A larger one hashes 20 MB faster by a twentieth, and smaller
-/// files slower (`cargo xtask bench copy --buffers`).
+/// files slower (docs/performance.md, "Buffers").
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// The stamps since the last boot, for several threads. Each thread has its own handle to the same

@@ -68,7 +68,7 @@ struct Server {
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// The result of a measurement on another machine.
 const GAIN: &str = "on another machine gcc, g++, clang, clang++ and rustc took 0.97 to 1.05 of their time with them, so \
-                    a gain is not certain (`cargo xtask bench pages` measures this machine)";
+                    a gain is not certain (docs/scheduling.md)";
 /// The nice value of class `utility`. Class `background` is below it at any nice value, because it
 /// uses `SCHED_IDLE`.
 const LOWERED_NICE: i32 = 10;
@@ -91,8 +91,8 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     checks
 }
 
-/// Says what compilers would gain from huge pages, depending on the kernel's setting. Figures:
-/// `cargo xtask bench pages`, docs/scheduling.md, "Huge pages for tools".
+/// Says what compilers would gain from huge pages, depending on the kernel's setting. The figures
+/// are in docs/scheduling.md, "Huge pages for tools".
 fn huge_pages(text: &str) -> Option<Check> {
     let mode = text.split_ascii_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
     let found = match mode {
