@@ -1,18 +1,14 @@
 //! Reports the outcome of an invocation: counts it in the store, appends a line to `LARDER_LOG` if
 //! that is set, and adds it to the record of a build.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io::Write;
 
 use larder_lookup::Request;
 use larder_model::Outcome;
 use larder_store::{Counters, Store};
 
 use crate::context::Context;
-use crate::recording;
+use crate::log_file::open_log;
 
 /// The names by which an outcome is reported.
 #[derive(Clone, Copy)]
@@ -45,7 +41,7 @@ pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome
         // The process ends soon and then unmaps everything at once.
         std::mem::forget(counters);
     }
-    recording::note(context, outcome, by.tool, by.source, detail);
+    context.recorded(|recording| recording.note(outcome, by.tool, by.source, detail, &context.place.cwd));
     log(context, outcome, by.source, detail);
 }
 
@@ -72,35 +68,4 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
     let line = line.replace(char::is_control, "?") + "\n";
     // A failure to log must not disturb the build.
     let _ = open_log(path).and_then(|mut file| file.write_all(line.as_bytes()));
-}
-
-/// Opens the log for appending. It never blocks: neither on a FIFO without a reader nor on a
-/// stopped terminal.
-///
-/// It fails in two cases:
-///
-/// - The size of files is limited (`RLIMIT_FSIZE`), because SIGXFSZ would kill us before the tool
-///   has run.
-/// - The file belongs to another ordinary user. In `/tmp`, for example, that user may have made it
-///   or a link to a file of ours.
-pub(crate) fn open_log(path: &Path) -> io::Result<File> {
-    const O_NONBLOCK: i32 = 0o4000;
-    const O_NOCTTY: i32 = 0o400;
-    const CHARACTER_DEVICE: larder_sys::Kind = larder_sys::Kind::Other(0o2);
-    let trusted = |look: larder_sys::Look| match look.owner {
-        0 => Ok(()),
-        owner if owner == larder_sys::effective_user() || look.kind == CHARACTER_DEVICE => Ok(()),
-        _ => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-    };
-    if larder_sys::file_size_is_limited() {
-        return Err(io::Error::other("the size of files is limited"));
-    }
-    match larder_sys::look(path.as_os_str().as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        there => trusted(there?)?,
-    }
-    let flags = O_NONBLOCK | O_NOCTTY;
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
-    trusted(larder_sys::file_look(&file)?)?;
-    Ok(file)
 }

@@ -14,6 +14,7 @@ use larder_spawn::Destinations;
 use larder_sys::Opening;
 
 use crate::outer;
+use crate::own_file::OWN_FILE;
 use crate::recording::Recording;
 
 /// The context of a request.
@@ -29,9 +30,6 @@ pub(crate) struct Context {
     /// Set if the build is recorded (`larder record`).
     pub(crate) recording: Option<Recording>,
 }
-
-/// The path that leads to the running executable.
-pub(crate) const OWN_FILE: &str = "/proc/self/exe";
 
 impl Context {
     /// Reads everything. Returns `None` if there is no working directory.

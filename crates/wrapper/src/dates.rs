@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use larder_model::{Change, Looked, Roots, Seen, Times, Unrecorded};
 
-use crate::miss::NotRecorded;
+use crate::not_recorded::NotRecorded;
 use crate::typed::file_name;
 
 const SECOND_NS: i64 = 1_000_000_000;

@@ -16,9 +16,9 @@ use larder_model::Manifest;
 use larder_store::{Counters, Stamps, Store};
 use larder_sys::Rival;
 
+use crate::caller::caller;
 use crate::context::Context;
 use crate::patience::{UNKNOWN, patience};
-use crate::token::caller;
 use crate::{outer, summon};
 
 /// What comes next for an action that no record answers.

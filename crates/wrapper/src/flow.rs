@@ -4,14 +4,17 @@
 
 use larder_lookup::{Answer, Known, Ourselves, Rejected, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
-use larder_spawn::{Command, Token, become_tool};
+use larder_spawn::{Command, Token};
 use larder_store::{Effort, Stamps, Store, Turn};
 
 use crate::account::{By, account};
+use crate::caller::caller;
 use crate::context::Context;
 use crate::fetch::{self, Asking, Fetched, fetch};
 use crate::hit::NotPlaced;
 use crate::miss::{self, Ended, Why};
+use crate::own_file::OWN_FILE;
+use crate::start::{NOT_EXECUTABLE, NOT_FOUND, start};
 use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
 use crate::{handover, hit, outer, token, warn, words};
@@ -20,10 +23,6 @@ use crate::{handover, hit, outer, token, warn, words};
 const USAGE: i32 = 2;
 /// The exit code if some outputs are in place and others cannot be written.
 const HALF_PLACED: i32 = 1;
-/// The exit codes that a shell has for a command that does not exist and for one that cannot be
-/// executed.
-const NOT_FOUND: i32 = 127;
-const NOT_EXECUTABLE: i32 = 126;
 
 /// Does what the arguments ask for. Returns the exit code.
 pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
@@ -148,10 +147,10 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                         Ok((told, code)) => {
                             context.phase("place");
                             if let Some((before, set)) = told {
-                                outer::answered(context, request, &set, &result, &before);
+                                outer::answered(&context.place, request, &set, &result, &before);
                             }
                             if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
-                                handover::note_use(store, token::caller(settings), &request.weak);
+                                handover::note_use(store, caller(settings), &request.weak);
                             }
                             waited.iter().for_each(|waited| waited.count(store));
                             fetched.iter().for_each(|fetched| fetched.count(store));
@@ -285,20 +284,6 @@ fn names_a_pipe(argv: &[Vec<u8>]) -> bool {
     argv.iter().skip(1).filter(|argument| !argument.starts_with(b"-")).any(is_pipe)
 }
 
-/// Becomes the tool. Returns only if that fails, with the exit code that a shell would have.
-pub(crate) fn start(command: &Command) -> i32 {
-    start_with(command, &Token::default())
-}
-
-/// Becomes the tool and keeps the job slot as long as the tool runs. Returns as `start` does.
-pub(crate) fn start_with(command: &Command, token: &Token) -> i32 {
-    let mut command = command.clone();
-    outer::becomes(&command.program, &mut command.environment);
-    let error = become_tool(&command, token);
-    eprintln!("larder: {}: {error}", String::from_utf8_lossy(&command.program));
-    if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
-}
-
 /// Handles a name that is no other program. It may be larder itself, as in `larder larder gcc`:
 /// then the inner command is run.
 fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: bool) -> i32 {
@@ -327,7 +312,7 @@ fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     use std::os::unix::ffi::OsStrExt;
     let environment = environment_block();
     let path = std::env::var_os("PATH");
-    let ourselves = Ourselves::at(crate::context::OWN_FILE.as_ref());
+    let ourselves = Ourselves::at(OWN_FILE.as_ref());
     let name = file_name(&argv[0]).to_vec();
     let name =
         if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };

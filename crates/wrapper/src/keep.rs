@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::dates::Date;
-use crate::miss::NotRecorded;
+use crate::not_recorded::NotRecorded;
 use crate::sink::Sink;
 use larder_model::{
     Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, PLACEHOLDER,

@@ -21,6 +21,8 @@ mod account;
 #[cfg(target_os = "linux")]
 mod before;
 #[cfg(target_os = "linux")]
+mod caller;
+#[cfg(target_os = "linux")]
 mod context;
 #[cfg(target_os = "linux")]
 mod dates;
@@ -41,13 +43,19 @@ mod hit;
 #[cfg(target_os = "linux")]
 mod keep;
 #[cfg(target_os = "linux")]
+mod log_file;
+#[cfg(target_os = "linux")]
 mod miss;
 #[cfg(target_os = "linux")]
 mod ninja;
 #[cfg(target_os = "linux")]
+mod not_recorded;
+#[cfg(target_os = "linux")]
 mod numbers;
 #[cfg(target_os = "linux")]
 mod outer;
+#[cfg(target_os = "linux")]
+mod own_file;
 #[cfg(target_os = "linux")]
 mod patience;
 #[cfg(target_os = "linux")]
@@ -60,6 +68,8 @@ mod real;
 mod recording;
 #[cfg(target_os = "linux")]
 mod sink;
+#[cfg(target_os = "linux")]
+mod start;
 #[cfg(target_os = "linux")]
 mod summon;
 #[cfg(target_os = "linux")]

@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use larder_lookup::Request;
+use larder_lookup::{Place, Request};
 use larder_model::{
     ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
     UMASK,
@@ -19,7 +19,7 @@ use larder_observe::{
 };
 use larder_sys::Look;
 
-use crate::context::{Context, OWN_FILE};
+use crate::own_file::own_path;
 
 const ENOENT: i32 = 2;
 const FILE: u32 = 0o100_644;
@@ -45,10 +45,9 @@ fn report(events: Vec<Event>) {
 pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     NAMED.store(OuterLog::is_named(environment), Relaxed);
     let Some(log) = OuterLog::take(environment) else { return };
-    let own = larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default();
     let parent = larder_sys::parent_process_id();
     let _ = OUTER.set(log);
-    report(vec![Event { path: own, extra: parent, ..event(Kind::Start) }]);
+    report(vec![Event { path: own_path(), extra: parent, ..event(Kind::Start) }]);
 }
 
 /// Reports that our actions are unknown, so that the outer run is not recorded.
@@ -77,7 +76,7 @@ pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
 /// Reports what the tool did. It ran as our child `pid`. `unseen` returns the paths that its
 /// programs read without being observed, or `None` if these are not known.
 pub(crate) fn ran(
-    context: &Context,
+    place: &Place,
     request: &Request,
     pid: u32,
     trace: &Trace,
@@ -86,7 +85,7 @@ pub(crate) fn ran(
     if !is_there() {
         return;
     }
-    let mut events = chosen(context, request);
+    let mut events = chosen(place, request);
     events.push(Event { pid, ..looked(Kind::Exec, &request.action.tool_path) });
     let unseen = unseen();
     let besides = unseen.iter().flatten();
@@ -107,15 +106,9 @@ impl Before {
 }
 
 /// Reports a hit: all observations of `set` were read, and the outputs were written.
-pub(crate) fn answered(
-    context: &Context,
-    request: &Request,
-    set: &ObservationSet,
-    result: &ActionResult,
-    before: &Before,
-) {
+pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, result: &ActionResult, before: &Before) {
     let roots = &request.roots;
-    let mut events = chosen(context, request);
+    let mut events = chosen(place, request);
     for directory in &set.directories {
         let path = decoded(roots, directory.path);
         if directory.class != 0 {
@@ -144,7 +137,7 @@ pub(crate) fn answered(
             SOCKETS => Some(Event { extra: INTERNET[0], ..at(Kind::Network, SOCKET) }),
             name if name.is_empty() || name.starts_with(b"\0") => None,
             name => {
-                let value = context.place.variable(name);
+                let value = place.variable(name);
                 let error = if value.is_some() { 0 } else { ENOENT };
                 let path2 = value.unwrap_or_default().to_vec();
                 Some(Event { error, path2, ..at(Kind::GetEnvironment, name) })
@@ -153,7 +146,7 @@ pub(crate) fn answered(
     }
     // Compilers read PWD. It is reported as a variable because their key has only the directory
     // that it stands for.
-    let pwd = context.place.variable(b"PWD");
+    let pwd = place.variable(b"PWD");
     let error = if pwd.is_some() { 0 } else { ENOENT };
     events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
     for (output, before) in result.outputs.iter().zip(&before.0) {
@@ -164,10 +157,10 @@ pub(crate) fn answered(
 
 /// Returns events for how the tool was found: the absent candidates along PATH, then the tool and
 /// its content.
-fn chosen(context: &Context, request: &Request) -> Vec<Event> {
+fn chosen(place: &Place, request: &Request) -> Vec<Event> {
     let tool = &request.action.tool_path;
     let mut events = Vec::new();
-    if let (Some(path), Some(slash)) = (context.place.variable(b"PATH"), tool.iter().rposition(|&b| b == b'/')) {
+    if let (Some(path), Some(slash)) = (place.variable(b"PATH"), tool.iter().rposition(|&b| b == b'/')) {
         let (directory, name) = (&tool[..slash], &tool[slash + 1..]);
         for candidate in path.split(|&b| b == b':').take_while(|entry| *entry != directory) {
             let path = join(&absolute(&request.action.cwd, candidate), name);

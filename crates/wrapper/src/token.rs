@@ -9,17 +9,17 @@
 use std::time::Duration;
 
 use larder_compiler::{Family, family_of};
-use larder_config::{Class, Settings};
-use larder_ipc::{Caller, Terms};
+use larder_config::Settings;
 use larder_lookup::{Request, kind, subject};
 use larder_spawn::{Asker, Command, Needs, Taken, Token, Tokens};
 use larder_store::{Counters, Store};
 use larder_sys::Rival;
 
+use crate::caller::class;
 use crate::context::Context;
-use crate::fetch::Race;
+use crate::outer;
+use crate::start;
 use crate::typed::file_name;
-use crate::{flow, outer};
 
 /// Log text for a tool that was started with the priority of the build, because tools in its class
 /// got no processor time.
@@ -28,7 +28,12 @@ const STEPPED_DOWN: &str = "run with the priority of the build, because tools in
 const COUNTED: Duration = Duration::from_millis(1);
 
 /// Waits for a job slot for the tool of a request. Returns `None` if the fetch is faster.
-pub(crate) fn take(context: &Context, store: &Store, request: &Request, mut race: Option<&mut Race>) -> Option<Token> {
+pub(crate) fn take(
+    context: &Context,
+    store: &Store,
+    request: &Request,
+    mut race: Option<&mut dyn Rival>,
+) -> Option<Token> {
     let settings = &context.loaded.settings;
     if !settings.tokens || request.family == Family::Command {
         return Some(Token::default());
@@ -52,7 +57,7 @@ pub(crate) fn take(context: &Context, store: &Store, request: &Request, mut race
 pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wait: bool) -> i32 {
     let settings = &context.loaded.settings;
     if family == Family::Command {
-        return flow::start(command);
+        return start::start(command);
     }
     let taken = if settings.tokens {
         tokens(settings).take(Asker { is_handed_on: true, ..asker(0, may_wait) }, &mut || true)
@@ -61,7 +66,7 @@ pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wa
     };
     let mut token = if let Taken::Token(token) = taken { token } else { Token::default() };
     let command = as_set(settings, family, command, &mut token);
-    flow::start_with(&command, &token)
+    start::start_with(&command, &token)
 }
 
 /// Becomes a tool whose family is known by its name only. Returns as `start` does.
@@ -94,22 +99,6 @@ fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
         if !environment.iter().any(|variable| variable.starts_with(name)) {
             environment.push([name, value].concat());
         }
-    }
-}
-
-/// Returns the class and the terms of remotes for requests to `larderd`.
-pub(crate) fn caller(settings: &Settings) -> Caller {
-    let sends = !settings.remote_read_only;
-    let terms = settings.remotes_digest().map(|remotes| Terms { remotes, trust: settings.trust_digest(), sends });
-    Caller { class: class(settings), terms }
-}
-
-/// Returns the scheduling class of tools, and of work that `larderd` does for this command.
-pub(crate) fn class(settings: &Settings) -> larder_spawn::Class {
-    match settings.class {
-        Class::Inherit => larder_spawn::Class::Inherit,
-        Class::Utility => larder_spawn::Class::Utility,
-        Class::Background => larder_spawn::Class::Background,
     }
 }
 

@@ -24,8 +24,9 @@ use larder_lookup::{Known, Request, is_compile};
 use larder_model::Digest;
 use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
 
-use crate::context::{Context, OWN_FILE};
+use crate::context::Context;
 use crate::outer;
+use crate::own_file::OWN_FILE;
 
 /// The longest wait if no record says how long the tool runs. The holder began earlier, so it
 /// normally ends earlier. This bounds the cost if the holder gets less processor time than we

@@ -28,8 +28,8 @@ use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
 use larder_sys::{ChildEnd, Rival};
 
-use crate::context::{Context, OWN_FILE};
-use crate::fetch::Race;
+use crate::context::Context;
+use crate::own_file::own_path;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
@@ -117,7 +117,7 @@ impl Eyes {
         &self,
         command: &Command,
         to: &Destinations,
-        race: Option<&mut Race>,
+        race: Option<&mut dyn Rival>,
         programs: &Programs,
     ) -> io::Result<Watched> {
         let both = match self {
@@ -125,11 +125,10 @@ impl Eyes {
                 // The depfile does not say which files the tool created, so they could not be
                 // removed if the race ended first.
                 let race = race.filter(|_| observer.name() != larder_model::Observer::Depfile);
-                let observed = observer.run(command, to, race.map(|race| race as &mut dyn Rival))?;
+                let observed = observer.run(command, to, race)?;
                 return Ok(Watched { observed, observer: observer.name(), verdict: None, samples: None });
             }
             Eyes::Samples(samples) => {
-                let race = race.map(|race| race as &mut dyn Rival);
                 let sampled = samples.run(command, to, race, &|path| programs.interest(path))?;
                 let (observed, samples) = (sampled.observed, Some(sampled.samples));
                 return Ok(Watched { observed, observer: larder_model::Observer::Preload, verdict: None, samples });
@@ -502,11 +501,6 @@ fn is_odd(sample: &Sample) -> bool {
 fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
     let parts = |id: &Identity| (id.device, id.inode, id.size_bytes, id.modified_ns);
     one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
-}
-
-/// Returns the path of the wrapper's executable.
-pub(crate) fn own_path() -> Vec<u8> {
-    larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default()
 }
 
 fn unseen_look(sight: &Sight) -> Option<Unseen> {

@@ -6,7 +6,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::context::OWN_FILE;
+use crate::own_file::OWN_FILE;
 
 /// Becomes `larderd` with these arguments. Returns an exit code if that fails.
 pub(crate) fn answer(words: Vec<Vec<u8>>) -> i32 {

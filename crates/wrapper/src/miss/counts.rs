@@ -13,11 +13,13 @@ use larder_model::{
 use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
 use larder_store::Bounds;
 
-use super::record::{NotRecorded, Run};
+use super::record::Run;
+use crate::not_recorded::NotRecorded;
+use crate::own_file::own_path;
 use crate::real::RealPaths;
 use crate::texts::{Texts, archive_has_none};
 use crate::typed::file_name;
-use crate::watch::{Watched, own_path};
+use crate::watch::Watched;
 
 impl Run<'_> {
     /// Returns what the run relied on and changed, or why it must not be recorded.

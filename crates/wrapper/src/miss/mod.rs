@@ -20,19 +20,20 @@ use larder_lookup::{Abilities, Request, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
 use larder_spawn::{Finished, Token};
 use larder_store::{Stamps, Store, Turn};
-use larder_sys::ChildEnd;
+use larder_sys::{ChildEnd, Rival};
 
 use self::limit::keep_within_limit;
-pub(crate) use self::record::NotRecorded;
 use self::record::{Recorded, Run};
 use crate::account::{By, account, log};
 use crate::before::Before;
+use crate::caller::caller;
 use crate::context::Context;
 use crate::fetch::{Fetched, Race, note_recorded};
+use crate::not_recorded::NotRecorded;
 use crate::sink::Sink;
 use crate::undo::undo;
 use crate::watch::{Eyes, Programs, closing};
-use crate::{flow, outer, recording, token};
+use crate::{outer, start, token};
 
 /// Why the tool runs, and what was acquired for it.
 #[derive(Default)]
@@ -83,7 +84,7 @@ pub(crate) fn run(
     if settings.read_only {
         return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
     }
-    let sink = match Sink::open(store, token::caller(&context.loaded.settings)) {
+    let sink = match Sink::open(store, caller(&context.loaded.settings)) {
         Ok(sink) => sink,
         Err(closed) => {
             account(context, Some(store), closed.outcome(), By::request(request), &closed.detail());
@@ -105,7 +106,7 @@ pub(crate) fn run(
     let numbers_differ = request.family != Family::Command || skip_process_numbers();
     let token = match token {
         Some(token) => Some(token),
-        None => token::take(context, store, request, race.as_mut()).map(Box::new),
+        None => token::take(context, store, request, rival(&mut race)).map(Box::new),
     };
     let Some(mut token) = token else {
         return match race {
@@ -121,13 +122,13 @@ pub(crate) fn run(
     let before = Before::note(request, &programs.changes(), stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
-    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut(), &programs) {
+    let watched = match eyes.run(&command, &context.place.destinations, rival(&mut race), &programs) {
         Ok(watched) => watched,
         Err(_) => {
             let outcome = Outcome::Fallback(Fallback::ObserverFailed);
             account(context, Some(store), outcome, By::request(request), "");
             // The job slot is already held, so this must not wait for another one.
-            return Ended::Code(flow::start_with(&command, &token));
+            return Ended::Code(start::start_with(&command, &token));
         }
     };
     if let (true, Some(race)) = (watched.observed.finished.stopped, &race) {
@@ -143,7 +144,7 @@ pub(crate) fn run(
     let run_time_us = began.elapsed().as_micros() as u64;
     let odd = programs.learn(&watched);
     let unseen = || programs.unseen(&watched).ok().filter(|_| watched.observer != larder_model::Observer::Depfile);
-    outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace, unseen);
+    outer::ran(&context.place, request, watched.observed.finished.pid, &watched.observed.trace, unseen);
     let run = Run {
         context,
         sink: &sink,
@@ -182,7 +183,9 @@ pub(crate) fn run(
         Ok(recorded) => recorded.difference.clone().unwrap_or(word),
         Err(why) => why.detail(),
     };
-    recording::note(context, outcome, &request.action.argv[0], source, &detail);
+    context.recorded(|recording| {
+        recording.note(outcome, &request.action.argv[0], source, &detail, &context.place.cwd);
+    });
     log(context, outcome, source, &token::said(&token, detail));
     drop(token);
     let _ = stamps.settle(store);
@@ -195,6 +198,10 @@ pub(crate) fn run(
         }
     }
     Ended::Code(leave(watched.observed.finished))
+}
+
+fn rival<'a>(race: &'a mut Option<Race>) -> Option<&'a mut dyn Rival> {
+    race.as_mut().map(|race| race as &mut dyn Rival)
 }
 
 /// Makes the process ids of the command different from those of its last run. Returns false if it

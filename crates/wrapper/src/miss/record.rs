@@ -10,13 +10,14 @@ use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
 use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
 use larder_spawn::Command;
-use larder_store::{Stamps, StoreError, Witness, Witnessed};
+use larder_store::{Stamps, Witness, Witnessed};
 
 use super::ordinary::{exit_code, unchanged_since_the_end};
 use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
+use crate::not_recorded::NotRecorded;
 use crate::reach::{Reach, Reached};
 use crate::sink::Sink;
 use crate::texts::{Texts, run_by_shells_alone};
@@ -31,27 +32,6 @@ pub(super) struct Recorded {
     pub(super) strong: Fingerprint,
     /// The first difference to the record that the run was to verify.
     pub(super) difference: Option<String>,
-}
-
-/// Why a run was not recorded: a reason with a path or a text, or an error of the store.
-pub(crate) enum NotRecorded {
-    Because(Unrecorded, Vec<u8>),
-    Store(StoreError),
-}
-
-impl NotRecorded {
-    pub(super) fn detail(&self) -> String {
-        match self {
-            NotRecorded::Because(_, path) => String::from_utf8_lossy(path).into_owned(),
-            NotRecorded::Store(error) => error.to_string(),
-        }
-    }
-}
-
-impl From<StoreError> for NotRecorded {
-    fn from(error: StoreError) -> Self {
-        NotRecorded::Store(error)
-    }
 }
 
 /// What differs from run to run and may be in the result. The value tells this run from others, and

@@ -11,7 +11,8 @@ use larder_model::{
 };
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
 
-use super::{Bind, Reach};
+use super::Bind;
+use super::facts::Reach;
 use crate::keep::SEARCHED_BYTES_MAX;
 
 /// At most this many results are compared, the newest first, because each may be as large as a

@@ -17,35 +17,29 @@
 //! Unaware of: how a result is found, how it is put in place.
 
 mod again;
+mod facts;
 mod texts;
 
+pub(crate) use self::facts::Reach;
+
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::rule;
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
-use larder_model::{Bound, Looked, Made, PLACEHOLDER, Rewrite};
-use larder_observe::without_parents;
+use larder_model::{Bound, Made, Rewrite};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
-use larder_spawn::Command;
-use larder_store::{Carried, Stamps, names_files};
+use larder_store::names_files;
 use memchr::memmem;
 
-use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams, SEARCHED_BYTES_MAX};
+use self::facts::whole;
+use self::texts::Texts;
+use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, stands_bare, what_it_says};
-use crate::reach::texts::Texts;
-use crate::sink::Sink;
 use crate::typed::file_name;
-
-/// Variables that a compiler and its parts read, but whose values never reach a result: search
-/// paths for programs, directories for temporary files, and the working directory.
-const NO_NAMES: [&[u8]; 9] =
-    [b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR", b"PWD", b"OLDPWD", b"HOME"];
 
 /// Options for the linker, some of which put a path into the result.
 const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
@@ -56,51 +50,10 @@ const SOURCE_ENDINGS: [&[u8]; 18] = [
     b".hxx", b".inc", b".def", b".ipp",
 ];
 
-/// What is known about a run when this is decided.
-pub(crate) struct Reach<'a> {
-    pub(crate) sink: &'a Sink<'a>,
-    pub(crate) stamps: &'a Stamps,
-    pub(crate) request: &'a Request,
-    /// The command as it was started.
-    pub(crate) command: &'a Command,
-    /// The setting `remote_trust`.
-    pub(crate) trust: &'a [String],
-    /// True if debug information may be rewritten. This is done only if it is exact.
-    pub(crate) relocates_debug: bool,
-    /// The root paths that the inputs hold.
-    pub(crate) carried: &'a Carried,
-    /// The variables that the command read, with their values.
-    pub(crate) environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
-    /// The paths that the command read.
-    pub(crate) looked: &'a [(Vec<u8>, Looked)],
-    /// True if a program ran that is not a known part of a compiler.
-    pub(crate) foreign_program: bool,
-    /// True if gcc's `cc1` or `cc1plus` ran. The name `cc` alone may stand for any compiler.
-    pub(crate) gcc_ran: bool,
-    /// An input with a root path that the assembler itself opened.
-    pub(crate) assembled: Option<&'a Vec<u8>>,
-    pub(crate) failed: bool,
-}
-
 type Bind = (Bound, Vec<u8>);
 
 fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
-}
-
-/// Returns true for a shared library, by its name (`libc.so.6`) and its first bytes. The
-/// preprocessor reads none.
-fn is_library(path: &[u8]) -> bool {
-    let name = file_name(path);
-    let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    let is_named = memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]));
-    let mut start = [0; 4];
-    let mut read = || File::open(Path::new(OsStr::from_bytes(path))).and_then(|mut file| file.read_exact(&mut start));
-    is_named && read().is_ok() && start == *b"\x7fELF"
-}
-
-fn whole(path: &[u8]) -> Option<Vec<u8>> {
-    larder_sys::read_at_most(path, SEARCHED_BYTES_MAX).ok().flatten()
 }
 
 /// The decision, and how messages are rewritten elsewhere. How an output is rewritten is stored in
@@ -305,11 +258,6 @@ impl Reach<'_> {
         })
     }
 
-    /// Returns the absolute path of a directory that the command names.
-    fn directory(&self, named: &[u8]) -> PathBuf {
-        PathBuf::from(OsString::from_vec(without_parents(&self.request.absolute(named))))
-    }
-
     /// Runs the preprocessor, and fails if its output holds a root path.
     fn nothing_was_derived(&self, naming: &Naming, suspect: &[u8]) -> Result<(), Bind> {
         let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
@@ -368,21 +316,10 @@ impl Reach<'_> {
         self.request.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
     }
 
-    fn names_us(&self, text: &[u8]) -> bool {
-        self.request.roots.encode_text(text).contains(&PLACEHOLDER)
-    }
-
     fn arguments_name_us(&self) -> bool {
         let argv = &self.request.action.argv;
         // A compiler inside the checkout has its own headers there.
         argv.iter().any(|word| self.names_us(word)) || self.names_us(&self.request.action.tool_path)
-    }
-
-    fn environment_names_us(&self) -> bool {
-        let keyed = self.request.action.environment.iter().map(|variable| (&variable.name, Some(&variable.value)));
-        let asked = self.environment.iter().map(|(name, value)| (name, value.as_ref()));
-        let mut named = keyed.chain(asked).filter(|(name, _)| !NO_NAMES.contains(&name.as_slice()));
-        named.any(|(_, value)| value.is_some_and(|value| self.names_us(value)))
     }
 
     fn holding(&self, outputs: &[KeptOutput], streams: &KeptStreams) -> Holding {
@@ -407,10 +344,6 @@ impl Reach<'_> {
 
     fn bytes_of<'k>(&self, content: &'k KeptContent) -> Option<Cow<'k, [u8]>> {
         content.searched(self.sink, self.stamps)
-    }
-
-    fn roots(&self) -> Vec<&[u8]> {
-        self.request.roots.all().map(Vec::as_slice).collect()
     }
 
     /// Returns how an output that holds a root path is rewritten, or `None` if it cannot be.

@@ -14,7 +14,7 @@ use larder_model::Looked;
 use larder_store::names_files;
 use memchr::memmem;
 
-use super::{Reach, is_library, whole};
+use super::facts::{Reach, is_library, whole};
 use crate::dead::Names;
 use crate::file_names::{a_file_is_named, no_file_is_named};
 use crate::unnamed::Macros;
