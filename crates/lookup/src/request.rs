@@ -12,6 +12,8 @@ use larder_compiler::{
     parse, runs_no_script,
 };
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
+use larder_observe::file_name;
+use larder_portability::names_files;
 use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, Stamps, Uncut};
 use larder_sys::TerminalSize;
@@ -263,8 +265,9 @@ impl Request {
     /// - For a whole command, autoconf's `config.status` is compared in a form in which no path is
     ///   split (`uncut`, see [`relocated::uncut`]).
     pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: Uncut<'f>) -> Forms<'f> {
-        let is_command = self.family == Family::Command;
-        Forms { object: self.links().then_some(object), uncut: if is_command { uncut } else { Forms::NONE.uncut } }
+        let plain = Forms::plain(names_files);
+        let uncut = if self.family == Family::Command { uncut } else { plain.uncut };
+        Forms { object: self.links().then_some(object), uncut, ..plain }
     }
 
     /// Returns a path of the command line, made absolute.
@@ -300,7 +303,7 @@ fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roo
     }
     let path = absolute(cwd, &invocation.source);
     if is_source(&path) {
-        return larder_store::content_anywhere(&path, roots, stamps);
+        return larder_store::content_anywhere(&path, roots, stamps, names_files);
     }
     if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
 }
@@ -397,8 +400,4 @@ pub fn subject(request: &Request) -> Digest {
         bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
     }
     Digest::of(&bytes)
-}
-
-pub(crate) fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }

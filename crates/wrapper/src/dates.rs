@@ -9,9 +9,9 @@
 use std::collections::HashMap;
 
 use larder_model::{Change, Looked, Roots, Seen, Times, Unrecorded};
+use larder_observe::file_name;
 
 use crate::not_recorded::NotRecorded;
-use crate::typed::file_name;
 
 const SECOND_NS: i64 = 1_000_000_000;
 

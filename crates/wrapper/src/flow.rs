@@ -4,6 +4,7 @@
 
 use larder_lookup::{Answer, Known, Ourselves, Rejected, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
+use larder_observe::file_name;
 use larder_spawn::{Command, Token};
 use larder_store::{Effort, Stamps, Store, Turn};
 
@@ -16,7 +17,7 @@ use crate::miss::{self, Ended, Why};
 use crate::own_file::OWN_FILE;
 use crate::start::{NOT_EXECUTABLE, NOT_FOUND, start};
 use crate::turn::{self, Next, Waited};
-use crate::typed::{Typed, file_name, understand};
+use crate::typed::{Typed, understand};
 use crate::{handover, hit, outer, token, warn, words};
 
 /// The exit code for wrong options.

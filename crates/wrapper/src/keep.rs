@@ -12,9 +12,10 @@ use crate::dates::Date;
 use crate::not_recorded::NotRecorded;
 use crate::sink::Sink;
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, PLACEHOLDER,
-    Placement, Rewrite, Streams, Unrecorded,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, Placement,
+    Rewrite, Streams, Unrecorded,
 };
+use larder_portability::SEARCHED_BYTES_MAX;
 use larder_spawn::Written;
 use larder_store::Stamps;
 
@@ -28,10 +29,6 @@ pub(crate) enum KeptContent {
 /// The bytes of blobs that stay in memory, in total. They are searched later, and would have to be
 /// read and verified again.
 const ROOM_BYTES: u64 = 2 << 20;
-/// Outputs larger than this are not searched, in bytes. They count as if they held every text that
-/// is searched for.
-pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
-
 pub(crate) enum KeptKind {
     File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: KeptContent, modified_ns: i64 },
     Link(Vec<u8>),
@@ -211,6 +208,19 @@ impl KeptContent {
     }
 }
 
+/// A content that can be searched.
+pub(crate) struct Searched<'a> {
+    pub(crate) content: &'a KeptContent,
+    pub(crate) sink: &'a Sink<'a>,
+    pub(crate) stamps: &'a Stamps,
+}
+
+impl larder_portability::Content for Searched<'_> {
+    fn bytes(&self) -> Option<Cow<'_, [u8]>> {
+        self.content.searched(self.sink, self.stamps)
+    }
+}
+
 impl KeptOutput {
     /// Returns the content, if the output is a file.
     pub(crate) fn content(&self) -> Option<&KeptContent> {
@@ -222,11 +232,6 @@ impl KeptOutput {
         if let KeptKind::File { rewrite, .. } = &mut self.kind {
             *rewrite = by;
         }
-    }
-
-    /// Returns the path for messages.
-    pub(crate) fn shown_path(&self) -> Vec<u8> {
-        self.path.strip_prefix(&[PLACEHOLDER]).map_or(self.path.as_slice(), |rest| &rest[1..]).to_vec()
     }
 
     pub(crate) fn borrowed(&self) -> Output<'_> {

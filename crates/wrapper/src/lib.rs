@@ -27,13 +27,7 @@ mod context;
 #[cfg(target_os = "linux")]
 mod dates;
 #[cfg(target_os = "linux")]
-mod dead;
-#[cfg(target_os = "linux")]
-mod defined;
-#[cfg(target_os = "linux")]
 mod fetch;
-#[cfg(target_os = "linux")]
-mod file_names;
 #[cfg(target_os = "linux")]
 mod flow;
 #[cfg(target_os = "linux")]
@@ -51,17 +45,11 @@ mod ninja;
 #[cfg(target_os = "linux")]
 mod not_recorded;
 #[cfg(target_os = "linux")]
-mod numbers;
-#[cfg(target_os = "linux")]
 mod outer;
 #[cfg(target_os = "linux")]
 mod own_file;
 #[cfg(target_os = "linux")]
 mod patience;
-#[cfg(target_os = "linux")]
-mod preprocess;
-#[cfg(target_os = "linux")]
-mod reach;
 #[cfg(target_os = "linux")]
 mod real;
 #[cfg(target_os = "linux")]
@@ -73,8 +61,6 @@ mod start;
 #[cfg(target_os = "linux")]
 mod summon;
 #[cfg(target_os = "linux")]
-mod texts;
-#[cfg(target_os = "linux")]
 mod token;
 #[cfg(target_os = "linux")]
 mod turn;
@@ -82,8 +68,6 @@ mod turn;
 mod typed;
 #[cfg(target_os = "linux")]
 mod undo;
-#[cfg(target_os = "linux")]
-mod unnamed;
 #[cfg(target_os = "linux")]
 mod verify;
 #[cfg(target_os = "linux")]

@@ -13,10 +13,9 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder_model::{ActionResult, Content, OutputKind, Roots};
+use larder_observe::file_name;
 use larder_relocate::{ninja_dependencies_at, ninja_log_at};
 use larder_store::{Stamps, Store, finished};
-
-use crate::typed::file_name;
 
 const LOG: &[u8] = b".ninja_log";
 const DEPENDENCIES: &[u8] = b".ninja_deps";

@@ -11,6 +11,7 @@ use std::time::Duration;
 use larder_compiler::{Family, family_of};
 use larder_config::Settings;
 use larder_lookup::{Request, kind, subject};
+use larder_observe::file_name;
 use larder_spawn::{Asker, Command, Needs, Taken, Token, Tokens};
 use larder_store::{Counters, Store};
 use larder_sys::Rival;
@@ -19,7 +20,6 @@ use crate::caller::class;
 use crate::context::Context;
 use crate::outer;
 use crate::start;
-use crate::typed::file_name;
 
 /// Log text for a tool that was started with the priority of the build, because tools in its class
 /// got no processor time.

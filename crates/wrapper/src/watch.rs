@@ -22,7 +22,7 @@ use larder_lookup::{
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
     BothObservers, Closing, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer,
-    PreloadObserver, REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, identity_of,
+    PreloadObserver, REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, file_name, identity_of,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
@@ -31,7 +31,6 @@ use larder_sys::{ChildEnd, Rival};
 use crate::context::Context;
 use crate::own_file::own_path;
 use crate::sink::Sink;
-use crate::typed::file_name;
 
 /// A command that changes more files in place than this is not recorded. Files that `Before` notes
 /// by itself do not count.

@@ -10,21 +10,21 @@ use larder_model::Observer::Kernel;
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
-use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
+use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, file_name, fold, loader_looks};
+use larder_portability::ScriptScan;
 use larder_store::Bounds;
 
+use super::archive_times::archive_has_none;
 use super::record::Run;
 use crate::not_recorded::NotRecorded;
 use crate::own_file::own_path;
 use crate::real::RealPaths;
-use crate::texts::{Texts, archive_has_none};
-use crate::typed::file_name;
 use crate::watch::Watched;
 
 impl Run<'_> {
     /// Returns what the run relied on and changed, or why it must not be recorded.
-    pub(super) fn folded(&self, watched: &Watched, texts: &Texts) -> Result<Folded, NotRecorded> {
-        let mut folded = self.fold(&watched.observed, texts);
+    pub(super) fn folded(&self, watched: &Watched, scripts: &ScriptScan) -> Result<Folded, NotRecorded> {
+        let mut folded = self.fold(&watched.observed, scripts);
         let refusals = std::mem::take(&mut folded.refusals);
         if let Some((why, path)) = refusals.first() {
             if *why == Unrecorded::NotObserved {
@@ -48,7 +48,7 @@ impl Run<'_> {
     pub(super) fn add_what_nobody_saw(
         &self,
         watched: &Watched,
-        texts: &Texts,
+        scripts: &ScriptScan,
         folded: &mut Folded,
     ) -> Result<(), NotRecorded> {
         let unseen = self.programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
@@ -62,7 +62,7 @@ impl Run<'_> {
             (seen.host, HOST),
             (seen.sockets, SOCKETS),
         ];
-        self.add_variables_left_out(texts, &watched.observed.trace, seen);
+        self.add_variables_left_out(scripts, &watched.observed.trace, seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
@@ -77,7 +77,7 @@ impl Run<'_> {
         looked.content && precompiled && self.request.family != Family::Gcc
     }
 
-    fn fold(&self, observed: &Observed, texts: &Texts) -> Folded {
+    fn fold(&self, observed: &Observed, scripts: &ScriptScan) -> Folded {
         let (place, family) = (&self.context.place, self.request.family);
         let on_terminal = self.request.action.terminal != Terminal::None;
         let real = RealPaths::default();
@@ -92,7 +92,7 @@ impl Run<'_> {
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
             is_compiler_part: &is_compiler_part,
-            habit: &|program, kept, origin| self.habit(program, kept, origin, texts),
+            habit: &|program, kept, origin| self.habit(program, kept, origin, scripts),
             configures: &|program, kept| {
                 larder_observe::arguments(kept).is_some_and(|words| configures(program, &words.collect::<Vec<_>>()))
             },
@@ -119,10 +119,10 @@ impl Run<'_> {
 
     /// Adds variables that the key of an unknown tool leaves out, if a text names them or a program
     /// is known to use them.
-    fn add_variables_left_out(&self, texts: &Texts, trace: &Trace, seen: &mut Seen) {
+    fn add_variables_left_out(&self, scripts: &ScriptScan, trace: &Trace, seen: &mut Seen) {
         let place = &self.context.place;
-        let mut names = texts.variables.clone();
-        let mut all = texts.list_variables;
+        let mut names = scripts.variables.clone();
+        let mut all = scripts.list_variables;
         for event in trace.iter().filter(|event| event.kind == Kind::Start) {
             let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
             let served = SERVED.iter().filter(|(name, _)| *name == program);
@@ -137,11 +137,11 @@ impl Run<'_> {
 
     /// Returns what a program is known to do in every run. An archiver that writes no times and
     /// owners, which is the default on most systems, does not depend on them.
-    fn habit(&self, program: &[u8], kept: &[u8], origin: Origin, texts: &Texts) -> Habit {
+    fn habit(&self, program: &[u8], kept: &[u8], origin: Origin, scripts: &ScriptScan) -> Habit {
         let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
         let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
         let is_made_to_ask = origin == Origin::MadeToAsk;
-        let (arguments, named) = (words.as_deref(), texts.named(program));
+        let (arguments, named) = (words.as_deref(), scripts.named(program));
         let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
         let usual = habit(program, told);
         let arguments = &self.request.action.argv[1..];

@@ -5,12 +5,18 @@
 //! |---|---|
 //! | `ordinary` | decides whether the run ended as it will the next time |
 //! | `counts` | turns the trace into what the run relied on and changed |
+//! | `archive_times` | looks for times in archives |
 //! | `record` | makes a record of that |
+//! | `preprocess` | runs the preprocessor once more |
+//! | `cross_check` | compares the result with an earlier one of the same command |
 //! | `limit` | keeps the store within its size limit |
 
+mod archive_times;
 mod counts;
+mod cross_check;
 mod limit;
 mod ordinary;
+mod preprocess;
 mod record;
 
 use std::time::{Duration, Instant};

@@ -4,24 +4,26 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{EnvironmentRule, Family, is_config_status, is_log};
-use larder_lookup::{Request, relocated, secret, subject};
+use larder_compiler::{EnvironmentRule, Family, Naming, is_config_status, is_log, naming};
+use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
+use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who, file_name};
+use larder_portability::{
+    CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
+};
 use larder_spawn::Command;
 use larder_store::{Stamps, Witness, Witnessed};
 
+use super::cross_check::CrossCheck;
 use super::ordinary::{exit_code, unchanged_since_the_end};
+use super::preprocess::preprocess;
 use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
-use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
+use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams, Searched};
 use crate::not_recorded::NotRecorded;
-use crate::reach::{Reach, Reached};
 use crate::sink::Sink;
-use crate::texts::{Texts, run_by_shells_alone};
-use crate::typed::file_name;
 use crate::watch::{Programs, Watched, closing};
 
 /// A run that was recorded.
@@ -67,11 +69,11 @@ impl Run<'_> {
         if let Some(sign) = watched.sign_of_harm(exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
         }
-        let texts = Texts::of(self.request, &watched.observed.trace);
-        let mut folded = self.folded(watched, &texts)?;
+        let scripts = ScriptScan::of(&self.command_facts(), &watched.observed.trace);
+        let mut folded = self.folded(watched, &scripts)?;
         unchanged_since_the_end(finished, &folded.seen.changed)?;
         let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
-        self.add_what_nobody_saw(watched, &texts, &mut folded)?;
+        self.add_what_nobody_saw(watched, &scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen, &watched.observed.trace)?;
         let sees_closing = match self.observer {
             Depfile => false,
@@ -83,14 +85,13 @@ impl Run<'_> {
         let mut kept = Kept::new(self.sink, closed, umask_was_set, owners_were_set);
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&finished.written)?;
-        let by_chance = self.chance(&watched.observed, &texts, &folded, &outputs, &streams)?;
-        let reach = self.reach(&folded, &witnessed, &watched.observed.trace, exit_code);
-        let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
+        let by_chance = self.chance(&watched.observed, &scripts, &folded, &outputs, &streams)?;
+        let Decision { limit: otherwise, mut rewrites } =
+            self.portability(&folded, &witnessed, &watched.observed.trace, exit_code, &outputs, &streams);
         let set = witnessed.set();
-        // What restricts the result after another run has shown that it holds no process id and no
-        // random number.
-        let otherwise = made.bound.take();
-        made.bound = match by_chance {
+        // `otherwise` restricts the result after another run has shown that it holds no process id
+        // and no random number.
+        let bound = match by_chance {
             Some(Chance::Number(number)) => {
                 // `Chance` may replace only `SeenOnce`. With any other bound the result would be
                 // used in this checkout at once.
@@ -102,12 +103,20 @@ impl Run<'_> {
             Some(Chance::Drawn(run)) => Some((Bound::Chance, run)),
             None => otherwise.clone(),
         };
+        let mut made = Made { made_in: roots_digest(&self.request.roots), bound };
+        let cross_check = CrossCheck {
+            sink: self.sink,
+            stamps: self.stamps,
+            request: self.request,
+            trust: &self.context.loaded.settings.remote_trust,
+            foreign_program: folded.foreign_program.is_some(),
+        };
         let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
-        if let Some((bound, rewrites)) = reach.lifted(&made, otherwise, &set, &result) {
-            made.bound = bound;
-            messages = rewrites.messages;
-            outputs.iter_mut().zip(rewrites.outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
+        if let Some((bound, other)) = cross_check.lifted(&made, otherwise, &set, &result) {
+            (made.bound, rewrites) = (bound, other);
         }
+        let Rewrites { messages, outputs: of_outputs } = rewrites;
+        outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         result.messages = messages;
         if result.is_rewritten() || made.bound.is_some() {
@@ -145,18 +154,18 @@ impl Run<'_> {
     fn chance(
         &self,
         observed: &Observed,
-        texts: &Texts,
+        scripts: &ScriptScan,
         folded: &Folded,
         outputs: &[KeptOutput],
         streams: &KeptStreams,
     ) -> Result<Option<Chance>, NotRecorded> {
-        let numbers = texts.numbers(&observed.trace, &folded.inodes_shown);
+        let numbers = scripts.numbers(&observed.trace, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
-        let by_chance = told || texts.own_process.alone && self.is_keyed_whole();
-        if texts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
+        let by_chance = told || scripts.own_process.alone && self.is_keyed_whole();
+        if scripts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
         }
-        if texts.use_inodes() && !folded.inodes_shown.is_empty() {
+        if scripts.use_inodes() && !folded.inodes_shown.is_empty() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of an inode".to_vec()));
         }
         let is_held = |name: &&Vec<u8>| {
@@ -180,14 +189,34 @@ impl Run<'_> {
         self.request.invocation.environment == EnvironmentRule::Whole
     }
 
-    fn reach<'r>(&'r self, folded: &'r Folded, witnessed: &'r Witnessed, trace: &Trace, exit_code: u8) -> Reach<'r> {
+    fn command_facts(&self) -> CommandFacts<'_> {
+        let Request { family, invocation, action, roots, input, .. } = self.request;
+        CommandFacts { family: *family, invocation, action, roots, input }
+    }
+
+    /// Returns what the arguments of a compiler name.
+    fn naming(&self) -> Option<Naming> {
+        let Request { family, action, .. } = self.request;
+        let is_driver = matches!(family, Family::Gcc | Family::Clang);
+        let arguments = action.argv.get(1..).filter(|_| is_driver)?;
+        naming(*family, arguments, &ResponseFilesOnDisk(&action.cwd))
+    }
+
+    /// Decides in which checkouts the result can be used.
+    fn portability(
+        &self,
+        folded: &Folded,
+        witnessed: &Witnessed,
+        trace: &Trace,
+        exit_code: u8,
+        outputs: &[KeptOutput],
+        streams: &KeptStreams,
+    ) -> Decision {
         let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
-        Reach {
-            sink: self.sink,
-            stamps: self.stamps,
-            request: self.request,
-            command: self.command,
-            trust: &self.context.loaded.settings.remote_trust,
+        let facts = RunFacts {
+            command: self.command_facts(),
+            naming: self.naming(),
+            preprocess: &|arguments| preprocess(self.command, arguments, exit_code != 0),
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),
             environment: &folded.seen.environment,
@@ -195,8 +224,24 @@ impl Run<'_> {
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded.seen.looked.iter().any(is_gccs),
             assembled: assembled(&witnessed.carried().rooted, trace),
-            failed: exit_code != 0,
-        }
+        };
+        let searched = |content| Searched { content, sink: self.sink, stamps: self.stamps };
+        let contents: Vec<Option<Searched>> = outputs.iter().map(|output| output.content().map(searched)).collect();
+        let outputs: Vec<larder_portability::Output> = outputs
+            .iter()
+            .zip(&contents)
+            .map(|(output, content)| {
+                let kind = match (&output.kind, content) {
+                    (_, Some(content)) => OutputKind::File(content),
+                    (KeptKind::Link(target), None) => OutputKind::Link(target),
+                    _ => OutputKind::Other,
+                };
+                larder_portability::Output { path: &output.path, kind }
+            })
+            .collect();
+        let messages: Vec<Searched> = streams.contents().map(searched).collect();
+        let messages: Vec<&dyn Content> = messages.iter().map(|message| message as &dyn Content).collect();
+        facts.decide(&larder_portability::Outcome { outputs: &outputs, messages: &messages })
     }
 
     fn result<'k>(

@@ -8,12 +8,12 @@
 //!
 //! Unaware of: which texts were read.
 
+use crate::c_words::{FILE_FUNCTIONS, FILE_WORDS, is_in_word, names_files};
 use larder_model::quick::{Map, Set};
-use larder_store::{FILE_FUNCTIONS, FILE_WORDS, is_in_word, names_files};
 
-use crate::dead::{Alive, Names};
-use crate::defined::{Defined, definition, is_expanded};
-use crate::unnamed::is_plain;
+use crate::inactive_regions::{Alive, Names};
+use crate::macro_table::{Defined, definition, is_expanded};
+use crate::unused_macros::is_plain;
 
 /// `__FILE__` expands to the name of the text that contains it, and gcc's `__PRETTY_FUNCTION__` to
 /// no file name. The other words may give the name of another text, such as the source.

@@ -1,63 +1,20 @@
-//! Runs the compiler's preprocessor once more, to see whether a root path reached the compiler
-//! proper.
+//! Searches preprocessed text, to see whether a root path reached the compiler proper.
 //!
-//! Unaware of: when that has to be known.
+//! Unaware of: how the text was made, when that has to be known.
 
 use larder_model::Roots;
 use larder_relocate::holds_a_root;
-use larder_spawn::{Command, output_of};
-use larder_sys::ChildEnd;
 use memchr::memmem;
-
-/// Preprocessed text larger than this is not searched, in bytes, and counts as text that holds a
-/// root path.
-const TEXT_BYTES_MAX: u64 = 256 << 20;
-
-/// Variables that make the compiler write further files.
-const WRITES: [&str; 4] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CC_PRINT_OPTIONS", "CC_PRINT_HEADERS"];
 
 /// Macros that gcc and clang define as 1, and that may also be the name of a directory. The first
 /// one is defined only on 32-bit machines.
 const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
 
-/// What the preprocessed text holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Preprocessed {
-    /// It holds no root path and no builtin that returns a file name, and it includes every
-    /// generated input.
-    Free,
-    /// It holds one of these. Or a generated input was read by `.incbin`, `.include` or `#embed`,
-    /// which leave no line marker.
-    Names,
-    /// The preprocessor failed.
-    Fails,
-}
-
-/// Runs the preprocessor with these arguments and searches its output.
-///
-/// - `generated` are the file names of inputs that hold a root path.
-/// - `may_fail` is true if the compile failed too. The text before the error is then sufficient.
-pub(crate) fn preprocess(
-    command: &Command,
-    arguments: &[Vec<u8>],
-    roots: &Roots,
-    generated: &[&[u8]],
-    may_fail: bool,
-) -> Preprocessed {
-    let writes = |variable: &&Vec<u8>| WRITES.iter().any(|name| variable.starts_with(format!("{name}=").as_bytes()));
-    let command = Command {
-        argv: command.argv.iter().take(1).chain(arguments).cloned().chain([b"-E".to_vec()]).collect(),
-        environment: command.environment.iter().filter(|variable| !writes(variable)).cloned().collect(),
-        ..command.clone()
-    };
-    match output_of(&command, TEXT_BYTES_MAX) {
-        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => what_it_says(&text, roots, generated),
-        _ => Preprocessed::Fails,
-    }
-}
-
-/// Searches a preprocessed text.
-pub(crate) fn what_it_says(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
+/// Returns true if a preprocessed text holds no root path and no builtin that returns a file name,
+/// and includes every generated input. `generated` are the file names of inputs that hold a root
+/// path. If one is not included, it was read by `.incbin`, `.include` or `#embed`, which leave no
+/// line marker.
+pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> bool {
     let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
         text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
@@ -67,7 +24,7 @@ pub(crate) fn what_it_says(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> P
         markers.iter().any(|line| memmem::find(line, &named).is_some())
     };
     let names = asks_for_a_name(&code) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
-    if names || !generated.iter().all(is_included) { Preprocessed::Names } else { Preprocessed::Free }
+    !names && generated.iter().all(is_included)
 }
 
 /// Returns true if the text holds a root path in the form that the preprocessor gives it outside of
@@ -133,12 +90,12 @@ mod tests {
     #[test]
     fn texts() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check = |text: &str, expect| assert_eq!(what_it_says(text.as_bytes(), &roots, &[]), expect, "{text}");
-        check("# 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
-        check("#line 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
-        check("char *x = L\"/some/where\";", Preprocessed::Names);
-        check("f(__builtin_FILE());", Preprocessed::Names);
-        check("f(__builtin_FILE_NAME());", Preprocessed::Free);
+        let check = |text: &str, expect| assert_eq!(is_free_of(&roots, text.as_bytes(), &[]), expect, "{text}");
+        check("# 1 \"/some/where/x.c\"\nint x;\n", true);
+        check("#line 1 \"/some/where/x.c\"\nint x;\n", true);
+        check("char *x = L\"/some/where\";", false);
+        check("f(__builtin_FILE());", false);
+        check("f(__builtin_FILE_NAME());", true);
     }
 
     #[test]
@@ -166,8 +123,8 @@ mod tests {
     fn what_was_generated_is_included() {
         let roots = Roots::new([b"/some/where".to_vec()]);
         let check =
-            |text: &str, expect| assert_eq!(what_it_says(text.as_bytes(), &roots, &[b"config.h"]), expect, "{text}");
-        check("# 1 \"x.c\"\n# 1 \"./config.h\" 1\nint x;\n", Preprocessed::Free);
-        check("# 1 \"x.c\"\nasm(\".incbin \\\"config.h\\\", 9, 6\");\n", Preprocessed::Names);
+            |text: &str, expect| assert_eq!(is_free_of(&roots, text.as_bytes(), &[b"config.h"]), expect, "{text}");
+        check("# 1 \"x.c\"\n# 1 \"./config.h\" 1\nint x;\n", true);
+        check("# 1 \"x.c\"\nasm(\".incbin \\\"config.h\\\", 9, 6\");\n", false);
     }
 }

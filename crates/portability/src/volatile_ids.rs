@@ -11,10 +11,8 @@ use std::path::Path;
 
 use larder_compiler::{compiled_names_other_processes, is_compiler_part};
 use larder_model::Identity;
-use larder_observe::{Event, Kind, Program, Trace, judge};
+use larder_observe::{Event, Kind, Program, Trace, file_name, judge};
 use larder_relocate::hides_its_text;
-
-use crate::typed::file_name;
 
 /// Directories of the system's packages. An interpreter's own library mentions everything, so it
 /// must not count.
@@ -23,7 +21,7 @@ const SYSTEM: [&[u8]; 8] =
 
 /// The numbers, as decimal text.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub struct VolatileIds {
     /// Process ids.
     pub(crate) processes: HashSet<Vec<u8>>,
     /// True if a process id may be anywhere in the result, and in binary data in any form.
@@ -35,14 +33,14 @@ pub(crate) struct Numbers {
     pub(crate) inodes: HashSet<Vec<u8>>,
 }
 
-impl Numbers {
+impl VolatileIds {
     /// Returns true if there is any number to search for.
-    pub(crate) fn are_any(&self) -> bool {
+    pub fn are_any(&self) -> bool {
         !self.processes.is_empty() || !self.inodes.is_empty()
     }
 
     /// Returns true if a text holds one of the numbers, or may hold one.
-    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+    pub fn is_in(&self, text: &[u8]) -> bool {
         self.anywhere && (text.contains(&0) || holds_a_number(text, &self.processes))
             || holds_a_number(text, &self.inodes)
             || self.before.iter().any(|before| self.stands_behind(text, before.as_bytes()))
@@ -111,8 +109,8 @@ fn is_still(path: &Path, identity: Identity) -> bool {
 mod tests {
     use super::*;
 
-    fn numbers(anywhere: bool, before: &[&'static str]) -> Numbers {
-        Numbers {
+    fn numbers(anywhere: bool, before: &[&'static str]) -> VolatileIds {
+        VolatileIds {
             processes: HashSet::from([b"4711".to_vec()]),
             anywhere,
             before: before.iter().copied().collect(),
@@ -143,13 +141,13 @@ mod tests {
 
     #[test]
     fn no_number() {
-        let none = Numbers::default();
+        let none = VolatileIds::default();
         assert!(!none.is_in(b"4711 \0 \x1f\x8b") && !none.is_in(b"\x1f\x8b\x08\0"));
     }
 
     #[test]
     fn inodes_are_searched_alone() {
-        let inodes = Numbers { inodes: HashSet::from([b"1234567".to_vec()]), ..Numbers::default() };
+        let inodes = VolatileIds { inodes: HashSet::from([b"1234567".to_vec()]), ..VolatileIds::default() };
         assert!(inodes.is_in(b"at 1234567") && !inodes.is_in(b"\0 4711") && inodes.is_in(b"\x1f\x8b\x08\0"));
     }
 }

@@ -5,27 +5,37 @@
 use std::collections::HashMap;
 
 use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
-use larder_lookup::relocated::{apply, rewritten, rule};
+use larder_lookup::Request;
+use larder_lookup::relocated::{apply, rewritten};
 use larder_model::{
     ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Origin, Output, Rewrite, Streams, lengths,
 };
+use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
+use larder_store::Stamps;
 
-use super::Bind;
-use super::facts::Reach;
-use crate::keep::SEARCHED_BYTES_MAX;
+use crate::sink::Sink;
 
 /// At most this many results are compared, the newest first, because each may be as large as a
 /// whole build.
 const COMPARED_MAX: usize = 4;
 
-/// How each content is rewritten for another checkout.
-pub(crate) struct Rewrites {
-    pub(crate) messages: [Rewrite; 2],
-    pub(crate) outputs: Vec<Rewrite>,
+/// A comparison with earlier runs of a command.
+pub(super) struct CrossCheck<'a> {
+    pub(super) sink: &'a Sink<'a>,
+    pub(super) stamps: &'a Stamps,
+    pub(super) request: &'a Request,
+    /// The setting `remote_trust`.
+    pub(super) trust: &'a [String],
+    /// True if a program ran that is not a known part of a compiler.
+    pub(super) foreign_program: bool,
 }
 
-impl Reach<'_> {
+impl CrossCheck<'_> {
+    fn roots(&self) -> Vec<&[u8]> {
+        self.request.roots.all().map(Vec::as_slice).collect()
+    }
+
     /// Returns what still restricts the use of a result (`Bound`) and its rewrites, if an earlier
     /// run of the command read the same and gave the same result. Returns `None` if the restriction
     /// stays. Only `SeenOnce` and `Chance` can be lifted:
@@ -35,13 +45,13 @@ impl Reach<'_> {
     ///   in both. It can then be used only with equal lengths.
     /// - If the earlier run had other process ids or other random numbers, the result holds none of
     ///   these. `otherwise` is the restriction that then remains.
-    pub(crate) fn lifted(
+    pub(super) fn lifted(
         &self,
         made: &Made,
-        otherwise: Option<Bind>,
+        otherwise: Option<Limit>,
         set: &ObservationSet,
         result: &ActionResult,
-    ) -> Option<(Option<Bind>, Rewrites)> {
+    ) -> Option<(Option<Limit>, Rewrites)> {
         if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
             return None;
         }
@@ -57,7 +67,7 @@ impl Reach<'_> {
         let manifests: Vec<Manifest> =
             own.iter().chain(&handed_over).filter_map(|file| Manifest::decode(&file.bytes).ok()).collect();
         let seen = set.contents();
-        let mut best: Option<(Option<Bind>, Rewrites)> = None;
+        let mut best: Option<(Option<Limit>, Rewrites)> = None;
         // A restriction because of the path itself is not lifted by a run in another checkout.
         let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
         let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
@@ -95,8 +105,8 @@ impl Reach<'_> {
         elsewhere: bool,
         before: &ActionResult,
         result: &ActionResult,
-        at_home: &Option<Bind>,
-    ) -> Option<(Option<Bind>, Rewrites)> {
+        at_home: &Option<Limit>,
+    ) -> Option<(Option<Limit>, Rewrites)> {
         let rewrites = self.rewrites_between(before, result)?;
         let own_lengths = lengths(self.roots().into_iter());
         let tells_little = lengths(before.origin.iter().copied()) == own_lengths && self.may_measure(&rewrites);

@@ -12,34 +12,24 @@
 //! or if the preprocessed text holds none. For any other command it is known after it gave the same
 //! result in two checkouts. `docs/relocation.md` has the rules.
 //!
-//! `again` compares with an earlier run, `texts` searches what a compiler read.
-//!
 //! Unaware of: how a result is found, how it is put in place.
-
-mod again;
-mod facts;
-mod texts;
-
-pub(crate) use self::facts::Reach;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, Naming, Stage, naming};
-use larder_lookup::relocated::rule;
-use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
-use larder_model::{Bound, Made, Rewrite};
+use larder_compiler::{Family, Naming, Stage};
+use larder_model::{Bound, Rewrite};
+use larder_observe::file_name;
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
-use larder_store::names_files;
 use memchr::memmem;
 
-use self::facts::whole;
-use self::texts::Texts;
-use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
-use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, stands_bare, what_it_says};
-use crate::typed::file_name;
+use crate::c_words::names_files;
+use crate::facts::{CommandFacts, Content, Outcome, Output, OutputKind, RunFacts, whole};
+use crate::preprocessed_text::{can_be_expanded, is_free_of, names_expanded, stands_bare};
+use crate::rewrites::{Rewrites, rule};
+use crate::source_scan::Sources;
 
 /// Options for the linker, some of which put a path into the result.
 const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
@@ -50,64 +40,59 @@ const SOURCE_ENDINGS: [&[u8]; 18] = [
     b".hxx", b".inc", b".def", b".ipp",
 ];
 
-type Bind = (Bound, Vec<u8>);
+/// Why a result can be used only where it was made, or only under a condition: the kind of the
+/// limit, and a path, an argument or a text that is the cause.
+pub type Limit = (Bound, Vec<u8>);
 
 fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
-/// The decision, and how messages are rewritten elsewhere. How an output is rewritten is stored in
-/// the output.
-pub(crate) struct Reached {
-    pub(crate) made: Made,
-    pub(crate) messages: [Rewrite; 2],
+/// The decision.
+#[derive(Debug)]
+pub struct Decision {
+    /// The limit to the use of the result. `None` if every checkout of the build can use it.
+    pub limit: Option<Limit>,
+    /// How the result is rewritten elsewhere. Nothing is rewritten if there is a limit.
+    pub rewrites: Rewrites,
 }
 
-impl Reach<'_> {
-    /// Decides, and sets for each output how it is rewritten elsewhere.
-    pub(crate) fn decide(&self, outputs: &mut [KeptOutput], streams: &KeptStreams) -> Reached {
-        let made_in = roots_digest(&self.request.roots);
-        let mut messages = [Rewrite::None; 2];
-        let bound = self.bound(outputs, streams, &mut messages).err();
-        if bound.is_some() {
-            messages = [Rewrite::None; 2];
-            outputs.iter_mut().for_each(|output| output.is_rewritten(Rewrite::None));
+impl RunFacts<'_> {
+    /// Decides in which checkouts a result can be used.
+    pub fn decide(&self, outcome: &Outcome) -> Decision {
+        match self.rewrites(outcome) {
+            Ok(rewrites) => Decision { limit: None, rewrites },
+            Err(limit) => Decision { limit: Some(limit), rewrites: Rewrites::none(outcome.outputs.len()) },
         }
-        Reached { made: Made { made_in, bound }, messages }
     }
 
-    fn bound(
-        &self,
-        outputs: &mut [KeptOutput],
-        streams: &KeptStreams,
-        messages: &mut [Rewrite; 2],
-    ) -> Result<(), Bind> {
-        let naming = self.naming().filter(|_| !self.foreign_program);
-        let compiles = self.request.invocation.compiles();
-        if let (Some(Naming { transforms: Some(flag), .. }), true) = (&naming, compiles) {
+    fn rewrites(&self, outcome: &Outcome) -> Result<Rewrites, Limit> {
+        let naming = self.naming.as_ref().filter(|_| !self.foreign_program);
+        let compiles = self.command.invocation.compiles();
+        if let (Some(Naming { transforms: Some(flag), .. }), true) = (naming, compiles) {
             return Err((Bound::Flag, flag.clone()));
         }
-        let holding = self.holding(outputs, streams);
-        if let Some((path, _)) = self.looked.iter().find(|(path, _)| self.request.roots.is_beside(path)) {
+        let holding = self.holding(outcome);
+        if let Some((path, _)) = self.looked.iter().find(|(path, _)| self.command.roots.is_beside(path)) {
             return Err((Bound::Argument, path.clone()));
         }
         let seen_once = (Bound::SeenOnce, Vec::new());
         match naming {
-            Some(naming) if compiles => self.compiled(&naming, &holding, outputs, streams, messages),
+            Some(naming) if compiles => self.compiled(naming, &holding, outcome),
             // The option may make the linker print or write sizes, which change when paths are
             // rewritten. An example is `-Map`.
             Some(Naming { talkative: Some(word), .. }) if holding.any() || self.carried.objects => {
-                Err((Bound::Flag, word))
+                Err((Bound::Flag, word.clone()))
             }
-            Some(naming) if self.is_plain_link(&naming) => {
-                self.compiled(&naming, &holding, outputs, streams, messages).map_err(|_| seen_once)
+            Some(naming) if self.is_plain_link(naming) => {
+                self.compiled(naming, &holding, outcome).map_err(|_| seen_once)
             }
             Some(_) => Err(seen_once),
             None => {
-                let known = self.request.family == Family::Binutils && !self.foreign_program;
+                let known = self.command.family == Family::Binutils && !self.foreign_program;
                 let named = self.arguments_name_us() || self.environment_names_us();
                 let free = !named && self.carried.rooted.is_empty() && !holding.any();
-                if known && free { Ok(()) } else { Err(seen_once) }
+                if known && free { Ok(Rewrites::none(outcome.outputs.len())) } else { Err(seen_once) }
             }
         }
     }
@@ -123,52 +108,45 @@ impl Reach<'_> {
             && !self.carried.rooted.iter().any(is_read_by_linker)
     }
 
-    /// Decides for a command that ran nothing but parts of a compiler. Sets how outputs and
-    /// messages are rewritten.
-    fn compiled(
-        &self,
-        naming: &Naming,
-        holding: &Holding,
-        outputs: &mut [KeptOutput],
-        streams: &KeptStreams,
-        messages: &mut [Rewrite; 2],
-    ) -> Result<(), Bind> {
-        let contents: Vec<&KeptContent> = streams.contents().collect();
-        let said: Option<Vec<Cow<[u8]>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
+    /// Decides for a command that ran nothing but parts of a compiler.
+    fn compiled(&self, naming: &Naming, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
+        let Outcome { outputs, messages } = *outcome;
+        let mut rewrites = Rewrites::none(outputs.len());
+        let said: Option<Vec<Cow<[u8]>>> = messages.iter().map(|message| message.bytes()).collect();
         let said = said.ok_or((Bound::Message, Vec::new()))?;
         let suspect = self.suspect(naming, holding.any(), &said)?;
-        let texts = Texts::of(self, naming);
-        if let Some(suspect) = suspect.filter(|_| texts.surely_name_us()) {
+        let sources = Sources::of(self, naming);
+        if let Some(suspect) = suspect.filter(|_| sources.surely_name_us()) {
             return Err((Bound::Text, suspect.clone()));
         }
-        for (output, _) in outputs.iter_mut().zip(&holding.outputs).filter(|(_, holds)| **holds) {
+        for (index, output) in outputs.iter().enumerate().filter(|(index, _)| holding.outputs[*index]) {
             let rewrite = self.rewrite_of(output).ok_or_else(|| (Bound::Output, output.shown_path()))?;
             if rewrite == Rewrite::Text && output.content().is_some_and(|content| self.stands_bare(content)) {
                 return Err((Bound::Output, output.shown_path()));
             }
-            output.is_rewritten(rewrite);
+            rewrites.outputs[index] = rewrite;
         }
-        for (index, content) in contents.iter().enumerate().filter(|(index, _)| holding.messages[*index]) {
+        for (index, content) in messages.iter().copied().enumerate().filter(|(index, _)| holding.messages[*index]) {
             let depends = index == 0 && self.writes_dependencies();
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
             let rule = self.rule_for(content, &rules);
-            let is_text = index == 0 && !depends && self.request.invocation.output.is_none();
+            let is_text = index == 0 && !depends && self.command.invocation.output.is_none();
             let rule = rule.filter(|_| !(is_text && self.stands_bare(content)));
-            messages[index] = rule.ok_or((Bound::Message, Vec::new()))?;
+            rewrites.messages[index] = rule.ok_or((Bound::Message, Vec::new()))?;
         }
-        let made: Vec<&KeptContent> =
-            outputs.iter().filter_map(KeptOutput::content).chain(contents.iter().copied()).collect();
+        let made: Vec<&dyn Content> =
+            outputs.iter().filter_map(Output::content).chain(messages.iter().copied()).collect();
         if let Some(input) = self.summed(&made) {
             return Err((Bound::Input, input.clone()));
         }
-        let roots = &self.request.roots;
-        let is_in = |content: &&KeptContent| self.bytes_of(content).is_none_or(|bytes| names_expanded(&bytes, roots));
+        let roots = self.command.roots;
+        let is_in = |content: &&dyn Content| content.bytes().is_none_or(|bytes| names_expanded(&bytes, roots));
         if can_be_expanded(roots) && made.iter().any(is_in) {
-            return Err((Bound::Text, self.request.invocation.source.clone()));
+            return Err((Bound::Text, self.command.invocation.source.clone()));
         }
-        match suspect.filter(|_| !texts.only_unnamed_macros_hold_us()) {
-            Some(suspect) => self.nothing_was_derived(naming, suspect),
-            None => Ok(()),
+        match suspect.filter(|_| !sources.only_unnamed_macros_hold_us()) {
+            Some(suspect) => self.nothing_was_derived(naming, suspect).map(|()| rewrites),
+            None => Ok(rewrites),
         }
     }
 
@@ -181,11 +159,11 @@ impl Reach<'_> {
         naming: &'a Naming,
         is_rewritten: bool,
         said: &[Cow<[u8]>],
-    ) -> Result<Option<&'a Vec<u8>>, Bind> {
+    ) -> Result<Option<&'a Vec<u8>>, Limit> {
         // Standard error, or both streams in one.
         let warned = said.last().map_or(&[][..], |bytes| bytes);
         let said = &said.concat()[..];
-        let is_by_chance = |old: &[u8]| self.request.roots.names().iter().any(|name| memmem::find(old, name).is_some());
+        let is_by_chance = |old: &[u8]| self.command.roots.names().iter().any(|name| memmem::find(old, name).is_some());
         if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
             return Err((Bound::Flag, map.clone()));
         }
@@ -211,13 +189,13 @@ impl Reach<'_> {
         }
         let defined = naming.definitions.iter().find(|word| self.names_us(word));
         let generated = self.carried.rooted.first();
-        if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
+        if self.command.invocation.stage == Stage::Early && self.writes_dependencies() {
             return Ok(None);
         }
         // A message may show a column in a line that holds a root path, in a generated text or on
         // the command line. Anything else that a message says of such a line comes from the
         // preprocessed text.
-        let preprocesses = self.request.invocation.stage == Stage::Early && self.is_preprocessed_only();
+        let preprocesses = self.command.invocation.stage == Stage::Early && self.is_preprocessed_only();
         let said = if preprocesses { warned } else { said };
         let says = |word: &[u8]| memmem::find(said, word).is_some();
         let shown = self.carried.rooted.iter().find(|path| says(file_name(path)));
@@ -226,7 +204,7 @@ impl Reach<'_> {
         }
         let told = naming.definitions.iter().find(|word| names_files(word));
         let asked = self.carried.names_files.as_ref().or(told);
-        if self.bytes_hold_us(&self.request.input) || named && !self.request.input.is_empty() {
+        if self.bytes_hold_us(self.command.input) || named && !self.command.input.is_empty() {
             return Err((Bound::Input, b"standard input".to_vec()));
         }
         let suspect = defined.or(generated).or(asked.filter(|_| named));
@@ -259,24 +237,24 @@ impl Reach<'_> {
     }
 
     /// Runs the preprocessor, and fails if its output holds a root path.
-    fn nothing_was_derived(&self, naming: &Naming, suspect: &[u8]) -> Result<(), Bind> {
-        let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
-        let is_free = |text: Vec<u8>| what_it_says(&text, &self.request.roots, &[]) == Preprocessed::Free;
-        if !before.iter().all(|source| whole(source).is_some_and(is_free)) {
+    fn nothing_was_derived(&self, naming: &Naming, suspect: &[u8]) -> Result<(), Limit> {
+        let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.command.absolute(source)).collect();
+        let is_free = |text: &Vec<u8>, generated: &[&[u8]]| is_free_of(self.command.roots, text, generated);
+        if !before.iter().all(|source| whole(source).is_some_and(|text| is_free(&text, &[]))) {
             return Err((Bound::Text, suspect.to_vec()));
         }
         let is_included = |input: &&Vec<u8>| !self.is_a_response_file(input) && !before.contains(input);
         let generated: Vec<&[u8]> =
             self.carried.rooted.iter().filter(is_included).map(|input| file_name(input)).collect();
-        match preprocess(self.command, &naming.preprocess, &self.request.roots, &generated, self.failed) {
-            Preprocessed::Free => Ok(()),
-            Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.to_vec())),
+        match (self.preprocess)(&naming.preprocess) {
+            Some(text) if is_free(&text, &generated) => Ok(()),
+            _ => Err((Bound::Text, suspect.to_vec())),
         }
     }
 
     /// Returns an input that holds a root path, if a checksum of the inputs is in the debug
     /// information. clang writes checksums from DWARF 5 on.
-    fn summed(&self, made: &[&KeptContent]) -> Option<&Vec<u8>> {
+    fn summed(&self, made: &[&dyn Content]) -> Option<&Vec<u8>> {
         let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
         let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
         let holds_sums = |bytes: &[u8]| {
@@ -284,27 +262,17 @@ impl Reach<'_> {
             is_in(bytes, b" md5 0x")
                 || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
         };
-        made.iter().any(|content| self.bytes_of(content).is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
-    }
-
-    fn naming(&self) -> Option<Naming> {
-        let arguments = self.request.action.argv.get(1..)?;
-        match self.request.family {
-            Family::Gcc | Family::Clang => {
-                naming(self.request.family, arguments, &ResponseFilesOnDisk(&self.request.action.cwd))
-            }
-            _ => None,
-        }
+        made.iter().any(|content| content.bytes().is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
     }
 
     /// Returns true for a response file. Its content is judged by the arguments in it.
     fn is_a_response_file(&self, path: &[u8]) -> bool {
-        let named = self.request.action.argv.iter().filter_map(|word| word.strip_prefix(b"@"));
-        named.map(|named| self.request.absolute(named)).any(|named| named == path)
+        let named = self.command.action.argv.iter().filter_map(|word| word.strip_prefix(b"@"));
+        named.map(|named| self.command.absolute(named)).any(|named| named == path)
     }
 
     fn writes_dependencies(&self) -> bool {
-        self.request.action.argv.iter().any(|word| {
+        self.command.action.argv.iter().any(|word| {
             let long = [&b"--dependencies"[..], b"--user-dependencies"].contains(&word.as_slice());
             long || word == b"-M" || word == b"-MM"
         })
@@ -313,47 +281,43 @@ impl Reach<'_> {
     /// Returns true if the directory of a prefix map is the beginning of a root path but not all of
     /// it. The map then replaces only a part of the root path, and the rest remains in the result.
     fn is_cut_by(&self, old: &[u8]) -> bool {
-        self.request.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
+        self.command.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
     }
 
     fn arguments_name_us(&self) -> bool {
-        let argv = &self.request.action.argv;
+        let argv = &self.command.action.argv;
         // A compiler inside the checkout has its own headers there.
-        argv.iter().any(|word| self.names_us(word)) || self.names_us(&self.request.action.tool_path)
+        argv.iter().any(|word| self.names_us(word)) || self.names_us(&self.command.action.tool_path)
     }
 
-    fn holding(&self, outputs: &[KeptOutput], streams: &KeptStreams) -> Holding {
-        let output = |output: &KeptOutput| match &output.kind {
-            KeptKind::File { content, .. } => self.holds_us(content),
-            KeptKind::Link(target) => self.bytes_hold_us(target),
-            KeptKind::Directory(_) | KeptKind::Removed => false,
+    fn holding(&self, outcome: &Outcome) -> Holding {
+        let output = |output: &Output| match output.kind {
+            OutputKind::File(content) => self.holds_us(content),
+            OutputKind::Link(target) => self.bytes_hold_us(target),
+            OutputKind::Other => false,
         };
         Holding {
-            outputs: outputs.iter().map(output).collect(),
-            messages: streams.contents().map(|content| self.holds_us(content)).collect(),
+            outputs: outcome.outputs.iter().map(output).collect(),
+            messages: outcome.messages.iter().map(|content| self.holds_us(*content)).collect(),
         }
     }
 
-    fn holds_us(&self, content: &KeptContent) -> bool {
-        self.bytes_of(content).is_none_or(|bytes| self.bytes_hold_us(&bytes) || hides_its_text(&bytes))
+    fn holds_us(&self, content: &dyn Content) -> bool {
+        content.bytes().is_none_or(|bytes| self.bytes_hold_us(&bytes) || hides_its_text(&bytes))
     }
 
     fn bytes_hold_us(&self, bytes: &[u8]) -> bool {
         holds_a_root(bytes, &self.roots())
     }
 
-    fn bytes_of<'k>(&self, content: &'k KeptContent) -> Option<Cow<'k, [u8]>> {
-        content.searched(self.sink, self.stamps)
-    }
-
     /// Returns how an output that holds a root path is rewritten, or `None` if it cannot be.
-    fn rewrite_of(&self, output: &KeptOutput) -> Option<Rewrite> {
-        let KeptKind::File { content, .. } = &output.kind else { return None };
-        let invocation = &self.request.invocation;
+    fn rewrite_of(&self, output: &Output) -> Option<Rewrite> {
+        let content = output.content()?;
+        let invocation = self.command.invocation;
         let is = |named: &Option<Vec<u8>>| {
             let mut encoded = Vec::new();
             named.as_ref().is_some_and(|named| {
-                self.request.roots.encode_path(&self.request.absolute(named), &mut encoded);
+                self.command.roots.encode_path(&self.command.absolute(named), &mut encoded);
                 encoded == output.path
             })
         };
@@ -373,16 +337,16 @@ impl Reach<'_> {
     }
 
     /// Returns true for `a.out`, the output of a link without `-o`.
-    fn is_default_program(&self, output: &KeptOutput) -> bool {
-        let Request { invocation, action, .. } = self.request;
+    fn is_default_program(&self, output: &Output) -> bool {
+        let CommandFacts { invocation, action, roots, .. } = self.command;
         let mut encoded = Vec::new();
-        self.request.roots.encode_path(&[&action.cwd, &b"/a.out"[..]].concat(), &mut encoded);
+        roots.encode_path(&[&action.cwd, &b"/a.out"[..]].concat(), &mut encoded);
         invocation.stage == Stage::End && invocation.output.is_none() && encoded == output.path
     }
 
     /// Returns the rule for depfiles of the compiler that ran.
     fn depfile(&self) -> Option<Rewrite> {
-        match self.request.family {
+        match self.command.family {
             Family::Clang => Some(Rewrite::ClangDepfile),
             _ if self.gcc_ran => Some(Rewrite::GccDepfile),
             _ => None,
@@ -392,17 +356,17 @@ impl Reach<'_> {
     /// Returns true if the output is preprocessed text. It then holds paths exactly as they were
     /// read.
     fn is_preprocessed_only(&self) -> bool {
-        self.request.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
+        self.command.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
     }
 
     /// Returns true if preprocessed text has a root path outside of quotes, where a part of it may
     /// be a macro.
-    fn stands_bare(&self, content: &KeptContent) -> bool {
-        self.is_preprocessed_only() && self.bytes_of(content).is_none_or(|bytes| stands_bare(&bytes, &self.roots()))
+    fn stands_bare(&self, content: &dyn Content) -> bool {
+        self.is_preprocessed_only() && content.bytes().is_none_or(|bytes| stands_bare(&bytes, &self.roots()))
     }
 
-    fn rule_for(&self, content: &KeptContent, rules: &[Rewrite]) -> Option<Rewrite> {
-        let bytes = self.bytes_of(content)?;
+    fn rule_for(&self, content: &dyn Content, rules: &[Rewrite]) -> Option<Rewrite> {
+        let bytes = content.bytes()?;
         let roots = self.roots();
         rules.iter().copied().find(|rewrite| rule(*rewrite).is_some_and(|rule| can_be_relocated(rule, &bytes, &roots)))
     }

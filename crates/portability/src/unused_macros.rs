@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use larder_store::{is_blank, is_in_word, splices};
+use crate::c_words::{is_blank, is_in_word, splices};
 use memchr::{memchr_iter, memmem};
 
 /// The words that gcc's predefined macros expand to (`gcc -dM -E -x c /dev/null`), besides numbers.

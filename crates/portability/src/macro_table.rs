@@ -8,12 +8,12 @@
 //!
 //! Unaware of: which words matter.
 
+use crate::c_words::is_in_word;
 use larder_model::quick::{Map, Set};
-use larder_store::is_in_word;
 use memchr::memmem;
 
-use crate::dead::{Alive, Line, directive, is_include, may_be_in_a_number};
-use crate::unnamed::{BUILT_IN, Starts, is_pasted_of, name_and_body};
+use crate::inactive_regions::{Alive, Line, directive, is_include, may_be_in_a_number};
+use crate::unused_macros::{BUILT_IN, Starts, is_pasted_of, name_and_body};
 
 /// Macros that gcc predefines with `##`. They append the suffix of a number to their argument.
 const PASTING: [&[u8]; 10] = [
@@ -282,7 +282,7 @@ fn deeper(code: &[u8]) -> Option<(isize, isize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dead::Names;
+    use crate::inactive_regions::Names;
 
     #[track_caller]
     fn check(text: &str, arguments: &[&str], name: &str, expect: bool) {

@@ -1,14 +1,9 @@
 //! Searches scripts and other texts of a command for words by which mtimes, clocks, random values,
-//! process ids or inode numbers may reach the result. It also looks for times in archives.
+//! process ids or inode numbers may reach the result.
 //!
 //! Unaware of: what is done with the answer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
@@ -18,12 +13,11 @@ use larder_compiler::{
     names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
     without_repeats,
 };
-use larder_lookup::Request;
-use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
+use larder_observe::{Kind, OpenFlags, Trace, Who, arguments, file_name};
 use larder_relocate::hides_its_text;
 
-use crate::numbers::{Numbers, outside_the_system, ran_what_names_processes};
-use crate::typed::file_name;
+use crate::facts::CommandFacts;
+use crate::volatile_ids::{VolatileIds, outside_the_system, ran_what_names_processes};
 
 /// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
 /// large makefiles: curl's `tests/libtest` has one of 95 MB.
@@ -31,14 +25,14 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 
 /// What the texts of a command mention.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Texts {
+pub struct ScriptScan {
     /// Words that stand for times, clocks, seeds and addresses, in texts that may be scripts of any
     /// language.
     named: Named,
     /// Such words in texts that only interpreters of one language read.
     own: [Named; Language::COUNT],
     /// What scripts do with their own process id (`$$`).
-    pub(crate) own_process: OwnProcess,
+    pub own_process: OwnProcess,
     /// A text mentions a way to read other process ids.
     name_processes: bool,
     /// Compiled code mentions such a way.
@@ -46,22 +40,22 @@ pub(crate) struct Texts {
     /// A text asks for an inode number: as autoconf's `configure` does, and in another way.
     name_inodes: (bool, bool),
     /// A text mentions a way to list all variables.
-    pub(crate) list_variables: bool,
+    pub list_variables: bool,
     /// A text is compressed.
     is_hidden: bool,
     /// Variables that are mentioned and that the key leaves out.
-    pub(crate) variables: BTreeSet<Vec<u8>>,
+    pub variables: BTreeSet<Vec<u8>>,
 }
 
-impl Texts {
+impl ScriptScan {
     /// Searches the arguments, the standard input and the files read by a command. If a compiler is
     /// the command, only what it compiled is searched.
-    pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
-        let mut found = Texts::default();
+    pub fn of(command: &CommandFacts, trace: &Trace) -> ScriptScan {
+        let mut found = ScriptScan::default();
         let read = texts(trace);
         let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
         // A compiler by itself never writes a process id into its output that was not in its input.
-        let may_be_run = request.family == Family::Command;
+        let may_be_run = command.family == Family::Command;
         for (path, _) in compiled {
             let (dates, processes) = (!found.named.dates_compared, may_be_run && !found.compiled_name_processes);
             if !dates && !processes {
@@ -71,14 +65,14 @@ impl Texts {
             found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| holds(text, DATE_WORDS));
             found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
-        if matches!(request.family, Family::Command | Family::Generic) {
+        if matches!(command.family, Family::Command | Family::Generic) {
             let mut search = |text: &[u8]| found.search(text, &[Reader::Other], b"");
-            search(&request.action.argv.join(&b' '));
+            search(&command.action.argv.join(&b' '));
             // Each argument may be a whole script, so they are also searched one per line.
-            search(&request.action.argv.join(&b'\n'));
-            search(&request.input);
+            search(&command.action.argv.join(&b'\n'));
+            search(command.input);
             told_to_shells(trace).into_iter().for_each(&mut search);
-            request.action.environment.iter().for_each(|variable| search(&variable.value));
+            command.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
             let unpacked = if found.is_hidden { unpacked_and_gone(trace) } else { HashSet::new() };
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
@@ -92,24 +86,24 @@ impl Texts {
     }
 
     /// Returns the words that matter for the program of this file name.
-    pub(crate) fn named(&self, program: &[u8]) -> Named {
+    pub fn named(&self, program: &[u8]) -> Named {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
     /// Returns false if inode numbers are mentioned only as in `configure`, which compares two of
     /// them. Otherwise a program may derive anything from them, and the result may be the same in
     /// two runs by chance.
-    pub(crate) fn use_inodes(&self) -> bool {
+    pub fn use_inodes(&self) -> bool {
         self.name_inodes != (true, false)
     }
 
     /// Returns the process ids that a script of the command may have read, and the inode numbers
     /// that were shown.
-    pub(crate) fn numbers(&self, trace: &Trace, inodes: &BTreeSet<u64>) -> Numbers {
+    pub fn numbers(&self, trace: &Trace, inodes: &BTreeSet<u64>) -> VolatileIds {
         let any = self.name_processes || self.compiled_name_processes && ran_what_names_processes(trace);
         let OwnProcess { named, before, .. } = &self.own_process;
         let processes = if any || *named || !before.is_empty() { processes(trace, any) } else { HashSet::new() };
-        Numbers {
+        VolatileIds {
             processes: processes.into_iter().map(|number| number.to_string().into_bytes()).collect(),
             anywhere: any || *named,
             before: before.clone(),
@@ -291,7 +285,7 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
 
 /// Returns the files that only shells read, to run them, among those for which `is_one` is true.
 /// How their lines are split then does not matter.
-pub(crate) fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> HashSet<&[u8]> {
+pub fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> HashSet<&[u8]> {
     let mut who = Who::default();
     let (mut run, mut read) = (HashSet::new(), HashSet::new());
     for event in trace.iter() {
@@ -360,39 +354,4 @@ fn given_to_shells(trace: &Trace) -> HashSet<&[u8]> {
             None => vec![event.path2],
         })
         .collect()
-}
-
-/// Returns true if the archive at `path` has no times and no owners. The headers of its members are
-/// text: the time has 12 characters from offset 16, then come owner and group with 6 each (System
-/// V's `ar.h`).
-pub(crate) fn archive_has_none(path: &[u8]) -> bool {
-    members_have_none(path).unwrap_or(false)
-}
-
-fn members_have_none(path: &[u8]) -> io::Result<bool> {
-    const HEADER_BYTES: usize = 60;
-    let mut file = File::open(Path::new(OsStr::from_bytes(path)))?;
-    let mut magic = [0; 8];
-    file.read_exact(&mut magic)?;
-    let thin = &magic == b"!<thin>\n";
-    if &magic != b"!<arch>\n" && !thin {
-        return Ok(false);
-    }
-    let mut header = [0; HEADER_BYTES];
-    loop {
-        match file.read_exact(&mut header) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
-            Err(error) => return Err(error),
-        }
-        let field = |from: usize, to: usize| std::str::from_utf8(&header[from..to]).unwrap_or("?").trim_end();
-        if ![field(16, 28), field(28, 34), field(34, 40)].iter().all(|number| matches!(*number, "" | "0")) {
-            return Ok(false);
-        }
-        let own_bytes = !thin || header[0] == b'/' && !header[1].is_ascii_digit();
-        let size = field(48, 58).parse::<u32>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        if own_bytes {
-            file.seek(SeekFrom::Current(i64::from(size) + i64::from(size % 2)))?;
-        }
-    }
 }

@@ -10,10 +10,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use larder_store::{is_in_word, splices};
+use crate::c_words::{is_in_word, splices};
 use memchr::memmem;
 
-use crate::unnamed::{hides_words, is_continued, name_and_body};
+use crate::unused_macros::{hides_words, is_continued, name_and_body};
 
 /// Decides which names are defined, and so how conditions come out.
 pub(crate) struct Names<'t> {
