@@ -112,9 +112,9 @@ impl RunFacts<'_> {
     fn compiled(&self, naming: &Naming, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
         let Outcome { outputs, messages } = *outcome;
         let mut rewrites = Rewrites::none(outputs.len());
-        let said: Option<Vec<Cow<[u8]>>> = messages.iter().map(|message| message.bytes()).collect();
-        let said = said.ok_or((Bound::Message, Vec::new()))?;
-        let suspect = self.suspect(naming, holding.any(), &said)?;
+        let message_texts: Option<Vec<Cow<[u8]>>> = messages.iter().map(|message| message.bytes()).collect();
+        let message_texts = message_texts.ok_or((Bound::Message, Vec::new()))?;
+        let suspect = self.suspect(naming, holding.any(), &message_texts)?;
         let sources = Sources::of(self, naming);
         if let Some(suspect) = suspect.filter(|_| sources.surely_name_us()) {
             return Err((Bound::Text, suspect.clone()));
@@ -158,11 +158,11 @@ impl RunFacts<'_> {
         &'a self,
         naming: &'a Naming,
         is_rewritten: bool,
-        said: &[Cow<[u8]>],
+        message_texts: &[Cow<[u8]>],
     ) -> Result<Option<&'a Vec<u8>>, Limit> {
         // Standard error, or both streams in one.
-        let warned = said.last().map_or(&[][..], |bytes| bytes);
-        let said = &said.concat()[..];
+        let warned = message_texts.last().map_or(&[][..], |bytes| bytes);
+        let text = &message_texts.concat()[..];
         let is_by_chance = |old: &[u8]| self.command.roots.names().iter().any(|name| memmem::find(old, name).is_some());
         if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
             return Err((Bound::Flag, map.clone()));
@@ -184,7 +184,7 @@ impl RunFacts<'_> {
             return Err((Bound::Input, input.clone()));
         }
         let loose = self.carried.loose.as_ref().filter(|input| !self.is_a_response_file(input));
-        if let (Some(input), true) = (loose, !said.is_empty() || naming.shows_columns()) {
+        if let (Some(input), true) = (loose, !text.is_empty() || naming.shows_columns()) {
             return Err((Bound::Input, input.clone()));
         }
         let defined = naming.definitions.iter().find(|word| self.names_us(word));
@@ -196,8 +196,8 @@ impl RunFacts<'_> {
         // the command line. Anything else that a message says of such a line comes from the
         // preprocessed text.
         let preprocesses = self.command.invocation.stage == Stage::Early && self.is_preprocessed_only();
-        let said = if preprocesses { warned } else { said };
-        let says = |word: &[u8]| memmem::find(said, word).is_some();
+        let text = if preprocesses { warned } else { text };
+        let says = |word: &[u8]| memmem::find(text, word).is_some();
         let shown = self.carried.rooted.iter().find(|path| says(file_name(path)));
         if let Some(input) = shown.or(defined.filter(|_| says(b"<command"))) {
             return Err((Bound::Message, input.clone()));

@@ -4,7 +4,7 @@
 
 use larder_spawn::{Command, Token, become_tool};
 
-use crate::outer;
+use super::parent_run;
 
 /// The exit codes that a shell has for a command that does not exist and for one that cannot be
 /// executed.
@@ -19,7 +19,7 @@ pub(crate) fn start(command: &Command) -> i32 {
 /// Becomes the tool and keeps the job slot as long as the tool runs. Returns as `start` does.
 pub(crate) fn start_with(command: &Command, token: &Token) -> i32 {
     let mut command = command.clone();
-    outer::becomes(&command.program, &mut command.environment);
+    parent_run::becomes(&command.program, &mut command.environment);
     let error = become_tool(&command, token);
     eprintln!("larder: {}: {error}", String::from_utf8_lossy(&command.program));
     if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }

@@ -9,11 +9,11 @@ use larder_sys::Dir;
 
 /// A cache of resolved directories.
 #[derive(Default)]
-pub(crate) struct RealPaths {
+pub(crate) struct CanonicalPaths {
     directories: RefCell<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
-impl RealPaths {
+impl CanonicalPaths {
     /// Returns `path` with its directory resolved, or `None` if the directory does not exist. A
     /// link in the last component is kept.
     pub(crate) fn of(&self, path: &[u8]) -> Option<Vec<u8>> {
@@ -45,7 +45,7 @@ mod tests {
         let top = dir.path().canonicalize().expect("is there").to_str().expect("is text").to_owned();
         std::fs::create_dir_all(format!("{top}/a/b")).expect("makes");
         std::os::unix::fs::symlink("a/b", format!("{top}/l")).expect("links");
-        let real = RealPaths::default();
+        let real = CanonicalPaths::default();
         for (name, expected) in [
             ("l/../x", Some("a/x")),
             ("a/b/../none/x", None),

@@ -5,17 +5,17 @@
 use larder_model::{ActionResult, Content, Output, OutputKind, Streams};
 use larder_store::Stamps;
 
-use crate::sink::Sink;
+use crate::recorder::Recorder;
 
 /// Returns the first difference between the two results, as text for people.
 pub(crate) fn difference(
     recorded: &ActionResult,
     found: &ActionResult,
-    sink: &Sink,
+    recorder: &Recorder,
     stamps: &Stamps,
 ) -> Option<String> {
     let same = |a: &Content, b: &Content| {
-        let bytes = |content: &Content| sink.content_bytes(content, stamps).ok();
+        let bytes = |content: &Content| recorder.content_bytes(content, stamps).ok();
         a == b || bytes(a).is_some_and(|a| Some(a) == bytes(b))
     };
     if recorded.exit_code != found.exit_code {

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use larder_compiler::{Family, family_of};
 use larder_config::Settings;
-use larder_lookup::{Request, kind, subject};
+use larder_lookup::{kind, subject};
 use larder_observe::file_name;
 use larder_spawn::{Asker, Command, Needs, Taken, Token, Tokens};
-use larder_store::{Counters, Store};
+use larder_store::Counters;
 use larder_sys::Rival;
 
+use super::parent_run;
+use super::start;
 use crate::caller::class;
 use crate::context::Context;
-use crate::outer;
-use crate::start;
+use crate::request_context::RequestContext;
 
 /// Log text for a tool that was started with the priority of the build, because tools in its class
 /// got no processor time.
@@ -28,12 +29,8 @@ const STEPPED_DOWN: &str = "run with the priority of the build, because tools in
 const COUNTED: Duration = Duration::from_millis(1);
 
 /// Waits for a job slot for the tool of a request. Returns `None` if the fetch is faster.
-pub(crate) fn take(
-    context: &Context,
-    store: &Store,
-    request: &Request,
-    mut race: Option<&mut dyn Rival>,
-) -> Option<Token> {
+pub(crate) fn take(cx: RequestContext, mut race: Option<&mut dyn Rival>) -> Option<Token> {
+    let RequestContext { context, store, request, .. } = cx;
     let settings = &context.loaded.settings;
     if !settings.tokens || request.family == Family::Command {
         return Some(Token::default());
@@ -103,7 +100,7 @@ fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
 }
 
 /// Returns the log text `word` with what is to be said of the job slot.
-pub(crate) fn said(token: &Token, word: String) -> String {
+pub(crate) fn message(token: &Token, word: String) -> String {
     let word = match token.is_stepped_down() {
         true if word.is_empty() => STEPPED_DOWN.to_owned(),
         true => format!("{word}; {STEPPED_DOWN}"),
@@ -127,5 +124,5 @@ fn tokens(settings: &Settings) -> Tokens {
 }
 
 fn asker(memory_kb: u64, may_wait: bool) -> Asker {
-    Asker { needs: Needs { memory_kb }, is_inside: outer::is_around(), may_wait, is_handed_on: false }
+    Asker { needs: Needs { memory_kb }, is_inside: parent_run::is_around(), may_wait, is_handed_on: false }
 }

@@ -10,8 +10,9 @@ use larder_ipc::listens;
 use larder_spawn::{Command, start_by};
 use larder_store::{Store, Summoned};
 
+use crate::commands;
 use crate::context::Context;
-use crate::{outer, words};
+use crate::run::parent_run;
 
 /// How long the daemon may take until it listens.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -27,8 +28,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// - We run below a tool with a lowered priority, which the daemon would inherit while serving all
 ///   others.
 /// - One was started a moment ago and did not listen in time.
-pub(crate) fn summon(context: &Context, store: &Store) -> bool {
-    if outer::is_there() || store.may_be_written().is_err() {
+pub(crate) fn ensure_daemon(context: &Context, store: &Store) -> bool {
+    if parent_run::is_there() || store.may_be_written().is_err() {
         return false;
     }
     // If another process has just started a daemon, we wait for that one. `may_summon` notes an
@@ -64,7 +65,7 @@ pub(crate) fn environment(context: &Context) -> Vec<Vec<u8>> {
 
 fn start(context: &Context) -> bool {
     let own = context.own_directory.clone().unwrap_or_default().join("larder");
-    words::candidates(&own).into_iter().any(|path| {
+    commands::candidates(&own).into_iter().any(|path| {
         // `--apart` makes it start the real daemon and exit. A daemon that is our child would
         // outlive the tool.
         let argv = [&b"larderd"[..], b"serve", b"--apart"].map(<[u8]>::to_vec).to_vec();

@@ -8,7 +8,7 @@ use larder_observe::file_name;
 
 /// The subcommands that `larderd` answers. Any other first argument is a tool, except `run`, `--`
 /// and options. For example, `larder -- stats` runs a tool named `stats`.
-pub(crate) const WORDS: &[&str] = &[
+pub(crate) const SUBCOMMANDS: &[&str] = &[
     "clear",
     "compare",
     "completions",
@@ -30,9 +30,9 @@ pub(crate) const WORDS: &[&str] = &[
 
 /// The meaning of the command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum Args {
     /// A subcommand and its arguments, for `larderd`.
-    Word(Vec<Vec<u8>>),
+    Subcommand(Vec<Vec<u8>>),
     /// A tool to run.
     Tool {
         /// The tool's arguments. `argv[0]` is its name as typed.
@@ -47,10 +47,10 @@ pub(crate) enum Typed {
 }
 
 /// Interprets the arguments, with our own `argv[0]` first.
-pub(crate) fn understand(mut arguments: Vec<Vec<u8>>) -> Typed {
+pub(crate) fn parse(mut arguments: Vec<Vec<u8>>) -> Args {
     let own_name = arguments.first().map(|name| file_name(name).to_vec()).unwrap_or_default();
     if !is_own_name(&own_name) && is_masquerade_name(&own_name) {
-        return Typed::Tool { argv: arguments, masquerading: true, any_command: None };
+        return Args::Tool { argv: arguments, masquerading: true, any_command: None };
     }
     if !arguments.is_empty() {
         arguments.remove(0);
@@ -58,32 +58,32 @@ pub(crate) fn understand(mut arguments: Vec<Vec<u8>>) -> Typed {
     let first = arguments.first().cloned().unwrap_or_default();
     match first.as_slice() {
         b"--" if arguments.len() > 1 => tool(arguments.split_off(1), None),
-        b"run" => understand_run(arguments),
-        b"" if arguments.is_empty() => Typed::Word(vec![b"help".to_vec()]),
-        word if word.starts_with(b"-") || is_word(word) => Typed::Word(arguments),
+        b"run" => parse_run(arguments),
+        b"" if arguments.is_empty() => Args::Subcommand(vec![b"help".to_vec()]),
+        word if word.starts_with(b"-") || is_subcommand(word) => Args::Subcommand(arguments),
         _ => tool(arguments, None),
     }
 }
 
-fn understand_run(mut arguments: Vec<Vec<u8>>) -> Typed {
+fn parse_run(mut arguments: Vec<Vec<u8>>) -> Args {
     arguments.remove(0);
     match Scope::take(&mut arguments) {
         Ok(scope) => tool(arguments, Some(scope)),
-        Err(ScopeError::Help) => Typed::Word(vec![b"help".to_vec(), b"run".to_vec()]),
-        Err(wrong) => Typed::Wrong(wrong),
+        Err(ScopeError::Help) => Args::Subcommand(vec![b"help".to_vec(), b"run".to_vec()]),
+        Err(wrong) => Args::Wrong(wrong),
     }
 }
 
-fn tool(argv: Vec<Vec<u8>>, any_command: Option<Scope>) -> Typed {
-    Typed::Tool { argv, masquerading: false, any_command }
+fn tool(argv: Vec<Vec<u8>>, any_command: Option<Scope>) -> Args {
+    Args::Tool { argv, masquerading: false, any_command }
 }
 
 fn is_own_name(name: &[u8]) -> bool {
     name == b"larder" || name.starts_with(b"larder.") || name.starts_with(b"larder-")
 }
 
-fn is_word(word: &[u8]) -> bool {
-    WORDS.iter().any(|w| w.as_bytes() == word)
+fn is_subcommand(word: &[u8]) -> bool {
+    SUBCOMMANDS.iter().any(|w| w.as_bytes() == word)
 }
 
 #[cfg(test)]
@@ -93,10 +93,10 @@ mod tests {
     fn check(typed: &str, expect: &str) {
         let arguments = typed.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         let text = |words: Vec<Vec<u8>>| String::from_utf8(words.join(&b' ')).expect("text");
-        let got = match understand(arguments) {
-            Typed::Word(words) => format!("word: {}", text(words)),
-            Typed::Wrong(_) => "wrong".to_owned(),
-            Typed::Tool { argv, masquerading, any_command } => {
+        let got = match parse(arguments) {
+            Args::Subcommand(words) => format!("word: {}", text(words)),
+            Args::Wrong(_) => "wrong".to_owned(),
+            Args::Tool { argv, masquerading, any_command } => {
                 format!(
                     "{}{}tool: {}",
                     if masquerading { "as " } else { "" },

@@ -24,9 +24,9 @@ use larder_lookup::{Known, Request, is_compile};
 use larder_model::Digest;
 use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
 
-use crate::context::Context;
-use crate::outer;
+use super::parent_run;
 use crate::own_file::OWN_FILE;
+use crate::request_context::RequestContext;
 
 /// The longest wait if no record says how long the tool runs. The holder began earlier, so it
 /// normally ends earlier. This bounds the cost if the holder gets less processor time than we
@@ -58,7 +58,7 @@ pub(crate) struct Waited(Duration);
 
 impl Waited {
     /// Returns the text for the log.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         format!("after waiting {:.3} s for another process that ran it", self.0.as_secs_f64())
     }
 
@@ -71,14 +71,8 @@ impl Waited {
 }
 
 /// Takes the single-flight lock, or waits for its holder.
-pub(crate) fn take(
-    context: &Context,
-    store: &Store,
-    stamps: &Stamps,
-    request: &Request,
-    known: &Known,
-    waited: Option<Waited>,
-) -> Next {
+pub(crate) fn take(cx: RequestContext, known: &Known, waited: Option<Waited>) -> Next {
+    let RequestContext { context, store, stamps, request } = cx;
     let settings = &context.loaded.settings;
     if !settings.wait || settings.read_only || settings.recache {
         return Next::Run(None);
@@ -122,7 +116,7 @@ fn wait(running: &Running, bound: Duration) -> Duration {
 /// for the holder, so waiting could deadlock. Returns true if `/proc` is unreadable, because then
 /// we cannot tell.
 fn is_inside() -> bool {
-    outer::is_there() || is_below_larder().unwrap_or(true)
+    parent_run::is_there() || is_below_larder().unwrap_or(true)
 }
 
 fn is_below_larder() -> Option<bool> {

@@ -2,6 +2,8 @@
 //!
 //! Unaware of: what is recorded, whether it will be.
 
+pub(crate) mod daemon_record;
+
 use std::fs::File;
 use std::io::Read;
 
@@ -9,12 +11,12 @@ use larder_ipc::{Caller, IpcError};
 use larder_model::{Blob, Content, Digest, Entry, ExplainWalk, Fingerprint, Judgement, Outcome, Unrecorded};
 use larder_store::{Counters, Stamps, Store, StoreError};
 
-use crate::handover::Handover;
+use self::daemon_record::DaemonRecord;
 
 /// The target.
-pub(crate) enum Sink<'a> {
+pub(crate) enum Recorder<'a> {
     Store { store: &'a Store, counters: Counters },
-    Handover(Handover<'a>),
+    Daemon(DaemonRecord<'a>),
 }
 
 /// Why nothing can be recorded.
@@ -40,13 +42,13 @@ impl Closed {
     }
 }
 
-impl<'a> Sink<'a> {
+impl<'a> Recorder<'a> {
     /// Returns the store as the target, or `larderd` if this process may not write the store.
-    pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Sink<'a>, Closed> {
+    pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Recorder<'a>, Closed> {
         match store.may_be_written().and_then(|()| Counters::open(store)) {
-            Ok(counters) => Ok(Sink::Store { store, counters }),
-            Err(error) if error.refuses_writing() => match Handover::open(store, caller) {
-                Ok(handover) => Ok(Sink::Handover(handover)),
+            Ok(counters) => Ok(Recorder::Store { store, counters }),
+            Err(error) if error.refuses_writing() => match DaemonRecord::open(store, caller) {
+                Ok(daemon_record) => Ok(Recorder::Daemon(daemon_record)),
                 Err(why) => Err(Closed::NoDaemon(error, why)),
             },
             Err(error) => Err(Closed::Store(error)),
@@ -56,23 +58,23 @@ impl<'a> Sink<'a> {
     /// Returns the store, for reading earlier records.
     pub(crate) fn store(&self) -> &Store {
         match self {
-            Sink::Store { store, .. } => store,
-            Sink::Handover(handover) => handover.store,
+            Recorder::Store { store, .. } => store,
+            Recorder::Daemon(daemon_record) => daemon_record.store,
         }
     }
 
     /// Stores all bytes of `source` as a blob. If `source` reads a whole file, `file` is that file.
     pub(crate) fn put_blob(&self, source: &mut impl Read, file: Option<&File>) -> Result<Blob, StoreError> {
         match self {
-            Sink::Store { store, .. } => store.put_blob(source),
-            Sink::Handover(handover) => handover.put_blob(source, file),
+            Recorder::Store { store, .. } => store.put_blob(source),
+            Recorder::Daemon(daemon_record) => daemon_record.put_blob(source, file),
         }
     }
 
     /// Returns the bytes of a content of this run or of an earlier one.
     pub(crate) fn content_bytes(&self, content: &Content, stamps: &Stamps) -> Result<Vec<u8>, StoreError> {
         let kept = match (self, content) {
-            (Sink::Handover(handover), Content::Blob(blob)) => handover.blob_bytes(blob),
+            (Recorder::Daemon(daemon_record), Content::Blob(blob)) => daemon_record.blob_bytes(blob),
             _ => None,
         };
         kept.map_or_else(|| self.store().content_bytes(content, stamps), Ok)
@@ -88,13 +90,13 @@ impl<'a> Sink<'a> {
         subject: &Digest,
     ) -> Result<u64, StoreError> {
         match self {
-            Sink::Store { store, .. } => {
+            Recorder::Store { store, .. } => {
                 let grown = store.record(weak, walk, entry)?;
                 let _ = store.note_near(subject, weak);
                 Ok(grown)
             }
-            Sink::Handover(handover) => {
-                handover.record(weak, walk, entry, subject);
+            Recorder::Daemon(daemon_record) => {
+                daemon_record.record(weak, walk, entry, subject);
                 Ok(0)
             }
         }
@@ -102,15 +104,15 @@ impl<'a> Sink<'a> {
 
     /// Returns the verdict stored under `key`.
     pub(crate) fn judgement(&self, key: &Digest) -> Option<Judgement> {
-        let new = if let Sink::Handover(handover) = self { handover.judgement(key) } else { None };
+        let new = if let Recorder::Daemon(daemon_record) = self { daemon_record.judgement(key) } else { None };
         new.or_else(|| self.store().judgement(key))
     }
 
     /// Stores a verdict. If that fails, the program is simply judged again.
     pub(crate) fn keep_judgement(&self, key: &Digest, judgement: &Judgement) {
         match self {
-            Sink::Store { store, .. } => drop(store.keep_judgement(key, judgement)),
-            Sink::Handover(handover) => handover.keep_judgement(key, judgement),
+            Recorder::Store { store, .. } => drop(store.keep_judgement(key, judgement)),
+            Recorder::Daemon(daemon_record) => daemon_record.keep_judgement(key, judgement),
         }
     }
 
@@ -118,11 +120,11 @@ impl<'a> Sink<'a> {
     /// outcome and a text for the log.
     pub(crate) fn finish(&self, outcome: Outcome) -> (Outcome, String) {
         match self {
-            Sink::Store { counters, .. } => {
+            Recorder::Store { counters, .. } => {
                 counters.count(outcome);
                 (outcome, String::new())
             }
-            Sink::Handover(handover) => match (handover.send(outcome), outcome) {
+            Recorder::Daemon(daemon_record) => match (daemon_record.send(outcome), outcome) {
                 (Ok(()), _) => (outcome, "handed over to larderd".to_owned()),
                 (Err(why @ IpcError::TooMany), Outcome::Miss(None)) => {
                     (Outcome::Miss(Some(Unrecorded::TooLarge)), why.to_string())

@@ -36,18 +36,18 @@ const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
 
 /// The content of files before the run.
 #[derive(Default)]
-pub(crate) struct Before {
+pub(crate) struct PreRunSnapshot {
     /// The result of `stat` and the digest, by device and inode.
     files: HashMap<(u64, u64), (Look, Digest)>,
     read_bytes: u64,
 }
 
-impl Before {
+impl PreRunSnapshot {
     /// Notes the files that `request` names, those in `changes`, and for a whole command those
     /// below its working directory. Nothing is noted for a compiler, because it never changes its
     /// sources.
-    pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stamps: &Stamps) -> Before {
-        let mut before = Before::default();
+    pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stamps: &Stamps) -> PreRunSnapshot {
+        let mut before = PreRunSnapshot::default();
         if !matches!(request.family, Family::Binutils | Family::Command) {
             return before;
         }

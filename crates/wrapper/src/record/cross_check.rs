@@ -14,7 +14,7 @@ use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
 use larder_store::Stamps;
 
-use crate::sink::Sink;
+use crate::recorder::Recorder;
 
 /// At most this many results are compared, the newest first, because each may be as large as a
 /// whole build.
@@ -22,7 +22,7 @@ const COMPARED_MAX: usize = 4;
 
 /// A comparison with earlier runs of a command.
 pub(super) struct CrossCheck<'a> {
-    pub(super) sink: &'a Sink<'a>,
+    pub(super) recorder: &'a Recorder<'a>,
     pub(super) stamps: &'a Stamps,
     pub(super) request: &'a Request,
     /// The setting `remote_trust`.
@@ -57,7 +57,7 @@ impl CrossCheck<'_> {
         }
         // An entry that was handed over to `larderd` could be forged. It counts only if this run is
         // handed over as well.
-        let store = self.sink.store();
+        let store = self.recorder.store();
         let weak = &self.request.weak;
         let own = store.read_manifest(weak, false).ok().flatten();
         let handed_over = store.is_only_read().then(|| store.read_handed_over(weak, false).ok().flatten()).flatten();
@@ -201,7 +201,7 @@ impl CrossCheck<'_> {
             messages: [rewrite, Rewrite::None],
             ..ActionResult::of(Streams::Together(*old))
         };
-        let bytes = rewritten(&one, &self.request.roots, self.sink.store(), self.stamps)?;
+        let bytes = rewritten(&one, &self.request.roots, self.recorder.store(), self.stamps)?;
         let Streams::Together(again) = apply(&one, &bytes).streams else { return None };
         self.searched(&again)
     }
@@ -209,7 +209,7 @@ impl CrossCheck<'_> {
     /// Returns the bytes to compare, or `None` if there are too many.
     fn searched(&self, content: &Content) -> Option<Vec<u8>> {
         let few = content.size_bytes() <= SEARCHED_BYTES_MAX;
-        few.then(|| self.sink.content_bytes(content, self.stamps).ok()).flatten()
+        few.then(|| self.recorder.content_bytes(content, self.stamps).ok()).flatten()
     }
 
     /// Returns how a log is rewritten. Logs are not compared, because they hold times, process ids

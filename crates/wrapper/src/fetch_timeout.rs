@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Returns how long to wait, counted from the request. `run` is how long the tool is expected to
 /// run, and `free` is true if a processor is idle.
-pub(crate) fn patience(expect: &Expect, run: Option<Duration>, free: bool) -> Duration {
+pub(crate) fn fetch_timeout(expect: &Expect, run: Option<Duration>, free: bool) -> Duration {
     let (median, p90) = (Duration::from_micros(expect.median_us), Duration::from_micros(expect.p90_us));
     if expect.overdue {
         return SILENT;
@@ -45,7 +45,7 @@ mod tests {
     fn rule() {
         let check = |median: u64, p90: u64, run: Option<u64>, free: bool, expected: u64| {
             let expect = Expect { median_us: median * 1000, p90_us: p90 * 1000, samples: 100, overdue: false };
-            let found = patience(&expect, run.map(Duration::from_millis), free);
+            let found = fetch_timeout(&expect, run.map(Duration::from_millis), free);
             assert_eq!(found, Duration::from_millis(expected), "{median} {p90} {run:?} {free}");
         };
         // A tool that is faster than a fetch starts at once if a processor is idle.
@@ -58,9 +58,9 @@ mod tests {
         check(0, 0, Some(1000), true, 5);
         check(10_000, 50_000, None, false, 2000);
         let known = Expect { median_us: 1, p90_us: 1, samples: 100, overdue: false };
-        assert_eq!(patience(&Expect { samples: 4, ..known }, None, true), UNKNOWN);
-        assert_eq!(patience(&Expect { overdue: true, ..known }, None, false), SILENT);
+        assert_eq!(fetch_timeout(&Expect { samples: 4, ..known }, None, true), UNKNOWN);
+        assert_eq!(fetch_timeout(&Expect { overdue: true, ..known }, None, false), SILENT);
         let most = Expect { median_us: u64::MAX, p90_us: u64::MAX, ..known };
-        assert_eq!(patience(&most, Some(Duration::MAX), false), LONGEST);
+        assert_eq!(fetch_timeout(&most, Some(Duration::MAX), false), LONGEST);
     }
 }

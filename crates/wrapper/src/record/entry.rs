@@ -16,24 +16,25 @@ use larder_spawn::Command;
 use larder_store::{Stamps, Witness, Witnessed};
 
 use super::cross_check::CrossCheck;
+use super::mtimes::Mtimes;
+use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
+use super::outputs::{Searched, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
 use super::preprocess::preprocess;
-use crate::before::Before;
 use crate::context::Context;
-use crate::dates::Dates;
-use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams, Searched};
-use crate::not_recorded::NotRecorded;
-use crate::sink::Sink;
-use crate::watch::{Programs, Watched, closing};
+use crate::recorder::Recorder;
+use crate::run::observed_run::{ObservedRun, closing};
+use crate::run::observer_trust::ObserverTrust;
+use crate::run::pre_run_snapshot::PreRunSnapshot;
 
 /// A run that was recorded.
-pub(super) struct Recorded {
+pub(crate) struct Recorded {
     /// The number of bytes by which the store grew.
-    pub(super) grown: u64,
+    pub(crate) grown: u64,
     /// The identity of the entry.
-    pub(super) strong: Fingerprint,
+    pub(crate) strong: Fingerprint,
     /// The first difference to the record that the run was to verify.
-    pub(super) difference: Option<String>,
+    pub(crate) difference: Option<String>,
 }
 
 /// What differs from run to run and may be in the result. The value tells this run from others, and
@@ -46,35 +47,39 @@ enum Chance {
 }
 
 /// A run that has ended, and what is needed to record it.
-pub(super) struct Run<'a> {
-    pub(super) context: &'a Context,
-    pub(super) sink: &'a Sink<'a>,
-    pub(super) stamps: &'a Stamps,
-    pub(super) request: &'a Request,
-    pub(super) command: &'a Command,
-    pub(super) before: Before,
-    pub(super) started_ns: i64,
-    pub(super) run_time_us: u64,
-    pub(super) observer: larder_model::Observer,
+pub(crate) struct Run<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) recorder: &'a Recorder<'a>,
+    pub(crate) stamps: &'a Stamps,
+    pub(crate) request: &'a Request,
+    pub(crate) command: &'a Command,
+    pub(crate) before: PreRunSnapshot,
+    pub(crate) started_ns: i64,
+    pub(crate) run_time_us: u64,
+    pub(crate) observer: larder_model::Observer,
     /// True if its process ids differ from those of the run before it.
-    pub(super) numbers_differ: bool,
-    pub(super) programs: &'a Programs<'a>,
+    pub(crate) numbers_differ: bool,
+    pub(crate) trust: &'a ObserverTrust<'a>,
 }
 
 impl Run<'_> {
     /// Records the run. `before` is a recorded result to compare with.
-    pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
-        let finished = &watched.observed.finished;
+    pub(crate) fn record(
+        &self,
+        observed_run: &ObservedRun,
+        before: Option<&ActionResult>,
+    ) -> Result<Recorded, NotRecorded> {
+        let finished = &observed_run.observed.finished;
         let exit_code = exit_code(finished, self.observer)?;
-        if let Some(sign) = watched.sign_of_harm(exit_code) {
+        if let Some(sign) = observed_run.sign_of_harm(exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
         }
-        let scripts = ScriptScan::of(&self.command_facts(), &watched.observed.trace);
-        let mut folded = self.folded(watched, &scripts)?;
+        let scripts = ScriptScan::of(&self.command_facts(), &observed_run.observed.trace);
+        let mut folded = self.folded(observed_run, &scripts)?;
         unchanged_since_the_end(finished, &folded.seen.changed)?;
-        let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
-        self.add_what_nobody_saw(watched, &scripts, &mut folded)?;
-        let witnessed = self.witness(&folded.seen, &watched.observed.trace)?;
+        let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
+        self.add_what_nobody_saw(observed_run, &scripts, &mut folded)?;
+        let witnessed = self.witness(&folded.seen, &observed_run.observed.trace)?;
         let sees_closing = match self.observer {
             Depfile => false,
             Kernel => closing(self.request.family) == Closing::Asked,
@@ -82,12 +87,12 @@ impl Run<'_> {
         };
         let closed = sees_closing.then_some(folded.seen.closed.as_slice());
         let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
-        let mut kept = Kept::new(self.sink, closed, umask_was_set, owners_were_set);
-        let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
-        let streams = kept.streams(&finished.written)?;
-        let by_chance = self.chance(&watched.observed, &scripts, &folded, &outputs, &streams)?;
+        let mut stored = StoredOutputs::new(self.recorder, closed, umask_was_set, owners_were_set);
+        let mut outputs = self.store_outputs(&folded.seen.changed, mtimes, &mut stored)?;
+        let streams = stored.streams(&finished.written)?;
+        let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
         let Decision { limit: otherwise, mut rewrites } =
-            self.portability(&folded, &witnessed, &watched.observed.trace, exit_code, &outputs, &streams);
+            self.portability(&folded, &witnessed, &observed_run.observed.trace, exit_code, &outputs, &streams);
         let set = witnessed.set();
         // `otherwise` restricts the result after another run has shown that it holds no process id
         // and no random number.
@@ -105,7 +110,7 @@ impl Run<'_> {
         };
         let mut made = Made { made_in: roots_digest(&self.request.roots), bound };
         let cross_check = CrossCheck {
-            sink: self.sink,
+            recorder: self.recorder,
             stamps: self.stamps,
             request: self.request,
             trust: &self.context.loaded.settings.remote_trust,
@@ -122,9 +127,10 @@ impl Run<'_> {
         if result.is_rewritten() || made.bound.is_some() {
             result.origin = self.request.roots.all().map(Vec::as_slice).collect();
         }
-        let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
+        let difference =
+            before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stamps));
         let (grown, strong) = self.write(&set, &made, &result)?;
-        Ok(Recorded { grown: kept.grown + grown, strong, difference })
+        Ok(Recorded { grown: stored.grown + grown, strong, difference })
     }
 
     /// Checks once more everything that the run relied on, and makes observations of it.
@@ -156,8 +162,8 @@ impl Run<'_> {
         observed: &Observed,
         scripts: &ScriptScan,
         folded: &Folded,
-        outputs: &[KeptOutput],
-        streams: &KeptStreams,
+        outputs: &[StoredOutput],
+        streams: &StoredStreams,
     ) -> Result<Option<Chance>, NotRecorded> {
         let numbers = scripts.numbers(&observed.trace, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
@@ -209,8 +215,8 @@ impl Run<'_> {
         witnessed: &Witnessed,
         trace: &Trace,
         exit_code: u8,
-        outputs: &[KeptOutput],
-        streams: &KeptStreams,
+        outputs: &[StoredOutput],
+        streams: &StoredStreams,
     ) -> Decision {
         let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
         let facts = RunFacts {
@@ -225,7 +231,7 @@ impl Run<'_> {
             gcc_ran: folded.seen.looked.iter().any(is_gccs),
             assembled: assembled(&witnessed.carried().rooted, trace),
         };
-        let searched = |content| Searched { content, sink: self.sink, stamps: self.stamps };
+        let searched = |content| Searched { content, recorder: self.recorder, stamps: self.stamps };
         let contents: Vec<Option<Searched>> = outputs.iter().map(|output| output.content().map(searched)).collect();
         let outputs: Vec<larder_portability::Output> = outputs
             .iter()
@@ -233,7 +239,7 @@ impl Run<'_> {
             .map(|(output, content)| {
                 let kind = match (&output.kind, content) {
                     (_, Some(content)) => OutputKind::File(content),
-                    (KeptKind::Link(target), None) => OutputKind::Link(target),
+                    (StoredKind::Link(target), None) => OutputKind::Link(target),
                     _ => OutputKind::Other,
                 };
                 larder_portability::Output { path: &output.path, kind }
@@ -248,15 +254,15 @@ impl Run<'_> {
         &self,
         exit_code: u8,
         repeatable: bool,
-        outputs: &'k [KeptOutput],
-        streams: &'k KeptStreams,
+        outputs: &'k [StoredOutput],
+        streams: &'k StoredStreams,
     ) -> ActionResult<'k> {
         let left = if !self.request.input.is_empty() { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
         ActionResult {
             exit_code,
             repeatable,
             consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
-            outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
+            outputs: outputs.iter().map(StoredOutput::borrowed).collect(),
             ..ActionResult::of(streams.borrowed())
         }
     }
@@ -276,47 +282,53 @@ impl Run<'_> {
         }
         let entry = Entry::new(&request.weak, self.observer, self.run_time_us, made, set, result, &mut body);
         let strong = entry.strong;
-        Ok((self.sink.record(&request.weak, &walk, entry, &subject(request))?, strong))
+        Ok((self.recorder.record(&request.weak, &walk, entry, &subject(request))?, strong))
     }
 
     /// Returns true if `what` holds for a message, an output, its path or its link target. Logs are
     /// searched only if `logs` is true, because they may hold the process ids of the run that wrote
     /// them.
-    fn holds(&self, outputs: &[KeptOutput], logs: bool, streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
-        let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(KeptOutput::content);
+    fn holds(
+        &self,
+        outputs: &[StoredOutput],
+        logs: bool,
+        streams: &StoredStreams,
+        what: &dyn Fn(&[u8]) -> bool,
+    ) -> bool {
+        let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(StoredOutput::content);
         let contents = contents.chain(streams.contents());
         // A content that is too large to be searched counts as a match.
-        let texts = contents.map(|content| content.searched(self.sink, self.stamps));
+        let texts = contents.map(|content| content.searched(self.recorder, self.stamps));
         // An encoded path may begin with a root's placeholder, a NUL, which is not part of the
         // text.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
         let names = outputs.iter().map(|output| Some(Cow::Owned(name(&output.path))));
-        let target = |output: &KeptOutput| match &output.kind {
-            KeptKind::Link(target) => Some(Some(Cow::Owned(target.clone()))),
+        let target = |output: &StoredOutput| match &output.kind {
+            StoredKind::Link(target) => Some(Some(Cow::Owned(target.clone()))),
             _ => None,
         };
         texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_none_or(|text| what(&text)))
     }
 
-    fn keep_outputs(
+    fn store_outputs(
         &self,
         changed: &[(Vec<u8>, Change)],
-        mut dates: Dates,
-        kept: &mut Kept,
-    ) -> Result<Vec<KeptOutput>, NotRecorded> {
+        mut mtimes: Mtimes,
+        stored: &mut StoredOutputs,
+    ) -> Result<Vec<StoredOutput>, NotRecorded> {
         let mut outputs = Vec::new();
         for (path, change) in changed {
             let mut encoded = Vec::new();
             self.request.roots.encode_path(path, &mut encoded);
-            let modified = dates.take(path);
-            outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)?, modified });
+            let modified = mtimes.take(path);
+            outputs.push(StoredOutput { path: encoded, kind: stored.output(path, change)?, modified });
         }
         // Directories come first, because other outputs go into them. Files come in the order of
         // their mtimes, so that the newer of two files stays the newer.
         outputs.sort_by_key(|output| match output.kind {
-            KeptKind::Directory(_) => i64::MIN,
-            KeptKind::File { modified_ns, .. } => modified_ns,
-            KeptKind::Link(_) | KeptKind::Removed => i64::MAX,
+            StoredKind::Directory(_) => i64::MIN,
+            StoredKind::File { modified_ns, .. } => modified_ns,
+            StoredKind::Link(_) | StoredKind::Removed => i64::MAX,
         });
         Ok(outputs)
     }

@@ -1,5 +1,4 @@
-//! Runs a tool under the chosen observers, and learns from the run which programs the preloaded
-//! library can observe.
+//! Learns from runs which programs the preloaded library can observe.
 //!
 //! The library is trusted for a program after the kernel observer has watched a run of it as well
 //! and both saw the same. What loader and libc did unseen in that run is then added to each of its
@@ -11,153 +10,35 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{Family, is_compiler_part, starts_others};
-use larder_lookup::{
-    Abilities, Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key,
-};
-use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
+use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
+use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, Closing, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer,
-    PreloadObserver, REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, file_name, identity_of,
+    Event, Interest, Kind, Observed, REPORTED_WHOLE, Sample, Sight, Trace, What, file_name, identity_of,
 };
-use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
-use larder_sys::{ChildEnd, Rival};
+use larder_sys::ChildEnd;
 
+use super::observed_run::ObservedRun;
 use crate::context::Context;
 use crate::own_file::own_path;
-use crate::sink::Sink;
+use crate::recorder::Recorder;
 
-/// A command that changes more files in place than this is not recorded. Files that `Before` notes
+/// A command that changes more files in place than this is not recorded. Files that `PreRunSnapshot` notes
 /// by itself do not count.
 const CHANGES_MAX: usize = 1024;
-/// The error number of a system call that Linux does not have or a filter refuses.
-const ENOSYS: i32 = 38;
 /// If loader and libc read more paths of one program unseen than this, the program is not trusted.
 const UNSEEN_MAX: usize = 4096;
-
-/// The observers of a run.
-pub(crate) enum Eyes {
-    One(Box<dyn Observer>),
-    Both(BothObservers),
-    Samples(SampledObserver),
-}
-
-/// A run that was observed.
-pub(crate) struct Watched {
-    pub(crate) observed: Observed,
-    /// The observer whose trace it is.
-    pub(crate) observer: larder_model::Observer,
-    /// The comparison of the two observers, if both watched.
-    verdict: Option<Verdict>,
-    /// The comparisons for the sampled processes, if samples were taken.
-    samples: Option<Vec<Sample>>,
-}
-
-impl Watched {
-    /// Returns a path or a sentence if observing may have changed what the tool did. Such a run is
-    /// not recorded.
-    ///
-    /// For example, the loader ends a program whose libc lacks something that the preloaded library
-    /// needs.
-    pub(crate) fn sign_of_harm(&self, exit_code: u8) -> Option<Vec<u8>> {
-        let trace = &self.observed.trace;
-        let verdict = self.verdict.as_ref();
-        // The library reported a call that failed with ENOSYS, and the kernel observer saw no such
-        // call.
-        let made_up = verdict.and_then(|v| v.invented.iter().find(|sight| sight.what == What::Failed(ENOSYS)));
-        if let Some(sight) = made_up {
-            return Some(sight.path.clone());
-        }
-        if exit_code == 0 {
-            return None;
-        }
-        if verdict.is_some_and(|verdict| !verdict.alike) {
-            return Some(b"the preloaded library and the kernel observer saw different things".to_vec());
-        }
-        let first = self.observed.finished.pid;
-        let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.pid == first;
-        if self.observer == larder_model::Observer::Preload && !trace.iter().any(|event| began(&event)) {
-            return Some(b"the tool did not begin".to_vec());
-        }
-        trace.iter().find(|event| event.error == ENOSYS).map(|event| event.path.to_vec())
-    }
-}
-
-/// Returns whether the kernel observer watches `close`. It must not do so for scripts, because
-/// interpreters may handle signals, and a handler interrupts the observed call.
-pub(crate) fn closing(family: Family) -> Closing {
-    match family {
-        Family::Gcc | Family::Clang | Family::Binutils => Closing::Asked,
-        Family::Generic | Family::Command => Closing::Unasked,
-    }
-}
-
-impl Eyes {
-    /// Starts the observers of `choice`.
-    pub(crate) fn of(choice: Choice, closing: Closing) -> Result<Eyes, Outcome> {
-        let failed = |_| Outcome::Fallback(Fallback::ObserverFailed);
-        Ok(match choice {
-            Choice::Preload => Eyes::One(Box::new(PreloadObserver::new().map_err(failed)?)),
-            Choice::Kernel => Eyes::One(Box::new(KernelObserver::new(closing))),
-            Choice::Depfile(plan) => Eyes::One(Box::new(DepfileObserver::new(*plan))),
-            Choice::Both => Eyes::Both(BothObservers::new(closing).map_err(failed)?),
-            Choice::Samples => Eyes::Samples(SampledObserver::new().map_err(failed)?),
-        })
-    }
-
-    /// Runs the tool, unless the race ends first. No samples are taken of programs that have a
-    /// verdict. On an error the tool was not started and can still be.
-    pub(crate) fn run(
-        &self,
-        command: &Command,
-        to: &Destinations,
-        race: Option<&mut dyn Rival>,
-        programs: &Programs,
-    ) -> io::Result<Watched> {
-        let both = match self {
-            Eyes::One(observer) => {
-                // The depfile does not say which files the tool created, so they could not be
-                // removed if the race ended first.
-                let race = race.filter(|_| observer.name() != larder_model::Observer::Depfile);
-                let observed = observer.run(command, to, race)?;
-                return Ok(Watched { observed, observer: observer.name(), verdict: None, samples: None });
-            }
-            Eyes::Samples(samples) => {
-                let sampled = samples.run(command, to, race, &|path| programs.interest(path))?;
-                let (observed, samples) = (sampled.observed, Some(sampled.samples));
-                return Ok(Watched { observed, observer: larder_model::Observer::Preload, verdict: None, samples });
-            }
-            // The verdict needs a complete run, so there is no race. The kernel observer fails to
-            // start if another seccomp listener exists. Then the library watches alone.
-            Eyes::Both(both) => match both.run(command, to, None) {
-                Ok(both) => both,
-                Err(_) => {
-                    let alone = Eyes::of(Choice::Preload, Closing::Unasked).map_err(|_| io::ErrorKind::Unsupported)?;
-                    return alone.run(command, to, None, programs);
-                }
-            },
-        };
-        let verdict = Some(both.verdict());
-        let alike = verdict.as_ref().is_some_and(|verdict| verdict.alike);
-        let (observed, observer) = match alike {
-            true => (both.observed, larder_model::Observer::Preload),
-            false => (both.by_kernel(), larder_model::Observer::Kernel),
-        };
-        Ok(Watched { observed, observer, verdict, samples: None })
-    }
-}
 
 /// Why a run is not trusted, and the program that is the cause.
 pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 
 /// What the store knows about the programs of a request.
-pub(crate) struct Programs<'a> {
-    sink: &'a Sink<'a>,
+pub(crate) struct ObserverTrust<'a> {
+    recorder: &'a Recorder<'a>,
     stamps: &'a Stamps,
     place: &'a Place,
     request: &'a Request,
@@ -167,30 +48,30 @@ pub(crate) struct Programs<'a> {
     preload_is_forced: bool,
 }
 
-impl<'a> Programs<'a> {
+impl<'a> ObserverTrust<'a> {
     /// Makes it for the programs of `request`.
     pub(crate) fn new(
         context: &'a Context,
-        sink: &'a Sink,
+        recorder: &'a Recorder,
         stamps: &'a Stamps,
         request: &'a Request,
         abilities: &'a Abilities<'a>,
-    ) -> Programs<'a> {
+    ) -> ObserverTrust<'a> {
         let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
-        Programs { sink, stamps, place: &context.place, request, abilities, preload_is_forced }
+        ObserverTrust { recorder, stamps, place: &context.place, request, abilities, preload_is_forced }
     }
 
     /// Stores a verdict for each program of a run, and how to observe the tool the next time. A
     /// failure to store it is harmless, because the program is then judged again. Returns the first
     /// thing that only one observer saw, as text.
-    pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
-        if let Some(samples) = &watched.samples {
-            return self.learn_by_samples(&watched.observed, samples);
+    pub(crate) fn learn(&self, observed_run: &ObservedRun) -> Option<String> {
+        if let Some(samples) = &observed_run.samples {
+            return self.learn_by_samples(&observed_run.observed, samples);
         }
-        let verdict = watched.verdict.as_ref()?;
-        let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
+        let verdict = observed_run.verdict.as_ref()?;
+        let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
         let (mut faulty, mut tool_is_faulty) = (false, false);
-        for (path, content) in self.of(&watched.observed.trace) {
+        for (path, content) in self.of(&observed_run.observed.trace) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
             faulty |= missed;
             tool_is_faulty |= missed && content == self.request.action.tool;
@@ -213,9 +94,9 @@ impl<'a> Programs<'a> {
                 true => self.disbelieved(&key, ended_well),
                 false => Judgement::Believed(Vec::new()),
             };
-            self.sink.keep_judgement(&key, &of_tool);
+            self.recorder.keep_judgement(&key, &of_tool);
         }
-        verdict.missed.iter().chain(&verdict.invented).next().map(said)
+        verdict.missed.iter().chain(&verdict.invented).next().map(message)
     }
 
     fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
@@ -236,7 +117,7 @@ impl<'a> Programs<'a> {
             if *content == self.request.action.tool {
                 let guess =
                     if judgement == Judgement::Disbelieved { judgement } else { Judgement::Believed(Vec::new()) };
-                self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
+                self.recorder.keep_judgement(&tool_key(self.request, self.place), &guess);
             }
         }
         let odd = samples.iter().find(|sample| is_odd(sample));
@@ -250,14 +131,14 @@ impl<'a> Programs<'a> {
             None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
             None => {}
         }
-        odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(said)
+        odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(message)
     }
 
     /// Returns true if a program ran for which the samples do not suffice: one of `programs`, or
     /// one whose file is gone.
     fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, trace: &Trace, samples: &[Sample]) -> bool {
         let is_known = |(path, content): (&Vec<u8>, &Digest)| {
-            let judgement = self.sink.judgement(&program_key(content, self.place));
+            let judgement = self.recorder.judgement(&program_key(content, self.place));
             judgement.is_some() || self.is_believed_by_name(path)
         };
         self.gone_unjudged(trace, samples).is_some() || !programs.iter().all(is_known)
@@ -266,9 +147,9 @@ impl<'a> Programs<'a> {
     /// Stores the verdict for a program by its content. It is stored by its path as well if the
     /// command may have built the program.
     fn keep_of_program(&self, path: &[u8], content: &Digest, judgement: &Judgement) {
-        self.sink.keep_judgement(&program_key(content, self.place), judgement);
+        self.recorder.keep_judgement(&program_key(content, self.place), judgement);
         if self.may_be_made(path) {
-            self.sink.keep_judgement(&made_program_key(self.request, path, self.place), judgement);
+            self.recorder.keep_judgement(&made_program_key(self.request, path, self.place), judgement);
         }
     }
 
@@ -310,13 +191,13 @@ impl<'a> Programs<'a> {
     ///
     /// A program that the command builds is sampled even if it has a verdict. It may be gone or
     /// rebuilt by the end, and only a sample then tells which file it was.
-    fn interest(&self, path: &[u8]) -> Interest {
+    pub(crate) fn interest(&self, path: &[u8]) -> Interest {
         const READ_BYTES_MAX: u64 = 1 << 20;
         let look = larder_sys::look_through(path).ok();
         let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
         let read = || if is_small { self.content(path) } else { None };
         let content = look.as_ref().and_then(|look| self.stamps.content(look)).or_else(read);
-        match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
+        match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
             Some(Judgement::Disbelieved) => Interest::Nothing,
             // One sample suffices, as for a compiler that is run by itself: its first run is
@@ -330,7 +211,7 @@ impl<'a> Programs<'a> {
     /// Returns the judgement after a run in which the library and the kernel saw different things: `Disbelieved` once two
     /// runs that ended well did so. If larder itself runs short of something for a moment, one run looks like that too.
     fn disbelieved(&self, key: &Digest, ended_well: bool) -> Judgement {
-        match self.sink.judgement(key) {
+        match self.recorder.judgement(key) {
             Some(Judgement::Disbelieved) => Judgement::Disbelieved,
             Some(Judgement::Again) if ended_well => Judgement::Disbelieved,
             _ => Judgement::Again,
@@ -339,7 +220,7 @@ impl<'a> Programs<'a> {
 
     /// Stores how to observe the request's tool the next time, or the whole command.
     fn keep(&self, judgement: &Judgement) {
-        self.sink.keep_judgement(&self.run_key(), judgement);
+        self.recorder.keep_judgement(&self.run_key(), judgement);
     }
 
     /// The key of the judgement of the request's tool, or of the whole command that the request is.
@@ -350,11 +231,11 @@ impl<'a> Programs<'a> {
     /// Called if the tool started `program`, which the library cannot be loaded into. The next run
     /// is then left to the kernel observer. If `program` is the wrapper, this command is not
     /// observed any more, because a wrapper can report only to the library.
-    pub(crate) fn leave_to_the_kernel(&self, watched: &Watched, program: &[u8]) {
-        match watched.observer {
+    pub(crate) fn leave_to_the_kernel(&self, observed_run: &ObservedRun, program: &[u8]) {
+        match observed_run.observer {
             _ if self.preload_is_forced => {}
             larder_model::Observer::Preload => self.keep(&Judgement::Disbelieved),
-            larder_model::Observer::Kernel if watched.verdict.is_none() && program == own_path() => {
+            larder_model::Observer::Kernel if observed_run.verdict.is_none() && program == own_path() => {
                 self.keep(&Judgement::Unreported)
             }
             _ => {}
@@ -363,7 +244,7 @@ impl<'a> Programs<'a> {
 
     /// Returns the files that an earlier run of the whole command changed in place.
     pub(crate) fn changes(&self) -> Vec<Vec<u8>> {
-        let known = changes_key(self.request, self.place).and_then(|key| self.sink.judgement(&key));
+        let known = changes_key(self.request, self.place).and_then(|key| self.recorder.judgement(&key));
         let Some(Judgement::Changes(paths)) = known else { return Vec::new() };
         let decoded = |encoded: Vec<u8>| {
             let mut path = Vec::new();
@@ -376,7 +257,7 @@ impl<'a> Programs<'a> {
     /// their content is then noted before it.
     pub(crate) fn learn_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>) {
         let Some(key) = changes_key(self.request, self.place) else { return };
-        let known = self.sink.judgement(&key);
+        let known = self.recorder.judgement(&key);
         let before = if let Some(Judgement::Changes(before)) = known { before } else { Vec::new() };
         let mut all = before.clone();
         all.extend(paths.take(CHANGES_MAX).map(|path| {
@@ -387,14 +268,14 @@ impl<'a> Programs<'a> {
         all.sort();
         all.dedup();
         if all != before && all.len() <= CHANGES_MAX {
-            self.sink.keep_judgement(&key, &Judgement::Changes(all));
+            self.recorder.keep_judgement(&key, &Judgement::Changes(all));
         }
     }
 
     /// Returns the verdict that the library is trusted. It includes what was unseen in earlier
     /// runs.
     fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
-        let before = self.sink.judgement(&program_key(content, self.place));
+        let before = self.recorder.judgement(&program_key(content, self.place));
         let mut all = match before {
             Some(Judgement::Believed(before)) => before,
             _ => Vec::new(),
@@ -406,24 +287,24 @@ impl<'a> Programs<'a> {
     }
 
     /// Returns the paths that loader and libc read unseen in a run, or why the run is not trusted.
-    pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
-        if watched.observer != larder_model::Observer::Preload {
-            let taken = self.preload_is_forced && watched.verdict.is_some();
+    pub(crate) fn unseen(&self, observed_run: &ObservedRun) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
+        if observed_run.observer != larder_model::Observer::Preload {
+            let taken = self.preload_is_forced && observed_run.verdict.is_some();
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
         let mut looks = BTreeMap::new();
-        if let Some(samples) = &watched.samples {
+        if let Some(samples) = &observed_run.samples {
             // Checked first, because the file of a sampled program may be gone.
             if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
                 return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
             }
-            if let Some(path) = self.gone_unjudged(&watched.observed.trace, samples) {
+            if let Some(path) = self.gone_unjudged(&observed_run.observed.trace, samples) {
                 return Err(self.doubt(Judgement::Again, path));
             }
         }
-        for (path, content) in self.of(&watched.observed.trace) {
-            let judgement = self.sink.judgement(&program_key(&content, self.place));
-            let by_name = || self.sink.judgement(&made_program_key(self.request, &path, self.place));
+        for (path, content) in self.of(&observed_run.observed.trace) {
+            let judgement = self.recorder.judgement(&program_key(&content, self.place));
+            let by_name = || self.recorder.judgement(&made_program_key(self.request, &path, self.place));
             match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
                 Some(Judgement::Believed(unseen)) => {
                     unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
@@ -481,7 +362,7 @@ fn begins(event: &Event<&[u8]>) -> bool {
 }
 
 /// Describes what only one observer saw.
-fn said(odd: &Sight) -> String {
+fn message(odd: &Sight) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
         "the preloaded library is not trusted for {}: only one observer saw {} ({:?})",

@@ -7,7 +7,7 @@ use larder_spawn::{Finished, Written};
 use larder_sys::ChildEnd;
 use memchr::memmem;
 
-use crate::not_recorded::NotRecorded;
+use super::not_recorded::NotRecorded;
 
 /// Returns the exit code of a run that will end in the same way the next time, judged by its end
 /// and its messages. The trace tells the rest (`fold`), for example whether a resource ran out or a

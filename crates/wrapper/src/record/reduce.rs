@@ -15,23 +15,23 @@ use larder_portability::ScriptScan;
 use larder_store::Bounds;
 
 use super::archive_times::archive_has_none;
-use super::record::Run;
-use crate::not_recorded::NotRecorded;
+use super::canonical_paths::CanonicalPaths;
+use super::entry::Run;
+use super::not_recorded::NotRecorded;
 use crate::own_file::own_path;
-use crate::real::RealPaths;
-use crate::watch::Watched;
+use crate::run::observed_run::ObservedRun;
 
 impl Run<'_> {
     /// Returns what the run relied on and changed, or why it must not be recorded.
-    pub(super) fn folded(&self, watched: &Watched, scripts: &ScriptScan) -> Result<Folded, NotRecorded> {
-        let mut folded = self.fold(&watched.observed, scripts);
+    pub(super) fn folded(&self, observed_run: &ObservedRun, scripts: &ScriptScan) -> Result<Folded, NotRecorded> {
+        let mut folded = self.fold(&observed_run.observed, scripts);
         let refusals = std::mem::take(&mut folded.refusals);
         if let Some((why, path)) = refusals.first() {
             if *why == Unrecorded::NotObserved {
-                self.programs.leave_to_the_kernel(watched, path);
+                self.trust.leave_to_the_kernel(observed_run, path);
             }
             let changed = refusals.iter().filter(|(why, _)| *why == Unrecorded::UpdatesFile);
-            self.programs.learn_changes(changed.map(|(_, path)| path.as_slice()));
+            self.trust.learn_changes(changed.map(|(_, path)| path.as_slice()));
             return Err(NotRecorded::Because(*why, path.clone()));
         }
         if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
@@ -47,11 +47,11 @@ impl Run<'_> {
     /// of the host that a program may have read without a call that we see.
     pub(super) fn add_what_nobody_saw(
         &self,
-        watched: &Watched,
+        observed_run: &ObservedRun,
         scripts: &ScriptScan,
         folded: &mut Folded,
     ) -> Result<(), NotRecorded> {
-        let unseen = self.programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let unseen = self.trust.unseen(observed_run).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         let place = &self.context.place;
         let seen = &mut folded.seen;
         seen.looked.extend(unseen);
@@ -62,7 +62,7 @@ impl Run<'_> {
             (seen.host, HOST),
             (seen.sockets, SOCKETS),
         ];
-        self.add_variables_left_out(scripts, &watched.observed.trace, seen);
+        self.add_variables_left_out(scripts, &observed_run.observed.trace, seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
@@ -80,7 +80,7 @@ impl Run<'_> {
     fn fold(&self, observed: &Observed, scripts: &ScriptScan) -> Folded {
         let (place, family) = (&self.context.place, self.request.family);
         let on_terminal = self.request.action.terminal != Terminal::None;
-        let real = RealPaths::default();
+        let real = CanonicalPaths::default();
         let policy = Policy {
             replaces_output: &replaces_output,
             unlinks_output: &unlinks_output,

@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
 /// The data to hand over.
-pub(crate) struct Handover<'a> {
+pub(crate) struct DaemonRecord<'a> {
     pub(crate) store: &'a Store,
     /// The class and the terms for which `larderd` records it.
     caller: Caller,
@@ -34,15 +34,15 @@ pub(crate) struct Handover<'a> {
     record: RefCell<Option<(Vec<u8>, Digest)>>,
 }
 
-impl<'a> Handover<'a> {
+impl<'a> DaemonRecord<'a> {
     /// Starts collecting, if `larderd` listens and accepts records. No connection is kept, because
     /// a tool can run for hours.
-    pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Handover<'a>, IpcError> {
+    pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<DaemonRecord<'a>, IpcError> {
         listens(&store.daemon_socket())?;
         if !store.daemon_takes() {
             return Err(IpcError::TakesNothing);
         }
-        Ok(Handover {
+        Ok(DaemonRecord {
             store,
             caller,
             blobs: RefCell::default(),
@@ -161,27 +161,28 @@ mod tests {
     fn what_was_put_is_there_and_stays_as_it_was() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(Handover::open(&store, Caller::ANYBODY).is_err(), "no daemon listens");
+        assert!(DaemonRecord::open(&store, Caller::ANYBODY).is_err(), "no daemon listens");
         let _door = store.open_daemon_door().expect("listens");
-        let handover = Handover::open(&store, Caller::ANYBODY).expect("the daemon's socket accepts connections");
+        let daemon_record =
+            DaemonRecord::open(&store, Caller::ANYBODY).expect("the daemon's socket accepts connections");
         let path = dir.path().join("x.o");
         std::fs::write(&path, b"object").expect("writes");
         let mut file = File::open(&path).expect("opens");
         let own = file.try_clone().expect("clones");
-        let blob = handover.put_blob(&mut file, Some(&own)).expect("is kept");
+        let blob = daemon_record.put_blob(&mut file, Some(&own)).expect("is kept");
         assert_eq!(blob, Blob { digest: Digest::of(b"object"), size_bytes: 6 });
         std::fs::write(&path, b"strip!").expect("writes");
-        assert_eq!(handover.blob_bytes(&blob).as_deref(), Some(&b"object"[..]));
+        assert_eq!(daemon_record.blob_bytes(&blob).as_deref(), Some(&b"object"[..]));
 
         // A file that is too large for memory is passed as it is.
-        handover.memory_bytes.set(MEMORY_BYTES_MAX);
+        daemon_record.memory_bytes.set(MEMORY_BYTES_MAX);
         let mut file = File::open(&path).expect("opens");
         let own = file.try_clone().expect("clones");
-        let blob = handover.put_blob(&mut file, Some(&own)).expect("is kept");
-        assert_eq!(handover.blob_bytes(&blob).as_deref(), Some(&b"strip!"[..]));
-        handover.keep_judgement(&blob.digest, &Judgement::Again);
-        handover.keep_judgement(&blob.digest, &Judgement::Disbelieved);
-        assert_eq!(handover.judgement(&blob.digest), Some(Judgement::Disbelieved), "the last");
-        assert!(handover.send(Outcome::Miss(None)).is_ok());
+        let blob = daemon_record.put_blob(&mut file, Some(&own)).expect("is kept");
+        assert_eq!(daemon_record.blob_bytes(&blob).as_deref(), Some(&b"strip!"[..]));
+        daemon_record.keep_judgement(&blob.digest, &Judgement::Again);
+        daemon_record.keep_judgement(&blob.digest, &Judgement::Disbelieved);
+        assert_eq!(daemon_record.judgement(&blob.digest), Some(Judgement::Disbelieved), "the last");
+        assert!(daemon_record.send(Outcome::Miss(None)).is_ok());
     }
 }

@@ -8,9 +8,9 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::dates::Date;
-use crate::not_recorded::NotRecorded;
-use crate::sink::Sink;
+use super::mtimes::Mtime;
+use super::not_recorded::NotRecorded;
+use crate::recorder::Recorder;
 use larder_model::{
     Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, Placement,
     Rewrite, Streams, Unrecorded,
@@ -20,7 +20,7 @@ use larder_spawn::Written;
 use larder_store::Stamps;
 
 /// The bytes of an output or a message.
-pub(crate) enum KeptContent {
+pub(crate) enum StoredContent {
     Inline(Vec<u8>),
     /// A blob in the store, with its bytes if they fit into memory.
     Blob(Blob, Option<Vec<u8>>),
@@ -29,26 +29,26 @@ pub(crate) enum KeptContent {
 /// The bytes of blobs that stay in memory, in total. They are searched later, and would have to be
 /// read and verified again.
 const ROOM_BYTES: u64 = 2 << 20;
-pub(crate) enum KeptKind {
-    File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: KeptContent, modified_ns: i64 },
+pub(crate) enum StoredKind {
+    File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: StoredContent, modified_ns: i64 },
     Link(Vec<u8>),
     Directory(FileMode),
     Removed,
 }
 
-pub(crate) struct KeptOutput {
+pub(crate) struct StoredOutput {
     pub(crate) path: Vec<u8>,
-    pub(crate) kind: KeptKind,
-    pub(crate) modified: Date,
+    pub(crate) kind: StoredKind,
+    pub(crate) modified: Mtime,
 }
 
-pub(crate) enum KeptStreams {
-    Apart(KeptContent, KeptContent),
-    Together(KeptContent),
+pub(crate) enum StoredStreams {
+    Apart(StoredContent, StoredContent),
+    Together(StoredContent),
 }
 
-pub(crate) struct Kept<'a> {
-    pub(crate) sink: &'a Sink<'a>,
+pub(crate) struct StoredOutputs<'a> {
+    pub(crate) recorder: &'a Recorder<'a>,
     /// The number of bytes by which the store grew.
     pub(crate) grown: u64,
     /// How many more bytes of blobs may stay in memory.
@@ -63,34 +63,34 @@ pub(crate) struct Kept<'a> {
     pub(crate) owners_were_set: bool,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> StoredOutputs<'a> {
     pub(crate) fn new(
-        sink: &'a Sink<'a>,
+        recorder: &'a Recorder<'a>,
         closed: Option<&'a [Identity]>,
         umask_was_set: bool,
         owners_were_set: bool,
-    ) -> Kept<'a> {
-        Kept { sink, grown: 0, room_bytes: ROOM_BYTES, closed, umask_was_set, owners_were_set }
+    ) -> StoredOutputs<'a> {
+        StoredOutputs { recorder, grown: 0, room_bytes: ROOM_BYTES, closed, umask_was_set, owners_were_set }
     }
 
-    pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<KeptKind, NotRecorded> {
+    pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<StoredKind, NotRecorded> {
         let place = Path::new(std::ffi::OsStr::from_bytes(path));
         let lost = |why| NotRecorded::Because(why, path.to_vec());
         if self.owners_were_set && *change != Change::Removed && !is_ours(path) {
             return Err(lost(Unrecorded::OutputSpecial));
         }
         Ok(match change {
-            Change::Removed => KeptKind::Removed,
+            Change::Removed => StoredKind::Removed,
             Change::Directory(mode) => {
                 let look = larder_sys::look(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // `cp` sets a directory's mode by an access control list that says no more than the
                 // mode does.
                 let is_given = self.owners_were_set && look.mode != mode.bits & !larder_sys::umask();
-                KeptKind::Directory(self.mode(*mode, is_given, &look))
+                StoredKind::Directory(self.mode(*mode, is_given, &look))
             }
             Change::Link => {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                KeptKind::Link(target.as_os_str().as_bytes().to_vec())
+                StoredKind::Link(target.as_os_str().as_bytes().to_vec())
             }
             Change::File { placement, mode, new, closed_when_complete, attributed, .. } => {
                 if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
@@ -112,7 +112,7 @@ impl<'a> Kept<'a> {
                 if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
                     return Err(lost(Unrecorded::OutputLost));
                 }
-                KeptKind::File {
+                StoredKind::File {
                     placement: *placement,
                     mode: self.mode(*mode, *attributed, &look),
                     rewrite: Rewrite::None,
@@ -147,7 +147,7 @@ impl<'a> Kept<'a> {
         source: &mut impl Read,
         size_bytes: u64,
         file: Option<&File>,
-    ) -> Result<KeptContent, NotRecorded> {
+    ) -> Result<StoredContent, NotRecorded> {
         let is_inline = size_bytes <= INLINE_BYTES_MAX as u64;
         let bytes = if is_inline || size_bytes <= self.room_bytes {
             let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
@@ -156,7 +156,7 @@ impl<'a> Kept<'a> {
                 return Err(NotRecorded::Because(Unrecorded::OutputLost, Vec::new()));
             }
             if is_inline {
-                return Ok(KeptContent::Inline(bytes));
+                return Ok(StoredContent::Inline(bytes));
             }
             self.room_bytes -= size_bytes;
             Some(bytes)
@@ -164,18 +164,18 @@ impl<'a> Kept<'a> {
             None
         };
         let blob = match &bytes {
-            Some(bytes) => self.sink.put_blob(&mut bytes.as_slice(), file)?,
-            None => self.sink.put_blob(source, file)?,
+            Some(bytes) => self.recorder.put_blob(&mut bytes.as_slice(), file)?,
+            None => self.recorder.put_blob(source, file)?,
         };
         self.grown += blob.size_bytes;
-        Ok(KeptContent::Blob(blob, bytes))
+        Ok(StoredContent::Blob(blob, bytes))
     }
 
-    pub(crate) fn streams(&mut self, written: &Written) -> Result<KeptStreams, NotRecorded> {
+    pub(crate) fn streams(&mut self, written: &Written) -> Result<StoredStreams, NotRecorded> {
         let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64, None);
         Ok(match written {
-            Written::Apart { stdout, stderr } => KeptStreams::Apart(keep(stdout)?, keep(stderr)?),
-            Written::Together(both) => KeptStreams::Together(keep(both)?),
+            Written::Apart { stdout, stderr } => StoredStreams::Apart(keep(stdout)?, keep(stderr)?),
+            Written::Together(both) => StoredStreams::Together(keep(both)?),
         })
     }
 }
@@ -190,84 +190,84 @@ fn is_ours(path: &[u8]) -> bool {
     (look.owner, look.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
 }
 
-impl KeptContent {
+impl StoredContent {
     pub(crate) fn borrowed(&self) -> Content<'_> {
         match self {
-            KeptContent::Inline(bytes) => Content::Inline(bytes),
-            KeptContent::Blob(blob, _) => Content::Blob(*blob),
+            StoredContent::Inline(bytes) => Content::Inline(bytes),
+            StoredContent::Blob(blob, _) => Content::Blob(*blob),
         }
     }
 
     /// Returns the bytes to search, or `None` if there are too many.
-    pub(crate) fn searched(&self, sink: &Sink, stamps: &Stamps) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn searched(&self, recorder: &Recorder, stamps: &Stamps) -> Option<Cow<'_, [u8]>> {
         match self {
-            KeptContent::Inline(bytes) | KeptContent::Blob(_, Some(bytes)) => Some(Cow::Borrowed(bytes)),
-            KeptContent::Blob(blob, None) if blob.size_bytes > SEARCHED_BYTES_MAX => None,
-            KeptContent::Blob(..) => sink.content_bytes(&self.borrowed(), stamps).ok().map(Cow::Owned),
+            StoredContent::Inline(bytes) | StoredContent::Blob(_, Some(bytes)) => Some(Cow::Borrowed(bytes)),
+            StoredContent::Blob(blob, None) if blob.size_bytes > SEARCHED_BYTES_MAX => None,
+            StoredContent::Blob(..) => recorder.content_bytes(&self.borrowed(), stamps).ok().map(Cow::Owned),
         }
     }
 }
 
 /// A content that can be searched.
 pub(crate) struct Searched<'a> {
-    pub(crate) content: &'a KeptContent,
-    pub(crate) sink: &'a Sink<'a>,
+    pub(crate) content: &'a StoredContent,
+    pub(crate) recorder: &'a Recorder<'a>,
     pub(crate) stamps: &'a Stamps,
 }
 
 impl larder_portability::Content for Searched<'_> {
     fn bytes(&self) -> Option<Cow<'_, [u8]>> {
-        self.content.searched(self.sink, self.stamps)
+        self.content.searched(self.recorder, self.stamps)
     }
 }
 
-impl KeptOutput {
+impl StoredOutput {
     /// Returns the content, if the output is a file.
-    pub(crate) fn content(&self) -> Option<&KeptContent> {
-        if let KeptKind::File { content, .. } = &self.kind { Some(content) } else { None }
+    pub(crate) fn content(&self) -> Option<&StoredContent> {
+        if let StoredKind::File { content, .. } = &self.kind { Some(content) } else { None }
     }
 
     /// Sets the rule by which the file is rewritten for another checkout.
     pub(crate) fn is_rewritten(&mut self, by: Rewrite) {
-        if let KeptKind::File { rewrite, .. } = &mut self.kind {
+        if let StoredKind::File { rewrite, .. } = &mut self.kind {
             *rewrite = by;
         }
     }
 
     pub(crate) fn borrowed(&self) -> Output<'_> {
         let kind = match &self.kind {
-            KeptKind::File { placement, mode, rewrite, content, .. } => {
+            StoredKind::File { placement, mode, rewrite, content, .. } => {
                 let (placement, mode, rewrite) = (*placement, *mode, *rewrite);
                 OutputKind::File { placement, mode, rewrite, content: content.borrowed() }
             }
-            KeptKind::Link(target) => OutputKind::Link(target),
-            KeptKind::Directory(mode) => OutputKind::Directory(*mode),
-            KeptKind::Removed => OutputKind::Removed,
+            StoredKind::Link(target) => OutputKind::Link(target),
+            StoredKind::Directory(mode) => OutputKind::Directory(*mode),
+            StoredKind::Removed => OutputKind::Removed,
         };
         let modified = match &self.modified {
-            Date::Written => Modified::Written,
-            Date::As(path) => Modified::As(path),
-            Date::At(nanoseconds) => Modified::At(*nanoseconds),
+            Mtime::Written => Modified::Written,
+            Mtime::As(path) => Modified::As(path),
+            Mtime::At(nanoseconds) => Modified::At(*nanoseconds),
         };
         Output { path: &self.path, kind, modified }
     }
 }
 
-impl KeptStreams {
-    pub(crate) fn contents(&self) -> impl Iterator<Item = &KeptContent> {
+impl StoredStreams {
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &StoredContent> {
         let (first, second) = match self {
-            KeptStreams::Apart(stdout, stderr) => (stdout, Some(stderr)),
-            KeptStreams::Together(both) => (both, None),
+            StoredStreams::Apart(stdout, stderr) => (stdout, Some(stderr)),
+            StoredStreams::Together(both) => (both, None),
         };
         [Some(first), second].into_iter().flatten()
     }
 
     pub(crate) fn borrowed(&self) -> Streams<'_> {
         match self {
-            KeptStreams::Apart(stdout, stderr) => {
+            StoredStreams::Apart(stdout, stderr) => {
                 Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
             }
-            KeptStreams::Together(both) => Streams::Together(both.borrowed()),
+            StoredStreams::Together(both) => Streams::Together(both.borrowed()),
         }
     }
 }

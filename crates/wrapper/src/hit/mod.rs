@@ -2,6 +2,8 @@
 //!
 //! Unaware of: how the result was found.
 
+mod ninja;
+
 use std::io::{self, Write};
 use std::time::SystemTime;
 
@@ -9,8 +11,6 @@ use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{ActionResult, Content, Fallback, Streams};
 use larder_store::{MaterialiseError, Stamps, Store};
-
-use crate::ninja;
 
 /// The largest message that is read into memory, in bytes. Recorded messages are never longer
 /// (`sys`, `relay.rs`).
@@ -72,7 +72,7 @@ pub(crate) fn replay(
     }
     let mut code = i32::from(result.exit_code);
     for (fd, bytes) in messages {
-        match say(fd, &bytes) {
+        match emit(fd, &bytes) {
             // A broken pipe is no error here, because the tool could not have written either.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe && code == 0 => {
                 eprintln!("larder: write error: {error}");
@@ -84,7 +84,7 @@ pub(crate) fn replay(
     Ok(code)
 }
 
-fn say(fd: i32, bytes: &[u8]) -> io::Result<()> {
+fn emit(fd: i32, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }

@@ -11,26 +11,26 @@ use std::collections::HashMap;
 use larder_model::{Change, Looked, Roots, Seen, Times, Unrecorded};
 use larder_observe::file_name;
 
-use crate::not_recorded::NotRecorded;
+use super::not_recorded::NotRecorded;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// The mtime of an output: [`larder_model::Modified`] with owned bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Date {
+pub(crate) enum Mtime {
     Written,
     As(Vec<u8>),
     At(u64),
 }
 
 /// The mtimes, by path. An output without an entry has the time at which it was written.
-pub(crate) struct Dates(HashMap<Vec<u8>, Date>);
+pub(crate) struct Mtimes(HashMap<Vec<u8>, Mtime>);
 
-impl Dates {
+impl Mtimes {
     /// Finds out the mtimes of the outputs. If programs compared such times, the mtimes of the
     /// files they came from become observations, to the nanosecond. Returns an error if a hit could
     /// not reproduce a time.
-    pub(crate) fn of(seen: &mut Seen, roots: &Roots, started_ns: i64) -> Result<Dates, NotRecorded> {
+    pub(crate) fn of(seen: &mut Seen, roots: &Roots, started_ns: i64) -> Result<Mtimes, NotRecorded> {
         let mut dates = HashMap::new();
         let dated = |(path, change): &(Vec<u8>, Change)| {
             matches!(change, Change::File { dated: true, .. }).then(|| path.clone())
@@ -49,20 +49,20 @@ impl Dates {
                     }
                     let mut encoded = Vec::new();
                     roots.encode_path(source, &mut encoded);
-                    Date::As(encoded)
+                    Mtime::As(encoded)
                 }
-                None if modified_ns >= started_ns && !seen.dates_count && !is_to_come(modified_ns) => Date::Written,
-                None if (0..started_ns).contains(&modified_ns) => Date::At(modified_ns as u64),
+                None if modified_ns >= started_ns && !seen.dates_count && !is_to_come(modified_ns) => Mtime::Written,
+                None if (0..started_ns).contains(&modified_ns) => Mtime::At(modified_ns as u64),
                 None => return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path)),
             };
             dates.insert(path, date);
         }
-        Ok(Dates(dates))
+        Ok(Mtimes(dates))
     }
 
     /// Returns the mtime of one output.
-    pub(crate) fn take(&mut self, path: &[u8]) -> Date {
-        self.0.remove(path).unwrap_or(Date::Written)
+    pub(crate) fn take(&mut self, path: &[u8]) -> Mtime {
+        self.0.remove(path).unwrap_or(Mtime::Written)
     }
 }
 

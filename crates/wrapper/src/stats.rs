@@ -32,7 +32,7 @@ impl<'a> By<'a> {
 }
 
 /// Counts the outcome, logs it, and adds it to the record of the build.
-pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome, by: By, detail: &str) {
+pub(crate) fn report(context: &Context, store: Option<&Store>, outcome: Outcome, by: By, detail: &str) {
     if let Some(store) = store
         && !context.loaded.settings.read_only
         && let Ok(counters) = Counters::open(store)
