@@ -2,15 +2,16 @@
 //! for and returns the next one:
 //!
 //! ```text
-//!            ┌─────────────── waited, fetched or got a job slot late ──────────────┐
-//!            ▼                                                                     │
-//! start ─► LookUp ──► ShareRun ──► Fetch ──► Run ──► Exit                          │
-//!            │           │           │        │                                    │
-//!            └─ a hit    └───────────┴────────┴────────────────────────────────────┘
+//! start ──► LookUp ──► ShareRun ──► Fetch ──► Run ──► Exit
 //! ```
 //!
-//! A hit ends the process in `LookUp`. Each way back to `LookUp` is taken at most once, because
-//! what was done is kept in [`LookUp`].
+//! - A hit ends the process in `LookUp`.
+//! - `LookUp` repeats itself for a further part of the manifest, and for records that were handed
+//!   over.
+//! - `ShareRun`, `Fetch` and `Run` go back to `LookUp` if the result may be in the store by now: we
+//!   waited for another process, a fetch ended, or the job slot came late.
+//! - After a fetch, or with a job slot, `LookUp` goes to `Run` directly. So no request waits or
+//!   fetches for ever.
 //!
 //! Unaware of: how each step is done.
 
@@ -180,8 +181,8 @@ fn next_part<'a>(lookup: LookUp) -> State<'a> {
     State::LookUp(LookUp { parts: lookup.parts + 1, ..lookup })
 }
 
-/// Puts a result in place, reports the hit and ends the process. Returns only if the result cannot be
-/// put in place. `overdue` is true if the time of the record's last use could not be updated.
+/// Puts a result in place, reports the hit and ends the process. Returns only if the result cannot
+/// be put in place. `overdue` is true if the time of the record's last use could not be updated.
 fn place(cx: RequestContext, lookup: &LookUp, set: SetReader, result: &ActionResult, overdue: bool) -> NotPlaced {
     let RequestContext { context, store, stamps, request } = cx;
     let before = parent_run::Before::of(result, &request.roots);

@@ -1,5 +1,5 @@
-//! A request: from the arguments to the tool and its key. Then `flow` answers it, and `miss` runs the
-//! tool if no record does.
+//! A request: from the arguments to the tool and its key. Then `flow` answers it, and `miss` runs
+//! the tool if no record does.
 //!
 //! Unaware of: how each step is done.
 

@@ -27,8 +27,8 @@ use crate::context::Context;
 use crate::own_file::own_path;
 use crate::recorder::Recorder;
 
-/// A command that changes more files in place than this is not recorded. Files that `PreRunSnapshot` notes
-/// by itself do not count.
+/// A command that changes more files in place than this is not recorded. Files that
+/// `PreRunSnapshot` notes by itself do not count.
 const CHANGES_MAX: usize = 1024;
 /// If loader and libc read more paths of one program unseen than this, the program is not trusted.
 const UNSEEN_MAX: usize = 4096;
@@ -208,8 +208,9 @@ impl<'a> ObserverTrust<'a> {
         }
     }
 
-    /// Returns the judgement after a run in which the library and the kernel saw different things: `Disbelieved` once two
-    /// runs that ended well did so. If larder itself runs short of something for a moment, one run looks like that too.
+    /// Returns the judgement after a run in which the library and the kernel saw different things:
+    /// `Disbelieved` once two runs that ended well did so. If larder itself runs short of something
+    /// for a moment, one run looks like that too.
     fn disbelieved(&self, key: &Digest, ended_well: bool) -> Judgement {
         match self.recorder.judgement(key) {
             Some(Judgement::Disbelieved) => Judgement::Disbelieved,
