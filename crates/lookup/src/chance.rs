@@ -10,8 +10,10 @@
 //! Unaware of: where a name is replaced.
 
 use larder_model::Roots;
+use larder_observe::file_name;
 
 use crate::paths::places_of;
+
 /// Numbers with fewer digits are part of many ordinary names, and are process ids only in small
 /// containers.
 const PROCESS_DIGITS_MIN: usize = 3;
@@ -131,10 +133,6 @@ fn ancestors_now() -> Vec<Vec<u8>> {
 
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

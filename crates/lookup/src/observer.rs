@@ -5,10 +5,10 @@
 
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
-use larder_observe::{DepfilePlan, Program, judge};
+use larder_observe::{DepfilePlan, Program, file_name, judge};
 use larder_store::Store;
 
-use crate::request::{FromDisk, file_name};
+use crate::request::FromDisk;
 use crate::{Abilities, Place, Request};
 
 /// The observer for a request.

@@ -1,31 +1,16 @@
 //! Rewrites a result that was recorded in another checkout, so that it holds this checkout's paths.
 //!
-//! Unaware of: which results may be rewritten (`reach` decided that when the run was recorded), how
+//! Unaware of: which results may be rewritten (`larder-portability` decided that when the run was recorded), how
 //! each kind of file is rewritten (`larder-relocate`).
 
 use larder_compiler::is_config_status;
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
-use larder_relocate::{Places, Rule, Writer, holds_a_root, relocate};
+use larder_portability::rule;
+use larder_relocate::{Places, Rule, holds_a_root, relocate};
 use larder_store::{Stamps, Store};
 
 /// Files larger than this are not rewritten, in bytes, because they are rewritten in memory.
 const BYTES_MAX: u64 = 256 << 20;
-
-/// Returns the rule of `larder-relocate` for a kind of rewrite.
-pub fn rule(rewrite: Rewrite) -> Option<Rule> {
-    match rewrite {
-        Rewrite::None => None,
-        Rewrite::Text => Some(Rule::Text),
-        Rewrite::GccDepfile => Some(Rule::Depfile(Writer::Gcc)),
-        Rewrite::ClangDepfile => Some(Rule::Depfile(Writer::Clang)),
-        Rewrite::Object => Some(Rule::Object),
-        Rewrite::Pickle => Some(Rule::Pickle),
-        Rewrite::LooseText => Some(Rule::LooseText),
-        Rewrite::NinjaDependencies => Some(Rule::NinjaDependencies),
-        Rewrite::AsLong => Some(Rule::AsLong),
-        Rewrite::ConfigStatus => Some(Rule::ConfigStatus),
-    }
-}
 
 /// Returns the rewritten contents of a result, in the order in which `apply` uses them. The list is
 /// empty if the result was made here. Returns `None` if a content cannot be rewritten.

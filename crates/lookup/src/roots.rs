@@ -23,17 +23,9 @@ use larder_model::{Roots, names_digest};
 use larder_store::Stamps;
 use larder_sys::{Dir, Kind, Look, Opening, Trust};
 
+use crate::chance;
 use crate::paths::is_in;
-use crate::{Place, chance};
-
-/// The settings about roots.
-#[derive(Clone, Debug, Default)]
-pub struct RootRules {
-    /// Directories that the user named.
-    pub named: Vec<Vec<u8>>,
-    /// True if further roots are searched for.
-    pub find: bool,
-}
+use crate::place::Place;
 
 /// Variables in which CI services name the directory of a checkout, as each service documents:
 /// GitHub, GitLab, Buildkite, Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor,
@@ -405,6 +397,7 @@ pub fn named_root(path: &Path) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::RootRules;
     use larder_spawn::Destinations;
     use std::fs;
 

@@ -37,7 +37,7 @@ mod roots;
 mod single;
 
 pub use action::{Action, Terminal, Variable};
-pub use bound::{Bound, Rewrite, lengths};
+pub use bound::{Bound, Carried, Rewrite, lengths};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, ValueKey, Walk};

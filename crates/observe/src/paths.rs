@@ -28,7 +28,7 @@ pub(crate) fn names(trace: &Trace) -> Vec<Names> {
 }
 
 /// Returns the part of a path behind its last slash.
-pub(crate) fn file_name(path: &[u8]) -> &[u8] {
+pub fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 

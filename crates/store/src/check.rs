@@ -670,7 +670,7 @@ mod tests {
             stampless: Cell::new(false),
             variable: &|_| None,
             value_key: ValueKey::ZERO,
-            forms: Forms::NONE,
+            forms: Forms::plain(|_| false),
         };
         [(); 2].map(|()| {
             let mut effort = Effort::default();

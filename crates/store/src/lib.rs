@@ -80,10 +80,8 @@ pub use images::{Lease, Live, StoredImage};
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};
-pub use scan::{
-    Anywhere, FILE_FUNCTIONS, FILE_WORDS, Forms, Uncut, content_anywhere, is_blank, is_in_word, names_files, splices,
-};
+pub use scan::{Anywhere, Forms, Uncut, content_anywhere};
 pub use stamps::{STAMP_AGE_MIN_NS, SharedStamps, Stamps};
 pub use turns::{Asked, Running, Turn};
 pub use uploads::Upload;
-pub use witness::{Carried, Refusal, Witness, Witnessed};
+pub use witness::{Refusal, Witness, Witnessed};

@@ -17,7 +17,7 @@ use larder_ipc::Expect;
 /// The number of recent downloads that are remembered for each class.
 const RECENT_MAX: usize = 64;
 /// The number of downloads from one remote that is needed before its own times are used. A wrapper
-/// wants as many before it trusts an expectation (`wrapper/src/patience.rs`).
+/// wants as many before it trusts an expectation (`wrapper/src/fetch_timeout.rs`).
 const OWN_MIN: usize = 5;
 /// After this many overdue downloads in a row, wrappers do not wait any more: they run the tool in
 /// parallel.

@@ -15,8 +15,8 @@ use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
 use larder_sys::{Dir, Kind, Look, Trust};
 
+pub use self::facts::Witnessed;
 pub(crate) use self::facts::class_of;
-pub use self::facts::{Carried, Witnessed};
 use self::facts::{Directory, OwnedFact};
 use crate::Stamps;
 use crate::check::{Listing, failure, join, kind_code, listing_digest, look, status_of};
@@ -99,7 +99,7 @@ impl Witness<'_> {
             missing: Map::default(),
             absent: Set::default(),
             sources: Map::default(),
-            scan: Scan::new(self.roots, self.stamps).with(self.forms),
+            scan: Scan::new(self.roots, self.stamps, self.forms),
             set: Witnessed::default(),
             names: &seen.names,
             made_names: seen.names.iter().map(|(path, _)| split(path).1).collect(),
