@@ -67,6 +67,7 @@ mod stamps;
 mod turns;
 mod uploads;
 mod witness;
+mod write_output;
 
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
