@@ -27,8 +27,8 @@ mod supply;
 
 pub use client::{Client, Wish};
 pub use host::Programs;
-pub use policy::{MOUNTS_MAX, Policy};
-pub use serve::Broker;
 #[cfg(feature = "fuzzing")]
 pub(crate) use message::again;
+pub use policy::{MOUNTS_MAX, Policy};
+pub use serve::Broker;
 pub use supply::{Lazily, Ready, Supplied, Supply, Traced};

@@ -34,7 +34,8 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{MountNumber, SeenMount};
 
-use super::{Ask, Lease};
+use super::ask::Ask;
+use super::lease::Lease;
 use crate::Rung;
 use crate::overlay::source_of;
 
