@@ -13,6 +13,7 @@ use larder_sys::{
     ChildEnd, SignalForwarding, Start, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves,
 };
 
+use crate::command::Command;
 use crate::directory::RunFiles;
 use crate::error::RecordError;
 use crate::follow::{Followed, exit_code, follow};
@@ -22,17 +23,6 @@ use crate::{Redact, stacks};
 
 /// The variable with the file to which wrappers append a line for each action.
 const ACTIONS_VARIABLE: &str = "LARDER_RECORD";
-
-/// The command to run.
-#[derive(Clone)]
-pub struct Command {
-    /// The path of the program.
-    pub program: Vec<u8>,
-    /// All arguments, with the program's name first.
-    pub argv: Vec<Vec<u8>>,
-    /// The environment.
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-}
 
 /// The destination of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
