@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 pub struct Surroundings<'a> {
     /// The environment, as names and values.
     pub env: &'a [(OsString, OsString)],
-    /// Reads a file: all of it, or slightly more than [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) bytes. It should not block
+    /// Reads a file: all of it, or slightly more than
+    /// [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) bytes. It should not block
     /// on a pipe or device.
     pub read: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
     /// Returns the home directory from the password database. Called at most once, and only if

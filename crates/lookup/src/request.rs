@@ -11,6 +11,7 @@ use larder_compiler::{
     Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of, habit, is_source,
     parse, runs_no_script,
 };
+use larder_model::path::file_name;
 use larder_model::{
     ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, ValueKey,
     Variable,
@@ -486,8 +487,4 @@ pub fn subject(request: &Request) -> Digest {
         bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
     }
     Digest::of(&bytes)
-}
-
-pub(crate) fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }

@@ -12,6 +12,7 @@ use std::time::{Instant, SystemTime};
 use larder_sys::{
     ChildEnd, SignalForwarding, Start, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves,
 };
+use rustix::io::Errno;
 
 use crate::command::Command;
 use crate::directory::RunFiles;
@@ -195,8 +196,7 @@ fn start(
 /// Returns true for the errors of a sandbox that forbids ptrace. The same error can also mean that
 /// the program itself must not be executed; then the untraced start fails as well.
 fn is_refused(error: &io::Error) -> bool {
-    const ENOSYS: i32 = 38;
-    error.kind() == io::ErrorKind::PermissionDenied || error.raw_os_error() == Some(ENOSYS)
+    error.kind() == io::ErrorKind::PermissionDenied || Errno::from_io_error(error) == Some(Errno::NOSYS)
 }
 
 fn block(command: &Command, actions: &Path) -> Vec<Vec<u8>> {

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
+use larder_model::path::join;
 use larder_model::{
     Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins,
     Unread, ValueKey, is_encoded, names_digest,
@@ -380,7 +381,7 @@ impl Checker<'_> {
                 other => Err(format!("was a directory; {}", found(&other))),
             },
             Fact::Other(kind) => match look(dir, name, false) {
-                Ok(look) if kind_code(look.kind) == *kind => Ok(()),
+                Ok(look) if look.kind.code() == *kind => Ok(()),
                 other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
@@ -595,16 +596,6 @@ pub(crate) fn status_of(look: &Look) -> Status {
     Status { mode, owner, group, links, inode, modified_ns }
 }
 
-/// Returns the kind as `Fact::Other` stores it.
-pub(crate) fn kind_code(kind: Kind) -> u8 {
-    match kind {
-        Kind::File => 0o10,
-        Kind::Directory => 0o04,
-        Kind::Link => 0o12,
-        Kind::Other(code) => code,
-    }
-}
-
 fn kind_name(code: u8) -> &'static str {
     match code {
         0o10 => "a file",
@@ -619,20 +610,9 @@ fn kind_name(code: u8) -> &'static str {
 
 fn found(look: &io::Result<Look>) -> String {
     match look {
-        Ok(look) => format!("is now {}", kind_name(kind_code(look.kind))),
+        Ok(look) => format!("is now {}", kind_name(look.kind.code())),
         Err(error) => error.to_string(),
     }
-}
-
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if !name.is_empty() {
-        if path.last() != Some(&b'/') {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
-    }
-    path
 }
 
 #[cfg(test)]

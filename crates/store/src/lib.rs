@@ -78,12 +78,11 @@ pub use evict::{EVICT_TO_PERCENT, Eviction, Keep};
 pub use fsck::FsckReport;
 pub use handed::{Came, NotTaken, Receiving};
 pub use images::{Lease, Live, StoredImage};
+pub use larder_model::is_in_word;
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};
-pub use scan::{
-    Anywhere, FILE_FUNCTIONS, FILE_WORDS, Forms, Uncut, content_anywhere, is_blank, is_in_word, names_files, splices,
-};
+pub use scan::{Anywhere, FILE_FUNCTIONS, FILE_WORDS, Forms, Uncut, content_anywhere, is_blank, names_files, splices};
 pub use stamps::{STAMP_AGE_MIN_NS, SharedStamps, Stamps};
 pub use turns::{Asked, Running, Turn};
 pub use uploads::Upload;

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use larder_model::{Digest, PLACEHOLDER, Roots};
+use larder_model::{Digest, PLACEHOLDER, Roots, is_in_word};
 use larder_sys::{Kind, Look};
 use memchr::memmem;
 
@@ -284,11 +284,6 @@ fn word_around(text: &[u8], at: usize) -> &[u8] {
     let start = text[..at].iter().rposition(|b| !is_in_word(*b)).map_or(0, |last| last + 1);
     let end = text[at..].iter().position(|b| !is_in_word(*b)).map_or(text.len(), |length| at + length);
     &text[start..end]
-}
-
-/// Returns true if the byte can be part of a word for a preprocessor.
-pub fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Returns true if gcc allows this byte between a backslash and the end of the line that it

@@ -4,6 +4,7 @@
 
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Scope, ScopeError};
+pub(crate) use larder_model::path::file_name;
 
 /// The subcommands that `larderd` answers. Any other first argument is a tool, except `run`, `--`
 /// and options. For example, `larder -- stats` runs a tool named `stats`.
@@ -83,10 +84,6 @@ fn is_own_name(name: &[u8]) -> bool {
 
 fn is_word(word: &[u8]) -> bool {
     WORDS.iter().any(|w| w.as_bytes() == word)
-}
-
-pub(crate) fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

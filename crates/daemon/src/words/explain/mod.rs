@@ -23,6 +23,7 @@ use larder_config::Settings;
 use larder_lookup::{
     Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject,
 };
+use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output, Roots};
 use larder_spawn::Destinations;
 use larder_store::{Effort, ManifestFile, Stamps, Store, StoreError};
@@ -302,8 +303,4 @@ fn compare(near: &Manifest, request: &Request) -> Nearest {
     let walk = larder_lookup::secret::explained(request);
     let now: Vec<(&[u8], &[u8])> = walk.fields.iter().map(|f| (f.name.as_bytes(), f.value.as_slice())).collect();
     Nearest::Differs(fields::differences(&near.fields, &now))
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
