@@ -547,7 +547,7 @@ pub const SERVED: &[(&str, &[&str])] = &[
 /// Returns true for a log that build systems write for people. It contains times, process ids and
 /// names of temporary files, and no program uses it.
 pub fn is_log(path: &[u8]) -> bool {
-    let file_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let file_name = larder_model::path::file_name(path);
     LOGS.iter().any(|log| log.as_bytes() == file_name)
 }
 

@@ -4,8 +4,9 @@
 //! run that the kernel observer watched as well.
 
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
+use larder_model::path::file_name;
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
-use larder_observe::{DepfilePlan, Program, file_name, judge};
+use larder_observe::{DepfilePlan, Program, judge};
 use larder_store::Store;
 
 use crate::request::FromDisk;

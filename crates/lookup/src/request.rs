@@ -11,8 +11,8 @@ use larder_compiler::{
     Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of, habit, is_source,
     parse, runs_no_script,
 };
+use larder_model::path::file_name;
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
-use larder_observe::file_name;
 use larder_portability::names_files;
 use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, Stamps, Uncut};

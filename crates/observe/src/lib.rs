@@ -37,7 +37,7 @@ pub use fold::{Folded, HabitOf, Origin, Policy, fold};
 pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
 pub use kernel::{Closing, INTERRUPTED, KernelObserver};
 pub use loader::loader_looks;
-pub use paths::{file_name, without_parents};
+pub use paths::without_parents;
 pub use preload::{IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, OuterLog, PreloadObserver, Program, judge};
 pub use sampled::{Interest, Sample, SampledObserved, SampledObserver};
 pub use trace::{

@@ -10,8 +10,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, Invocation, Naming};
+use larder_model::path::file_name;
 use larder_model::{Action, Carried, Looked, PLACEHOLDER, Roots};
-use larder_observe::{file_name, without_parents};
+use larder_observe::without_parents;
 use memchr::memmem;
 
 /// Variables that a compiler and its parts read, but whose values never reach a result: search

@@ -20,8 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{Family, Naming, Stage};
+use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite};
-use larder_observe::file_name;
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
 use memchr::memmem;
 

@@ -13,7 +13,8 @@ use larder_compiler::{
     names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
     without_repeats,
 };
-use larder_observe::{Kind, OpenFlags, Trace, Who, arguments, file_name};
+use larder_model::path::file_name;
+use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
 use larder_relocate::hides_its_text;
 
 use crate::facts::CommandFacts;

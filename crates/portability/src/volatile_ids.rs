@@ -11,7 +11,8 @@ use std::path::Path;
 
 use larder_compiler::{compiled_names_other_processes, is_compiler_part};
 use larder_model::Identity;
-use larder_observe::{Event, Kind, Program, Trace, file_name, judge};
+use larder_model::path::file_name;
+use larder_observe::{Event, Kind, Program, Trace, judge};
 use larder_relocate::hides_its_text;
 
 /// Directories of the system's packages. An interpreter's own library mentions everything, so it

@@ -20,6 +20,7 @@
 // to record.
 #![cfg(target_os = "linux")]
 
+mod command;
 pub mod compare;
 mod context;
 mod critical;
@@ -47,9 +48,10 @@ pub use critical::{Stretch, critical_path};
 pub use directory::{Listed, PACKED, Record, RecordedRun, Writing, list, pack};
 pub use error::RecordError;
 
+pub use command::Command;
 pub use page::page;
 pub use processes::{Outcome, Process, Processes, Program, processes};
 pub use redact::Redact;
-pub use run::{Command, Output};
+pub use run::Output;
 pub use session::{Listener, Planned, Recorded, Session, SideOfSession, Trace, plan, record};
 pub use stacks::perf;

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
+use larder_model::path::join;
 use larder_model::{
     Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins,
     Unread, ValueKey, is_encoded, names_digest,
@@ -161,10 +162,10 @@ impl Checker<'_> {
         let mut before: Option<i64> = None;
         for age in ages {
             let mut path = Vec::new();
-            let known = self.roots.decode_path(age.path, &mut path);
-            let Some(look) = Some(&path).filter(|_| known).and_then(|path| larder_sys::look_through(path).ok()) else {
+            if !self.roots.decode_path(age.path, &mut path) {
                 return differs(age.path, "cannot be accessed");
-            };
+            }
+            let Ok(look) = larder_sys::look_through(&path) else { return differs(&path, "cannot be accessed") };
             let is_as_before = match before {
                 None => true,
                 Some(before) if age.same => look.modified_ns == before,
@@ -176,11 +177,19 @@ impl Checker<'_> {
             before = Some(look.modified_ns);
         }
         match (before, ages.last()) {
-            (Some(newest), Some(last)) if newest > larder_sys::now_coarse_ns() => {
-                differs(last.path, "was modified in the future, so it is newer than what the command makes")
-            }
+            (Some(newest), Some(last)) if newest > larder_sys::now_coarse_ns() => differs(
+                &self.decoded(last.path),
+                "was modified in the future, so it is newer than what the command makes",
+            ),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the path in this place for a message. If this place does not have its root, returns
+    /// it unchanged.
+    fn decoded(&self, encoded: &[u8]) -> Vec<u8> {
+        let mut path = Vec::new();
+        if self.roots.decode_path(encoded, &mut path) { path } else { encoded.to_vec() }
     }
 
     /// Returns the names of facts and absences as they are in this place.
@@ -204,12 +213,12 @@ impl Checker<'_> {
             if self.roots.decode_path(encoded, &mut path) { larder_sys::look_through(&path).ok() } else { None }
         };
         let [Some(a), Some(b)] = twins.paths.map(look) else {
-            return differs(twins.paths[0], "cannot be accessed");
+            return differs(&self.decoded(twins.paths[0]), "cannot be accessed");
         };
         let same_file = (a.device, a.inode) == (b.device, b.inode);
         if same_file != twins.same_file || (a.modified_ns == b.modified_ns) != twins.same_time {
             return differs(
-                twins.paths[1],
+                &self.decoded(twins.paths[1]),
                 "has the same content as another input; whether both are one file, or equally old, has changed",
             );
         }
@@ -372,7 +381,7 @@ impl Checker<'_> {
                 other => Err(format!("was a directory; {}", found(&other))),
             },
             Fact::Other(kind) => match look(dir, name, false) {
-                Ok(look) if kind_code(look.kind) == *kind => Ok(()),
+                Ok(look) if look.kind.code() == *kind => Ok(()),
                 other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
@@ -587,16 +596,6 @@ pub(crate) fn status_of(look: &Look) -> Status {
     Status { mode, owner, group, links, inode, modified_ns }
 }
 
-/// Returns the kind as `Fact::Other` stores it.
-pub(crate) fn kind_code(kind: Kind) -> u8 {
-    match kind {
-        Kind::File => 0o10,
-        Kind::Directory => 0o04,
-        Kind::Link => 0o12,
-        Kind::Other(code) => code,
-    }
-}
-
 fn kind_name(code: u8) -> &'static str {
     match code {
         0o10 => "a file",
@@ -611,20 +610,9 @@ fn kind_name(code: u8) -> &'static str {
 
 fn found(look: &io::Result<Look>) -> String {
     match look {
-        Ok(look) => format!("is now {}", kind_name(kind_code(look.kind))),
+        Ok(look) => format!("is now {}", kind_name(look.kind.code())),
         Err(error) => error.to_string(),
     }
-}
-
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if !name.is_empty() {
-        if path.last() != Some(&b'/') {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
-    }
-    path
 }
 
 #[cfg(test)]
@@ -649,6 +637,46 @@ mod tests {
         check([("a", 8), (".git", 8), ("b", 8)], [true, true, false]);
     }
 
+    fn checker<'a>(roots: &'a Roots, stamps: &'a Stamps) -> Checker<'a> {
+        Checker {
+            roots,
+            stamps,
+            at_home: true,
+            same_bytes_will_do: false,
+            stampless: Cell::new(false),
+            variable: &|_| None,
+            value_key: ValueKey::ZERO,
+            forms: Forms::plain(|_| false),
+        }
+    }
+
+    #[test]
+    fn a_difference_names_the_path_in_this_place() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().to_str().expect("is a text");
+        let roots = Roots::new([root.as_bytes().to_vec()]);
+        let [mut a, mut b] = [Vec::new(), Vec::new()];
+        roots.encode_path(format!("{root}/a").as_bytes(), &mut a);
+        roots.encode_path(format!("{root}/b").as_bytes(), &mut b);
+        let subject = |set: &ObservationSet| {
+            let found = checker(&roots, &Stamps::none()).check(set, &mut Effort::default());
+            String::from_utf8(found.expect_err("differs").subject).expect("is a text")
+        };
+        let ages = ObservationSet { ages: vec![Age { path: &a, same: false }], ..ObservationSet::default() };
+        assert_eq!(subject(&ages), format!("{root}/a"), "it does not exist");
+        let twins = Twins { paths: [&a, &b], same_file: true, same_time: true };
+        let twins = ObservationSet { twins: vec![twins], ..ObservationSet::default() };
+        assert_eq!(subject(&twins), format!("{root}/a"), "it does not exist");
+        for name in ["a", "b"] {
+            std::fs::write(dir.path().join(name), "").expect("writes");
+        }
+        assert_eq!(subject(&twins), format!("{root}/b"), "they are two files");
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9999);
+        let file = std::fs::File::options().write(true).open(dir.path().join("a")).expect("opens");
+        file.set_modified(later).expect("sets");
+        assert_eq!(subject(&ages), format!("{root}/a"), "it is from the future");
+    }
+
     /// Returns how many names are looked up in a directory that was changed this long ago, and how
     /// many in a second check.
     fn looked_for(changed_before: std::time::Duration) -> [u64; 2] {
@@ -662,16 +690,7 @@ mod tests {
         let directory = DirFacts { path, absent: vec![b"a", b"b"], ..DirFacts::default() };
         let set = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
         let roots = Roots::new([]);
-        let checker = Checker {
-            roots: &roots,
-            stamps: &stamps,
-            at_home: true,
-            same_bytes_will_do: false,
-            stampless: Cell::new(false),
-            variable: &|_| None,
-            value_key: ValueKey::ZERO,
-            forms: Forms::plain(|_| false),
-        };
+        let checker = checker(&roots, &stamps);
         [(); 2].map(|()| {
             let mut effort = Effort::default();
             checker.check(&set, &mut effort).expect("holds");

@@ -67,6 +67,7 @@ mod stamps;
 mod turns;
 mod uploads;
 mod witness;
+mod write_output;
 
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
@@ -77,6 +78,7 @@ pub use evict::{EVICT_TO_PERCENT, Eviction, Keep};
 pub use fsck::FsckReport;
 pub use handed::{Came, NotTaken, Receiving};
 pub use images::{Lease, Live, StoredImage};
+pub use larder_model::is_in_word;
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};

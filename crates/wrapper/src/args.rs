@@ -4,7 +4,7 @@
 
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Scope, ScopeError};
-use larder_observe::file_name;
+use larder_model::path::file_name;
 
 /// The subcommands that `larderd` answers. Any other first argument is a tool, except `run`, `--`
 /// and options. For example, `larder -- stats` runs a tool named `stats`.

@@ -8,7 +8,7 @@
 //! them, the new list includes the list with which the build began.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,9 +20,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::arrival::newest;
 use super::far::Failure;
-use super::{Shared, on_disk};
+use super::prefetch_state::{Commit, known};
+use super::shared::{Shared, on_disk};
+use super::single_record::newest;
 
 /// The number of records that are downloaded one by one at the same time.
 const AT_ONCE: usize = 64;
@@ -31,113 +32,11 @@ const BUNDLES_AT_ONCE: usize = 12;
 /// A bundle is downloaded only if at least one in this many of its records is wanted. Otherwise the
 /// wanted ones are downloaded one by one.
 const WANTED_OF: usize = 8;
-/// After this time, the next request of a build of the same commit starts a prefetch again.
-const AGAIN: Duration = Duration::from_secs(600);
+
 /// A list is uploaded when nothing was added to it for this time,
 const SETTLED: Duration = Duration::from_secs(2);
 /// or when something in it has waited for upload for this time.
 const OVERDUE: Duration = Duration::from_secs(30);
-/// The limits of what is remembered: commits, and fingerprints of all commits, which take up to
-/// about 120 bytes each.
-const COMMITS_MAX: usize = 256;
-const FINGERPRINTS_MAX: usize = 16 * larder_remote::USED_MAX;
-
-/// Receives the manifest of a prefetched record when it has arrived.
-type Comes = watch::Receiver<Option<Bytes>>;
-
-/// The known commits, and the records that are being prefetched.
-#[derive(Default)]
-pub(super) struct Ahead {
-    commits: Mutex<HashMap<Digest, Commit>>,
-    coming: Mutex<HashMap<Fingerprint, Comes>>,
-}
-
-#[derive(Default)]
-struct Commit {
-    /// The list that the last prefetch downloaded; empty if there was none.
-    base: Used,
-    /// The fingerprints of `base`, for lookup.
-    elsewhere: HashSet<Fingerprint>,
-    /// The records that were used here, oldest first.
-    here: Vec<Fingerprint>,
-    known: HashSet<Fingerprint>,
-    /// The time since which a part of `here` waits to be uploaded, or `None`.
-    unsent: Option<Instant>,
-    /// The time when something was last added to `here`.
-    added: Option<Instant>,
-    /// The time when a prefetch last began.
-    begun: Option<Instant>,
-}
-
-impl Commit {
-    fn fingerprints(&self) -> usize {
-        self.base.weaks.len() + self.here.len()
-    }
-}
-
-/// Returns the state of a commit, created if it is new. If too much is remembered, other commits
-/// are dropped first: those with nothing left to upload before the others, and the oldest before
-/// the newer.
-fn known(commits: &mut HashMap<Digest, Commit>, commit: Digest) -> &mut Commit {
-    let is_much = |commits: &HashMap<Digest, Commit>| {
-        commits.len() >= COMMITS_MAX || commits.values().map(Commit::fingerprints).sum::<usize>() >= FINGERPRINTS_MAX
-    };
-    while !commits.contains_key(&commit) && is_much(commits) {
-        let oldest = commits.iter().min_by_key(|(_, known)| (known.unsent.is_some(), known.added.max(known.begun)));
-        let Some(oldest) = oldest.map(|(commit, _)| *commit) else { break };
-        commits.remove(&oldest);
-    }
-    commits.entry(commit).or_default()
-}
-
-impl Ahead {
-    fn commits(&self) -> MutexGuard<'_, HashMap<Digest, Commit>> {
-        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn coming(&self) -> MutexGuard<'_, HashMap<Fingerprint, Comes>> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that a record was downloaded for a build of this commit.
-    pub(super) fn note(&self, commit: Digest, weak: Fingerprint) {
-        self.add(commit, weak, |known| !known.elsewhere.contains(&weak));
-    }
-
-    /// Notes that a build of this commit made a record. It is newer than what others may have, so
-    /// it counts even if their list has the fingerprint.
-    pub(super) fn note_new(&self, commit: Digest, weak: Fingerprint) {
-        self.add(commit, weak, |_| true);
-    }
-
-    fn add(&self, commit: Digest, weak: Fingerprint, is_new: impl Fn(&Commit) -> bool) {
-        let mut commits = self.commits();
-        let known = known(&mut commits, commit);
-        if known.here.len() < larder_remote::USED_MAX && is_new(known) && known.known.insert(weak) {
-            known.here.push(weak);
-            known.unsent.get_or_insert_with(Instant::now);
-            known.added = Some(Instant::now());
-        }
-    }
-
-    /// Waits for the manifest of a fingerprint if it is being prefetched, and returns it. Returns
-    /// `None` if it is not being prefetched or could not be downloaded.
-    pub(super) async fn came(&self, weak: &Fingerprint) -> Option<Bytes> {
-        let mut comes = self.coming().get(weak).cloned()?;
-        comes.wait_for(Option::is_some).await.ok()?.clone()
-    }
-
-    /// Returns true if it is time to prefetch for this commit, and notes the time.
-    fn begins(&self, commit: &Digest) -> bool {
-        let mut commits = self.commits();
-        let known = known(&mut commits, *commit);
-        let begins = known.begun.is_none_or(|begun| begun.elapsed() >= AGAIN);
-        if begins {
-            known.begun = Some(Instant::now());
-        }
-        begins
-    }
-}
 
 /// Starts a prefetch for a build in `directory`, if it is time for one. It runs in the background,
 /// so the caller does not wait for `git`.
@@ -364,71 +263,5 @@ async fn publish(shared: &Arc<Shared>, is_due: impl Fn(&Commit) -> bool) {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_waits_goes_on_when_it_came_or_never_will() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("builds");
-        let (ahead, weak) = (Ahead::default(), Digest([1; 32]));
-        assert_eq!(runtime.block_on(ahead.came(&weak)), None, "no prefetch is running");
-        for came in [None, Some(Bytes::from_static(b"manifest"))] {
-            let (end, comes) = watch::channel(None);
-            ahead.coming().insert(weak, comes);
-            let sent = came.clone();
-            let send = async move { sent.map(|sent| end.send(Some(sent))) };
-            let (found, _) = runtime.block_on(async { tokio::join!(ahead.came(&weak), send) });
-            assert_eq!(found, came);
-        }
-    }
-
-    #[test]
-    fn what_is_used_is_noted_once() {
-        let ahead = Ahead::default();
-        let (commit, weak) = (Digest([1; 32]), Digest([2; 32]));
-        assert!(ahead.begins(&commit) && !ahead.begins(&commit));
-        ahead.commits().get_mut(&commit).expect("is known").elsewhere.insert(weak);
-        ahead.note(commit, weak);
-        assert!(ahead.commits()[&commit].unsent.is_none(), "the list of others has it already");
-        ahead.note(commit, Digest([4; 32]));
-        assert!(ahead.commits()[&commit].unsent.is_some());
-        ahead.note_new(commit, weak);
-        ahead.note_new(commit, weak);
-        assert_eq!(
-            ahead.commits()[&commit].here,
-            [Digest([4; 32]), weak],
-            "a new record of a fingerprint counts although others have an older one"
-        );
-    }
-
-    #[test]
-    fn what_is_remembered_stays_within_its_limits() {
-        let ahead = Ahead::default();
-        let commit = |number: usize| Digest::of(&number.to_le_bytes());
-        for number in 0..2 * COMMITS_MAX {
-            ahead.note(commit(number), Digest([1; 32]));
-        }
-        let is_known = |number: usize| ahead.commits().contains_key(&commit(number));
-        assert_eq!(ahead.commits().len(), COMMITS_MAX);
-        assert!(
-            !is_known(0) && is_known(2 * COMMITS_MAX - 1),
-            "the oldest are dropped although their lists were not uploaded"
-        );
-        // The newest has nothing to upload, so it is dropped first.
-        let newest = commit(2 * COMMITS_MAX);
-        assert!(ahead.begins(&newest));
-        assert!(ahead.begins(&commit(0)) && !ahead.commits().contains_key(&newest));
-        let ahead = Ahead::default();
-        for number in 0..40 {
-            ahead.begins(&commit(number));
-            let weaks = vec![Digest([1; 32]); larder_remote::USED_MAX];
-            ahead.commits().get_mut(&commit(number)).expect("is known").base = Used { weaks, bundles: Vec::new() };
-        }
-        let all = ahead.commits().values().map(Commit::fingerprints).sum::<usize>();
-        assert!(all <= FINGERPRINTS_MAX && ahead.commits().contains_key(&commit(39)), "{all}");
     }
 }

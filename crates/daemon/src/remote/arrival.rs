@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use larder_model::{ActionResult, Blob, Digest, Fingerprint, Manifest, Origin};
+use larder_model::{Blob, Digest, Fingerprint};
 use larder_remote::{Unpacked, Whole};
 use larder_store::{Came, Remote, Store, StoreError};
 use tokio::runtime::Handle;
 
 use super::expect::Source;
 use super::far::Failure;
-use super::{Shared, on_disk};
+use super::shared::{Shared, on_disk};
+use super::single_record::{Alone, each_once, newest};
 
 /// The number of blobs of one record that are downloaded at once.
 const BLOBS_AT_ONCE: usize = 8;
@@ -23,37 +24,6 @@ const BLOBS_AT_ONCE: usize = 8;
 /// Between two checks of the store's size, prefetch may download one part in this many of the size
 /// limit.
 const AHEAD_PART: u64 = 4;
-
-/// One record in a manifest of its own, and the blobs that it needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Alone {
-    /// An encoded manifest with one entry.
-    pub(super) manifest: Vec<u8>,
-    pub(super) origin: Origin,
-    pub(super) blobs: Vec<Blob>,
-}
-
-/// Returns the newest record of a manifest.
-pub(super) fn newest(bytes: &[u8]) -> Option<Alone> {
-    let strong = Manifest::decode(bytes).ok()?.entries.first()?.strong;
-    alone(bytes, &strong)
-}
-
-/// Returns the record of a manifest with this strong fingerprint.
-pub(super) fn alone(bytes: &[u8], strong: &Fingerprint) -> Option<Alone> {
-    let manifest = Manifest::decode(bytes).ok()?;
-    let entry = manifest.entries.iter().find(|entry| entry.strong == *strong)?.clone();
-    let (_, result) = entry.open_to_read().ok()?;
-    let (blobs, origin) = (each_once(&result), entry.origin);
-    Some(Alone { origin, manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
-}
-
-fn each_once(result: &ActionResult<'_>) -> Vec<Blob> {
-    let mut blobs: Vec<Blob> = result.blobs().collect();
-    blobs.sort_by_key(|blob| blob.digest.0);
-    blobs.dedup();
-    blobs
-}
 
 impl Shared {
     /// Returns the blobs that are not in the store.

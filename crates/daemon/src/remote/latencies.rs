@@ -10,7 +10,7 @@ use larder_remote::{Asked, Counts, SIZE_CLASSES};
 use serde_json::{Value, json};
 
 use super::far::Far;
-use super::{Shared, on_disk};
+use super::shared::{Shared, on_disk};
 
 /// How often to check for new requests.
 const EVERY: Duration = Duration::from_secs(1);

@@ -13,10 +13,11 @@ use larder_sys::Channel;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::arrival::{Alone, alone};
+use super::ahead;
 use super::expect::{Class, Source};
 use super::far::Failure;
-use super::{Shared, ahead};
+use super::shared::Shared;
+use super::single_record::{Alone, alone};
 
 /// The longest connection: a wrapper whose tool runs longer gets no answer any more.
 const LONGEST: Duration = Duration::from_secs(600);

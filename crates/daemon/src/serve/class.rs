@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use larder_sys::Class;
 
-use super::STACK_BYTES;
+/// The stack size of each connection's thread, in bytes.
+pub(super) const STACK_BYTES: usize = 512 << 10;
 
 /// Runs `work` in a thread of that class and waits for it. If the class is `Inherit`, or if no
 /// thread can be started, this thread runs it.

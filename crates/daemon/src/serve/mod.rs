@@ -35,7 +35,7 @@ use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Came, Counters, Store, StoreSocket};
 use larder_sys::{Channel, Door};
 
-use self::class::in_class;
+use self::class::{STACK_BYTES, in_class};
 use self::log::Log;
 use crate::cli::Serve;
 use crate::remote::Remoting;
@@ -46,8 +46,7 @@ use crate::words::{FINE, daemon, evict};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest number of connections that are served at once. Others wait to be accepted.
 const AT_ONCE_MAX: usize = 128;
-/// The stack size of each connection's thread, in bytes.
-const STACK_BYTES: usize = 512 << 10;
+
 /// How long to wait for the daemon's lock, because another daemon may be about to exit.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the daemon checks that its socket still exists.

@@ -8,8 +8,8 @@ use larder_record::export;
 use larder_record::summary::{Counts, Group, causes as grouped};
 use serde_json::json;
 
+use super::record::duration::took;
 use super::record::place::last;
-use super::record::took;
 use super::{FINE, plain_table, print_json, print_table};
 use crate::say;
 use crate::surroundings::Surroundings;

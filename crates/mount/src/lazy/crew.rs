@@ -13,9 +13,9 @@ use std::time::Duration;
 use larder_sys::Class;
 
 use super::ledger::{Ledger, Work};
+use super::options::Options;
 use super::outage::Outage;
-use super::units::Units;
-use super::{Options, UNIT_BYTES};
+use super::units::{UNIT_BYTES, Units};
 use crate::Fill;
 
 /// How often a thread checks whether it should stop.

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use super::crew::{LOOK_EVERY, STACK_BYTES};
 use super::device::{Buffer, Device, Read, wait};
+use super::directory::switched;
+use super::gate;
 use super::line::{Line, Message};
 use super::own::Own;
+use super::start_gate::start_gate;
 use super::switches::Switches;
-use super::{gate, start_gate, switched};
 use crate::{Mount, MountError, layer};
 
 /// The time limit for messages to the gate. The gate never waits for anything long.

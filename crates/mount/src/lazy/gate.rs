@@ -28,12 +28,14 @@ use larder_sys::{Channel, Door, SignalForwarding, effective_user};
 use rustix::event::PollFlags;
 use rustix::fs::inotify;
 
-use super::READ_WAITS_MAX;
 use super::device::{Buffer, Device, wait};
 use super::line::{Line, Message};
 
 /// The time limit for a message to a filler. A message that is not received in time is dropped.
 const SAY_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest time that a read waits for a process that answers, or for a remote that cannot be
+/// reached.
+pub const READ_WAITS_MAX: Duration = Duration::from_secs(60);
 /// How often the gate checks whether a read has waited too long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A filler that replaces another one connects within this time without being started.

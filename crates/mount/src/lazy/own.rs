@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crew::{Crew, Crewed};
+use super::directory::{FILLED, forget_complete, forget_filled, lock, make, note_complete, was_completed};
 use super::journal::{Journal, Trace};
+use super::options::Options;
 use super::switches::Switches;
-use super::units::Units;
-use super::{FILLED, Options, UNIT_BYTES, forget_complete, forget_filled, lock, make, note_complete, was_completed};
+use super::units::{UNIT_BYTES, Units};
 use crate::{Fill, MountError};
 
 const DATA: &str = "data";

@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | mounts, unmounts, lists, and sweeps after jobs that died |
+//! | `ask.rs` | a request to mount an image |
 //! | `record.rs` | the record of a mount, as text |
 //! | `lease.rs` | how long a mount stays, and whether that time is over |
 //!
@@ -18,6 +19,7 @@
 //!
 //! Unaware of: how an image is found, and what a job does with it.
 
+mod ask;
 mod lease;
 mod record;
 
@@ -29,55 +31,17 @@ use std::time::Duration;
 
 use larder_sys::MountNumber;
 
+pub use self::ask::{Ask, Inside};
 pub use self::lease::Lease;
 use self::record::{Known, Record};
 use crate::overlay::{remove_scratch, source};
-use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};
+use crate::{Image, Mount, MountError, Placed, Rung, Scratch, fuse, layer, overlay};
 
 const RECORD: &str = "record";
 /// The limit for a record, in bytes. It holds a few paths.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 /// An incomplete record of this age is removed, because writing one takes far less time.
 const UNBEGUN_MAX: Duration = Duration::from_secs(60);
-
-/// A request to mount an image.
-#[derive(Clone, Debug)]
-pub struct Ask<'a> {
-    /// The name of the image, which is listed and which a later broker finds it by.
-    pub name: &'a str,
-    /// The user that the mount belongs to.
-    pub user: u32,
-    /// The files of the image.
-    pub image: &'a Image,
-    /// The empty directory to mount on.
-    pub target: &'a Path,
-    /// The mount of the image, if it is mounted already: shared by all jobs of a machine, or filled
-    /// while it is read (`Lazy::mount`). Then `image` is only recorded.
-    pub layer: Option<&'a Mount>,
-    /// The rung to mount by. It is never `Unpack`, and `Lazy` and `LazyFuse` need a `layer`.
-    pub via: Rung,
-    /// True if the mount is writable. What is written is deleted with the mount.
-    pub writable: bool,
-    /// The owners to show, if they are not those of the image.
-    pub owners: Option<&'a Owners>,
-    /// How long the mount stays.
-    pub lease: Lease,
-    /// True to mount even if the directory is not empty.
-    pub over: bool,
-    /// The mount namespace to mount in, if it is not ours.
-    pub inside: Option<Inside<'a>>,
-}
-
-/// A directory in another mount namespace. `Ask::target` is then only used as its name.
-#[derive(Clone, Copy, Debug)]
-pub struct Inside<'a> {
-    /// A descriptor of the mount namespace.
-    pub namespace: BorrowedFd<'a>,
-    /// The namespace's name as the kernel shows it: `mnt:[4026531841]`.
-    pub name: &'a str,
-    /// The target directory, which a process in that namespace has opened.
-    pub place: BorrowedFd<'a>,
-}
 
 /// A recorded mount, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,8 +33,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder_sys::{MountNumber, SeenMount};
+use rustix::io::Errno;
 
-use super::{Ask, Lease};
+use super::ask::Ask;
+use super::lease::Lease;
 use crate::Rung;
 use crate::overlay::source_of;
 
@@ -101,8 +103,6 @@ impl Known {
     ///
     /// If that cannot be determined. Then the mount may still exist.
     pub(super) fn place(&self, own: BorrowedFd, id: &OsStr) -> io::Result<Option<PathBuf>> {
-        const EPERM: i32 = 1;
-        const ENOSYS: i32 = 38;
         let seen = |is_it: &dyn Fn(&SeenMount) -> bool| -> io::Result<Option<SeenMount>> {
             Ok(larder_sys::seen_mounts(own)?.into_iter().rfind(is_it))
         };
@@ -110,7 +110,7 @@ impl Known {
             Known::Unique(number) => match larder_sys::mount_place(*number) {
                 // A process in a container may not be allowed to call `statmount`. Then an overlay
                 // is found by its unique source. For other mounts the error is returned.
-                Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSYS)) => {
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::NOSYS)) => {
                     let source = source_of(id);
                     let found = seen(&|mount| mount.source == source.as_bytes())?;
                     found.map(|mount| Some(mount.place)).ok_or(error)

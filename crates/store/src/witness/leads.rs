@@ -3,12 +3,13 @@
 //!
 //! Unaware of: what the command did with the file.
 
+use larder_model::path::join;
 use larder_model::{Looked, Unrecorded};
 use larder_sys::Kind;
 
 use super::facts::OwnedFact;
 use super::{Done, Walk, refuse, split};
-use crate::check::{join, look};
+use crate::check::look;
 
 impl Walk<'_> {
     /// Records each symbolic link on the way as a fact. The file at the end must have been made in

@@ -11,6 +11,7 @@ mod leads;
 
 use std::io;
 
+use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
 use larder_sys::{Dir, Kind, Look, Trust};
@@ -19,7 +20,7 @@ pub use self::facts::Witnessed;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::Stamps;
-use crate::check::{Listing, failure, join, kind_code, listing_digest, look, status_of};
+use crate::check::{Listing, failure, listing_digest, look, status_of};
 use crate::scan::{Forms, Held, Scan};
 
 /// How many symbolic links are followed from one path.
@@ -246,7 +247,7 @@ impl Walk<'_> {
                     self.listing(path, counts)?;
                 }
             }
-            other => self.fact(directory, name, OwnedFact::Other(kind_code(other))),
+            other => self.fact(directory, name, OwnedFact::Other(other.code())),
         }
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
@@ -302,7 +303,7 @@ impl Walk<'_> {
                 Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted.or(held.object) })
             }
             // The tool did not read it and we cannot, so only its kind counts.
-            Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
+            Err(_) if !looked.content => Ok(OwnedFact::Other(Kind::File.code())),
             _ => refuse(Unrecorded::InputChanged, path),
         }
     }
@@ -401,7 +402,7 @@ impl Walk<'_> {
                 (None, true) if counts == Listing::Order => return refuse(Unrecorded::UpdatesFile, changed),
                 // It is assumed to have been a file. If it was something else, the fact does not
                 // hold later, which only costs a hit.
-                (None, true) => names.push((name.to_vec(), kind_code(Kind::File))),
+                (None, true) => names.push((name.to_vec(), Kind::File.code())),
                 _ => {}
             }
         }

@@ -12,8 +12,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use larder_model::path::file_name;
 use larder_model::{ActionResult, Content, OutputKind, Roots};
-use larder_observe::file_name;
 use larder_relocate::{ninja_dependencies_at, ninja_log_at};
 use larder_store::{Stamps, Store, finished};
 

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use larder_compiler::{EnvironmentRule, Family, Naming, is_config_status, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
+use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who, file_name};
+use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
 use larder_portability::{
     CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
 };

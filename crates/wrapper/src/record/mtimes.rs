@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 
+use larder_model::path::file_name;
 use larder_model::{Change, Looked, Roots, Seen, Times, Unrecorded};
-use larder_observe::file_name;
 
 use super::not_recorded::NotRecorded;
 

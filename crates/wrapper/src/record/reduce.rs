@@ -7,10 +7,11 @@ use larder_compiler::{
     matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
 };
 use larder_model::Observer::Kernel;
+use larder_model::path::file_name;
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
-use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, file_name, fold, loader_looks};
+use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
 use larder_portability::ScriptScan;
 use larder_store::Bounds;
 

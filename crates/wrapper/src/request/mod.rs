@@ -7,8 +7,8 @@ mod flow;
 mod miss;
 
 use larder_lookup::{Ourselves, Request, Scope, ScopeError, Tool, find};
+use larder_model::path::file_name;
 use larder_model::{Bypass, Fallback, Outcome};
-use larder_observe::file_name;
 use larder_spawn::Command;
 use larder_store::{Stamps, Store};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use larder_compiler::{Family, family_of};
 use larder_config::Settings;
 use larder_lookup::{kind, subject};
-use larder_observe::file_name;
+use larder_model::path::file_name;
 use larder_spawn::{Asker, Command, Needs, Taken, Token, Tokens};
 use larder_store::Counters;
 use larder_sys::Rival;

@@ -15,10 +15,9 @@ use std::path::Path;
 
 use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
+use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
-use larder_observe::{
-    Event, Interest, Kind, Observed, REPORTED_WHOLE, Sample, Sight, Trace, What, file_name, identity_of,
-};
+use larder_observe::{Event, Interest, Kind, Observed, REPORTED_WHOLE, Sample, Sight, Trace, What, identity_of};
 use larder_store::{Bounds, Stamps};
 use larder_sys::ChildEnd;
 

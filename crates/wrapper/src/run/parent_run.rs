@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use larder_lookup::{Place, Request};
+use larder_model::path::join;
 use larder_model::{
     ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
     UMASK,
@@ -281,12 +282,4 @@ fn decoded(roots: &Roots, encoded: &[u8]) -> Vec<u8> {
 
 fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"/") { path.to_vec() } else { join(cwd, path) }
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    match (name.is_empty(), directory.ends_with(b"/")) {
-        (true, _) => directory.to_vec(),
-        (false, true) => [directory, name].concat(),
-        (false, false) => [directory, b"/", name].concat(),
-    }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use larder_config::Class;
 use larder_spawn::Tokens;
 
-use super::{Check, note, ok};
+use super::check::{Check, note, ok};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -305,7 +305,7 @@ mod tests {
             check(Class::Background, &[server(19, 0, "/a")]),
             check(Class::Inherit, &[]),
         ] {
-            assert_eq!(fine.state, super::super::State::Ok, "{}", fine.found);
+            assert_eq!(fine.state, super::super::check::State::Ok, "{}", fine.found);
         }
         assert!(check(Class::Utility, &[server(10, 0, "/a")]).found.contains("itself lowered"));
         let many = vec![server(0, 0, "/a"); 5];

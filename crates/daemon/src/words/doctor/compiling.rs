@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Check, note, ok, problem};
+use super::check::{Check, note, ok, problem};
 use crate::say;
 use crate::surroundings::Surroundings;
 

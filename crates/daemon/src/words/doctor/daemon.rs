@@ -1,6 +1,6 @@
 //! Checks whether a larderd records for sandboxes that can only read the store.
 
-use super::{Check, note, ok};
+use super::check::{Check, note, ok};
 use crate::surroundings::Surroundings;
 use crate::words::daemon::{Found, find, unanswered};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use larder_store::{Counters, Store, StoreError};
 use rustix::fs::{Access, StatVfs};
 
-use super::{Check, note, ok, problem};
+use super::check::{Check, note, ok, problem};
 use crate::say;
 use crate::surroundings::Surroundings;
 

@@ -3,6 +3,7 @@
 //!
 //! | file | checks |
 //! |---|---|
+//! | `check.rs` | nothing: it has the result of a check |
 //! | `settings.rs` | configuration, switches, the wrapper itself |
 //! | `disk.rs` | the store's directory, its file system, its size; the stat cache |
 //! | `daemon.rs` | whether a larderd records for sandboxes |
@@ -13,6 +14,7 @@
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
 
 mod beside;
+mod check;
 mod compiling;
 mod daemon;
 mod disk;
@@ -26,49 +28,11 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::json;
 
+use self::check::{Check, State};
 use super::{FINE, PROBLEM, print_json};
 use crate::cli::Doctor;
 use crate::say;
 use crate::surroundings::Surroundings;
-
-/// The result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Ok,
-    Note,
-    Problem,
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            State::Ok => "ok",
-            State::Note => "note",
-            State::Problem => "problem",
-        }
-    }
-}
-
-/// One check.
-struct Check {
-    state: State,
-    /// The subject of the check, in a word or two.
-    what: String,
-    /// What was found, and after a colon what to do about it.
-    found: String,
-}
-
-fn ok(what: &str, found: impl Into<String>) -> Check {
-    Check { state: State::Ok, what: what.to_owned(), found: found.into() }
-}
-
-fn note(what: &str, found: impl Into<String>) -> Check {
-    Check { state: State::Note, what: what.to_owned(), found: found.into() }
-}
-
-fn problem(what: &str, found: impl Into<String>) -> Check {
-    Check { state: State::Problem, what: what.to_owned(), found: found.into() }
-}
 
 /// Runs all checks. The exit code is 1 if there is a problem.
 pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) -> Result<u8> {

@@ -9,7 +9,7 @@ use larder_mount::broker::Client;
 use larder_mount::{Rung, Step, ladder};
 use serde_json::{Value, json};
 
-use super::{Check, note, ok};
+use super::check::{Check, note, ok};
 use crate::say;
 use crate::surroundings::Surroundings;
 use crate::words::image::{BROKER_SOCKET, own_mounts};

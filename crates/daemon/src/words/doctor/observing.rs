@@ -6,7 +6,7 @@ use larder_observe::{KernelObserver, Observer, PreloadObserver, Program, judge};
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
 
-use super::{Check, note, ok, problem};
+use super::check::{Check, note, ok, problem};
 use crate::surroundings::{Surroundings, nobody};
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {

@@ -1,6 +1,6 @@
 //! Checks the wrapper, the configuration, and switches that are easily forgotten.
 
-use super::{Check, note, ok, problem};
+use super::check::{Check, note, ok, problem};
 use crate::surroundings::Surroundings;
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {

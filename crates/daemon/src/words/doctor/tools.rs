@@ -9,7 +9,8 @@ use larder_compiler::{Family, family_of};
 use larder_lookup::find;
 use larder_observe::{Program, judge};
 
-use super::{Check, compiling, note, ok, problem};
+use super::check::{Check, note, ok, problem};
+use super::compiling;
 use crate::say;
 use crate::surroundings::{Surroundings, nobody};
 
@@ -129,7 +130,7 @@ fn compiler(around: &Surroundings, path: &[u8], real: &Path) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::*;
 
     #[test]

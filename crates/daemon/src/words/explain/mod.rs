@@ -8,6 +8,7 @@
 //! It never runs the tool, and changes nothing except the stat cache.
 
 mod between;
+mod explanation;
 mod facts;
 mod fields;
 pub(super) mod secret;
@@ -22,6 +23,7 @@ use larder_config::Settings;
 use larder_lookup::{
     Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject,
 };
+use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output, Roots};
 use larder_spawn::Destinations;
 use larder_store::{Effort, ManifestFile, Stamps, Store, StoreError};
@@ -30,89 +32,8 @@ use super::FINE;
 use crate::cli::Explain;
 use crate::say;
 use crate::surroundings::{Surroundings, nobody};
+use explanation::{About, Explanation, Hit, Miss, Nearest, OutputLine, RejectedLine, Verdict};
 use facts::FactCounts;
-use fields::FieldDifference;
-
-/// The explanation of a command.
-struct Explanation {
-    /// The program that would run.
-    tool: String,
-    /// The command itself, if larder caches commands of this tool.
-    about: Option<About>,
-    verdict: Verdict,
-    /// Settings and circumstances that change what a wrapper would do.
-    notes: Vec<&'static str>,
-}
-
-struct About {
-    source: String,
-    output: Option<String>,
-    /// The roots: directories whose paths may differ in another checkout.
-    roots: Vec<String>,
-    fingerprint: String,
-}
-
-enum Verdict {
-    /// The tool runs untouched.
-    Bypass(Bypass),
-    /// The tool runs because something failed.
-    Fallback(Fallback, String),
-    Hit(Hit),
-    Miss(Miss),
-}
-
-struct Hit {
-    /// The position of the record in the manifest, from 1, newest first.
-    record: usize,
-    records: usize,
-    observer: &'static str,
-    run_time_us: u64,
-    exit_code: u8,
-    outputs: Vec<OutputLine>,
-    counts: FactCounts,
-    effort: Effort,
-    /// Why the record is valid only in this checkout, if so.
-    bound: Option<String>,
-    rejected: Vec<RejectedLine>,
-    /// One line for each fact; only with `--verbose`.
-    facts: Vec<String>,
-}
-
-struct OutputLine {
-    path: String,
-    kind: &'static str,
-    size_bytes: Option<u64>,
-}
-
-struct RejectedLine {
-    record: usize,
-    observer: &'static str,
-    subject: String,
-    what: String,
-}
-
-struct Miss {
-    rejected: Vec<RejectedLine>,
-    nearest: Nearest,
-    observer: Option<&'static str>,
-    /// Another process runs this action now.
-    running: bool,
-    facts: Vec<String>,
-}
-
-/// The nearest record: one of the same source and output, if there is none of the fingerprint.
-enum Nearest {
-    /// Not searched, because there are records of the fingerprint itself.
-    Itself,
-    /// Nothing was recorded for this source and output.
-    Nothing,
-    /// A record existed but was evicted or cleared.
-    Gone,
-    /// The record came from a remote, so the fields of its action are not known.
-    Fetched,
-    /// The differences, in the order of the fields.
-    Differs(Vec<FieldDifference>),
-}
 
 /// Explains the command, in text or JSON.
 pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) -> Result<u8> {
@@ -382,8 +303,4 @@ fn compare(near: &Manifest, request: &Request) -> Nearest {
     let walk = larder_lookup::secret::explained(request);
     let now: Vec<(&[u8], &[u8])> = walk.fields.iter().map(|f| (f.name.as_bytes(), f.value.as_slice())).collect();
     Nearest::Differs(fields::differences(&near.fields, &now))
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }

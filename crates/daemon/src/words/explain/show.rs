@@ -5,8 +5,8 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::explanation::{Explanation, Hit, Miss, Nearest, OutputLine, RejectedLine, Verdict};
 use super::facts::FactCounts;
-use super::{Explanation, Hit, Miss, Nearest, OutputLine, RejectedLine, Verdict};
 use crate::say;
 
 /// The number of records and differences that are listed; further ones are only counted.
@@ -130,7 +130,7 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn nearest_text(differences: &[super::FieldDifference], out: &mut dyn Write) -> Result<()> {
+fn nearest_text(differences: &[super::fields::FieldDifference], out: &mut dyn Write) -> Result<()> {
     let Some((first, rest)) = differences.split_first() else {
         writeln!(out, "miss: nothing is recorded for this fingerprint, and nothing differs from the nearest record")?;
         return Ok(());
@@ -229,7 +229,7 @@ fn miss_object(miss: &Miss) -> Value {
     })
 }
 
-fn difference_object(difference: &super::FieldDifference) -> Value {
+fn difference_object(difference: &super::fields::FieldDifference) -> Value {
     json!({ "what": difference.what, "was": difference.was, "is": difference.is, "sentence": difference.sentence() })
 }
 

@@ -11,10 +11,12 @@ use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
+use super::end::{FALLBACK, MISS, borne, grown};
 use super::far::FarImages;
 use super::find::{Opened, open};
+use super::paths::{cwd, name_of};
 use super::restore::wanted;
-use super::{FALLBACK, FINE, MISS, bar, borne, cwd, grown, key, name_of, save};
+use super::{FINE, bar, key, save};
 use crate::cli::{ImageExport, ImageImport, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;

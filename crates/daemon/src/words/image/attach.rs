@@ -11,8 +11,9 @@ use larder_mount::{Ask, Image, Lease, Life, Listed, MountError, Places, Rung, by
 use larder_store::Store;
 
 use super::super::FINE;
+use super::broker_socket::may_mount_for_others;
+use super::paths::cwd;
 use super::run::{ended_so, own_mounts, supervised};
-use super::{cwd, mount};
 use crate::cli::{ImageAttach, ViaFile};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -47,7 +48,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageAttach, out: &mut dyn Wr
     if !options.command.is_empty() {
         return for_command(around, &places, &state, &ask, &options.command);
     }
-    mount::may_mount_for_others()?;
+    may_mount_for_others()?;
     let is_new = !target.exists();
     fs::create_dir_all(&target).with_context(|| format!("{}: cannot be created", target.display()))?;
     match places.mount(&ask) {

@@ -14,7 +14,8 @@ use larder_store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::{bar, now_ms};
+use super::bar;
+use super::end::now_ms;
 use crate::remote::far::{Failure, Far};
 use crate::remote::runtime;
 use crate::say;

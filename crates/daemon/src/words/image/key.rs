@@ -9,7 +9,7 @@ use larder_image::{Facts, expand, files_in};
 use larder_model::{Digest, ImageKey};
 use larder_store::Stamps;
 
-use super::cwd;
+use super::paths::cwd;
 use crate::cli::ImageWanted;
 use crate::surroundings::Surroundings;
 

@@ -5,23 +5,24 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use larder_image::{Aside, Rights, Step, Target, Unset, is_directory, is_mounted_on};
 use larder_model::{Blob, ImageKey};
 use larder_mount::broker::{Client, Wish};
 use larder_mount::{Listed, MountError, Places, Rung};
 use larder_store::Store;
-use larder_sys::Channel;
 use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
+use super::broker_socket::{of_machine, socket};
+use super::end::borne;
 use super::far::FarImages;
 use super::find::{find, has_all, mount_waits, open, ways};
+use super::paths::{cwd, tidy};
 use super::restore::{Done, answer, holds_no_repository, image, is_bound, restored, targets};
 use super::supply::{Asked, asked_for, name};
-use super::{attach, bar, borne, broker, cwd, tidy};
+use super::{attach, bar};
 use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -29,10 +30,6 @@ use crate::surroundings::Surroundings;
 /// The size in bytes of the tree of a 16 GiB file. A larger tree is taken for that of a directory.
 /// Even most directories with a thousand files have a smaller tree.
 const FILE_TREE_BYTES_MAX: u64 = 64 << 10;
-/// The socket of the machine's broker.
-pub(in crate::words) const SOCKET: &str = "/run/larder/broker.sock";
-/// The time in which a broker must accept a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Mounts the image, or unpacks it if it cannot be mounted.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
@@ -171,35 +168,6 @@ fn is_file(store: &Store, far: Option<&FarImages>, tree: &Blob) -> Result<bool> 
         far.fetch(store, [*tree].into_iter())?;
     }
     Ok(!is_directory(store, tree)?)
-}
-
-/// Returns the socket of the machine's broker, if one listens there. A killed broker leaves its
-/// socket, so the file alone proves nothing.
-fn of_machine() -> Option<&'static Path> {
-    use io::ErrorKind::{ConnectionRefused, NotFound};
-    let socket = Path::new(SOCKET);
-    let why_not = Channel::connect(socket, PATIENCE).err().map(|error| error.kind());
-    (!matches!(why_not, Some(ConnectionRefused | NotFound))).then_some(socket)
-}
-
-/// Returns the socket of the machine's broker, or of a broker of our own if we may mount.
-pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
-    if let Some(socket) = of_machine() {
-        return Ok(socket.to_owned());
-    }
-    may_mount_for_others()?;
-    broker::begin(around, store)
-}
-
-/// Fails if this user may not mount for others. Called when no broker of the machine runs.
-pub(super) fn may_mount_for_others() -> Result<()> {
-    if larder_sys::effective_user() != 0 {
-        bail!(
-            "only root can mount for all processes, and no broker listens on {SOCKET}: use `larder image run`, or `larder \
-             image attach FILE PATH -- COMMAND`, which mount for one command"
-        );
-    }
-    Ok(())
 }
 
 /// Sends a request to the broker, and once more if the broker exited just then.

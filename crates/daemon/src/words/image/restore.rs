@@ -14,11 +14,11 @@ use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
+use super::end::{FALLBACK, MISS, borne, grown};
 use super::far::FarImages;
 use super::find::{Opened, open};
-use super::{
-    FALLBACK, FINE, MISS, borne, cwd, grown, is_repository, key, name_of, place_below, place_of, save, shown, tidy,
-};
+use super::paths::{cwd, is_repository, name_of, place_below, place_of, shown, tidy};
+use super::{FINE, key, save};
 use crate::cli::{ImageRestore, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;

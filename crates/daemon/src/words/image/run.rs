@@ -23,12 +23,14 @@ use larder_mount::{
 use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
+use super::end::borne;
 use super::far::FarImages;
 use super::find::{find, has_all, mount_waits, open, ways};
+use super::paths::cwd;
 use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
-use super::{bar, borne, cwd, key, mount};
+use super::{bar, broker_socket, key};
 use crate::cli::{ImageRestore, ImageRun, Policy, Via};
 use crate::say;
 use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
@@ -123,7 +125,7 @@ fn said(done: Option<&Done>) {
 fn begin_inside(around: &Surroundings) -> Result<Infallible> {
     let store = around.store()?;
     // An error is reported by the second step.
-    let _ = mount::socket(around, &store);
+    let _ = broker_socket::socket(around, &store);
     let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
     let run = words.iter().position(|word| word == b"run").context("this is `image run`")?;
@@ -178,7 +180,7 @@ fn had(
         Some(Via::Unpack) => Some(Rung::Unpack),
     };
     let store = around.store()?;
-    let broker = mount::socket(around, &store);
+    let broker = broker_socket::socket(around, &store);
     // Whether we can mount without a broker, or why not.
     let ourselves_possible = match wanted {
         None | Some(Rung::LazyFuse) => serve::possible(),

@@ -11,8 +11,10 @@ use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
+use super::end::{borne, grown, now_ms};
 use super::far::FarImages;
-use super::{FINE, bar, borne, cwd, grown, key, name_of, now_ms, shown};
+use super::paths::{cwd, name_of, shown};
+use super::{FINE, bar, key};
 use crate::cli::{ImageSave, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;

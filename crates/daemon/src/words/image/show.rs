@@ -9,10 +9,12 @@ use larder_store::StoredImage;
 use serde_json::{Value, json};
 
 use super::super::{plain_table, print_json, print_table};
+use super::end::MISS;
 use super::far::FarImages;
 use super::find::find;
+use super::paths::shown;
 use super::restore::packs_here;
-use super::{FINE, MISS, key, mount, shown};
+use super::{FINE, key, mount};
 use crate::cli::{ImageDrop, ImageList, ImageShow};
 use crate::say;
 use crate::surroundings::Surroundings;

@@ -5,11 +5,10 @@
 //! and `show` prints a record.
 
 mod begin;
+pub(super) mod duration;
 pub(super) mod place;
 mod progress;
 mod show;
-
-pub(super) use show::took;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};

@@ -11,6 +11,7 @@ use larder_record::form::{Run, RunEnd};
 use larder_record::summary::{Counts, causes, unlike};
 use larder_record::{Listed, Record, export, list as all, processes};
 
+use super::duration::{middle, took};
 use crate::say;
 use crate::words::last_build;
 use crate::words::{FINE, plain_table, print_json, print_table};
@@ -59,18 +60,6 @@ fn how_ended(runs: &[Run]) -> String {
     let timed: Vec<u64> = runs.iter().zip(&ends).filter(|(run, _)| !run.traced).map(|(_, end)| end.wall_ns).collect();
     let walls = if timed.is_empty() { ends.iter().map(|end| end.wall_ns).collect() } else { timed };
     middle(&walls).1
-}
-
-/// Returns the median time of the runs in nanoseconds, and in words. `None` if no run has ended.
-pub(in crate::words) fn took(record: &Record) -> Option<(u64, String)> {
-    let walls: Vec<u64> = record.timed().iter().filter_map(|run| Some(run.run.end.as_ref()?.wall_ns)).collect();
-    (!walls.is_empty()).then(|| middle(&walls))
-}
-
-fn middle(walls: &[u64]) -> (u64, String) {
-    let middle = larder_record::statistics::median(walls.iter().map(|wall| *wall as f64).collect()) as u64;
-    let of = if walls.len() > 1 { format!(" (median of {})", walls.len()) } else { String::new() };
-    (middle, format!("{}{of}", say::duration_us(middle / 1000)))
 }
 
 /// Returns one line about a record that was just made.
