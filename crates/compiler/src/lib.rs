@@ -19,6 +19,7 @@
 mod binutils;
 mod depfile;
 mod environment;
+mod flag;
 mod language;
 mod names;
 mod naming;
@@ -57,6 +58,10 @@ pub use programs::{
 pub use provable::{Shape, provable};
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
+pub use table::{
+    alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
+    writes_dependencies,
+};
 pub use words::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS,
     PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, compiled_names_other_processes,

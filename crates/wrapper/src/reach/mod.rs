@@ -26,7 +26,7 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use larder_compiler::{Family, Naming, Stage, naming};
+use larder_compiler::{Family, Naming, Stage, is_for_linker, naming, only_preprocesses, writes_dependencies};
 use larder_lookup::relocated::rule;
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{Bound, Looked, Made, PLACEHOLDER, Rewrite};
@@ -46,9 +46,6 @@ use crate::typed::file_name;
 /// paths for programs, directories for temporary files, and the working directory.
 const NO_NAMES: [&[u8]; 9] =
     [b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR", b"PWD", b"OLDPWD", b"HOME"];
-
-/// Options for the linker, some of which put a path into the result.
-const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
 
 /// File name extensions of texts that a compiler reads and a linker does not.
 const SOURCE_ENDINGS: [&[u8]; 18] = [
@@ -163,7 +160,7 @@ impl Reach<'_> {
     /// are those of libraries, objects and the result, and no file that it reads holds one. What
     /// the command compiles on the way follows the rules for a compile.
     fn is_plain_link(&self, naming: &Naming) -> bool {
-        let is_told = |word: &Vec<u8>| LINKER_WORDS.iter().any(|flag| word.starts_with(flag)) && self.names_us(word);
+        let is_told = |word: &Vec<u8>| is_for_linker(word) && self.names_us(word);
         let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
         naming.transforms.is_none()
             && !naming.places.iter().any(is_told)
@@ -342,9 +339,7 @@ impl Reach<'_> {
     fn naming(&self) -> Option<Naming> {
         let arguments = self.request.action.argv.get(1..)?;
         match self.request.family {
-            Family::Gcc | Family::Clang => {
-                naming(self.request.family, arguments, &ResponseFilesOnDisk(&self.request.action.cwd))
-            }
+            Family::Gcc | Family::Clang => naming(arguments, &ResponseFilesOnDisk(&self.request.action.cwd)),
             _ => None,
         }
     }
@@ -356,10 +351,7 @@ impl Reach<'_> {
     }
 
     fn writes_dependencies(&self) -> bool {
-        self.request.action.argv.iter().any(|word| {
-            let long = [&b"--dependencies"[..], b"--user-dependencies"].contains(&word.as_slice());
-            long || word == b"-M" || word == b"-MM"
-        })
+        self.request.action.argv.iter().any(|word| writes_dependencies(word))
     }
 
     /// Returns true if the directory of a prefix map is the beginning of a root path but not all of
@@ -459,7 +451,7 @@ impl Reach<'_> {
     /// Returns true if the output is preprocessed text. It then holds paths exactly as they were
     /// read.
     fn is_preprocessed_only(&self) -> bool {
-        self.request.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
+        self.request.action.argv.iter().any(|word| only_preprocesses(word))
     }
 
     /// Returns true if preprocessed text has a root path outside of quotes, where a part of it may

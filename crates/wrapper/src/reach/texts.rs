@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use larder_compiler::{Family, Naming};
+use larder_compiler::{Family, Naming, alters_text, header_path};
 use larder_lookup::Request;
 use larder_model::Looked;
 use larder_store::names_files;
@@ -18,16 +18,6 @@ use super::{Reach, is_library, whole};
 use crate::dead::Names;
 use crate::file_names::{a_file_is_named, no_file_is_named};
 use crate::unnamed::Macros;
-
-/// Options that make the rules of this module wrong. A traditional preprocessor has other strings
-/// and comments, and another input character set has other letters. If `__USER_LABEL_PREFIX__` is
-/// not empty, it may be a part of a name.
-const UNUSUAL: [&[u8]; 6] =
-    [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional", b"-fleading-underscore"];
-
-/// Options that lead to headers. A header that is found by one has a path that begins with the
-/// option's value.
-const LEADING: [&[u8]; 6] = [b"-I", b"-iquote", b"-isystem", b"-idirafter", b"-include", b"-imacros"];
 
 /// A text: its path and its bytes.
 type Read<'r> = (&'r [u8], Vec<u8>);
@@ -51,7 +41,7 @@ impl<'r> Texts<'r> {
     /// can have used such a macro or `__FILE__`.
     pub(super) fn only_unnamed_macros_hold_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
-        let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
+        let is_usual = !naming.others.iter().any(|word| alters_text(word));
         let is_gccs = reach.gcc_ran && reach.request.family == Family::Gcc;
         let is_known = is_gccs && is_usual && reach.request.roots.names().is_empty();
         if !is_known || reach.carried.fixed.is_some() {
@@ -76,13 +66,13 @@ impl<'r> Texts<'r> {
     /// this returns false, only the preprocessor can tell.
     pub(super) fn surely_name_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
-        let value = |word: &'r Vec<u8>| LEADING.iter().find_map(|flag| word.strip_prefix(*flag));
         let is_absolute = naming.mapped.is_empty() && naming.sources.iter().all(|source| reach.names_us(source));
         if !is_absolute || !self.may_name_files() {
             return false;
         }
         // Headers that are found in these directories have relative paths.
-        let relative = naming.places.iter().filter_map(value).filter(|directory| !directory.starts_with(b"/"));
+        let relative =
+            naming.places.iter().filter_map(|word| header_path(word)).filter(|directory| !directory.starts_with(b"/"));
         let relative: Vec<PathBuf> = relative.map(|named| reach.directory(named)).collect();
         let is_called_whole = |path: &[u8]| {
             let path = Path::new(OsStr::from_bytes(path));
