@@ -19,6 +19,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use larder_compiler::searched_directory;
 use larder_model::{Roots, names_digest};
 use larder_store::Stamps;
 use larder_sys::{Dir, Kind, Look, Opening, Trust};
@@ -367,11 +368,10 @@ fn shared_above<'p>(a: &'p [u8], b: &[u8]) -> Option<&'p [u8]> {
 /// Returns the absolute path in an argument that names a source file or a source directory, or in
 /// the value of a setting.
 fn told_path(argument: &[u8]) -> Option<&[u8]> {
-    const FLAGS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
     if let Some(at) = argument.iter().position(|&b| b == b'=').filter(|_| is_setting(argument)) {
         return Some(&argument[at + 1..]).filter(|value| value.starts_with(b"/"));
     }
-    let value = FLAGS.iter().find_map(|flag| argument.strip_prefix(*flag)).unwrap_or(argument);
+    let value = searched_directory(argument).unwrap_or(argument);
     value.starts_with(b"/").then_some(value)
 }
 

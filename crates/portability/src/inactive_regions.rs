@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::c_words::{is_in_word, splices};
+use larder_compiler::may_alter_text;
 use memchr::memmem;
 
 use crate::unused_macros::{hides_words, is_continued, name_and_body};
@@ -81,10 +82,6 @@ const PREDEFINED: [&[u8]; 3] = [b"unix", b"linux", b"i386"];
 const NO_HEADERS: [&[u8]; 10] =
     [b"define", b"undef", b"ifdef", b"ifndef", b"else", b"endif", b"error", b"warning", b"line", b"pragma"];
 
-/// Parts of arguments that bring further arguments, or change where comments and strings end.
-const OTHERWISE: [&[u8]; 9] =
-    [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed", b"assembler"];
-
 impl<'t> Names<'t> {
     /// Makes it for a compile by `tool` that read exactly these texts. `definitions` are those
     /// arguments that define macros. Returns `None` if a name may be defined in a form that is not
@@ -95,8 +92,7 @@ impl<'t> Names<'t> {
         definitions: &'t [Vec<u8>],
         texts: &'t [&'t [u8]],
     ) -> Option<Names<'t>> {
-        let says_more =
-            |word: &Vec<u8>| word.starts_with(b"@") || OTHERWISE.iter().any(|part| memmem::find(word, part).is_some());
+        let says_more = |word: &Vec<u8>| word.starts_with(b"@") || may_alter_text(word);
         let is_hidden = |text: &&[u8]| text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text);
         let is_known = is_for_here(tool) && !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
         is_known.then(|| Names::likely(arguments, definitions, texts))

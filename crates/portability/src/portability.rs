@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, Naming, Stage};
+use larder_compiler::{Family, Naming, Stage, is_for_linker, only_preprocesses, writes_dependencies};
 use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
@@ -30,9 +30,6 @@ use crate::facts::{CommandFacts, Content, Outcome, Output, OutputKind, RunFacts,
 use crate::preprocessed_text::{can_be_expanded, is_free_of, names_expanded, stands_bare};
 use crate::rewrites::{Rewrites, rule};
 use crate::source_scan::Sources;
-
-/// Options for the linker, some of which put a path into the result.
-const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
 
 /// File name extensions of texts that a compiler reads and a linker does not.
 const SOURCE_ENDINGS: [&[u8]; 18] = [
@@ -101,7 +98,7 @@ impl RunFacts<'_> {
     /// are those of libraries, objects and the result, and no file that it reads holds one. What
     /// the command compiles on the way follows the rules for a compile.
     fn is_plain_link(&self, naming: &Naming) -> bool {
-        let is_told = |word: &Vec<u8>| LINKER_WORDS.iter().any(|flag| word.starts_with(flag)) && self.names_us(word);
+        let is_told = |word: &Vec<u8>| is_for_linker(word) && self.names_us(word);
         let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
         naming.transforms.is_none()
             && !naming.places.iter().any(is_told)
@@ -272,10 +269,7 @@ impl RunFacts<'_> {
     }
 
     fn writes_dependencies(&self) -> bool {
-        self.command.action.argv.iter().any(|word| {
-            let long = [&b"--dependencies"[..], b"--user-dependencies"].contains(&word.as_slice());
-            long || word == b"-M" || word == b"-MM"
-        })
+        self.command.action.argv.iter().any(|word| writes_dependencies(word))
     }
 
     /// Returns true if the directory of a prefix map is the beginning of a root path but not all of
@@ -356,7 +350,7 @@ impl RunFacts<'_> {
     /// Returns true if the output is preprocessed text. It then holds paths exactly as they were
     /// read.
     fn is_preprocessed_only(&self) -> bool {
-        self.command.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
+        self.command.action.argv.iter().any(|word| only_preprocesses(word))
     }
 
     /// Returns true if preprocessed text has a root path outside of quotes, where a part of it may

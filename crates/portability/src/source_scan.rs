@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::c_words::names_files;
-use larder_compiler::{Family, Naming};
+use larder_compiler::{Family, Naming, alters_text, header_path};
 use larder_model::Looked;
 use memchr::memmem;
 
@@ -17,16 +17,6 @@ use crate::facts::{RunFacts, is_library, whole};
 use crate::file_macro::{a_file_is_named, no_file_is_named};
 use crate::inactive_regions::Names;
 use crate::unused_macros::Macros;
-
-/// Options that make the rules of this module wrong. A traditional preprocessor has other strings
-/// and comments, and another input character set has other letters. If `__USER_LABEL_PREFIX__` is
-/// not empty, it may be a part of a name.
-const UNUSUAL: [&[u8]; 6] =
-    [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional", b"-fleading-underscore"];
-
-/// Options that lead to headers. A header that is found by one has a path that begins with the
-/// option's value.
-const LEADING: [&[u8]; 6] = [b"-I", b"-iquote", b"-isystem", b"-idirafter", b"-include", b"-imacros"];
 
 /// A text: its path and its bytes.
 type Read<'r> = (&'r [u8], Vec<u8>);
@@ -50,7 +40,7 @@ impl<'r> Sources<'r> {
     /// can have used such a macro or `__FILE__`.
     pub(crate) fn only_unnamed_macros_hold_us(&self) -> bool {
         let Sources { run, naming, .. } = self;
-        let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
+        let is_usual = !naming.others.iter().any(|word| alters_text(word));
         let is_gccs = run.gcc_ran && run.command.family == Family::Gcc;
         let is_known = is_gccs && is_usual && run.command.roots.names().is_empty();
         if !is_known || run.carried.fixed.is_some() {
@@ -75,13 +65,13 @@ impl<'r> Sources<'r> {
     /// this returns false, only the preprocessor can tell.
     pub(crate) fn surely_name_us(&self) -> bool {
         let Sources { run, naming, .. } = self;
-        let value = |word: &'r Vec<u8>| LEADING.iter().find_map(|flag| word.strip_prefix(*flag));
         let is_absolute = naming.mapped.is_empty() && naming.sources.iter().all(|source| run.names_us(source));
         if !is_absolute || !self.may_name_files() {
             return false;
         }
         // Headers that are found in these directories have relative paths.
-        let relative = naming.places.iter().filter_map(value).filter(|directory| !directory.starts_with(b"/"));
+        let relative =
+            naming.places.iter().filter_map(|word| header_path(word)).filter(|directory| !directory.starts_with(b"/"));
         let relative: Vec<PathBuf> = relative.map(|named| run.directory(named)).collect();
         let is_called_whole = |path: &[u8]| {
             let path = Path::new(OsStr::from_bytes(path));

@@ -206,7 +206,7 @@ impl Run<'_> {
         let Request { family, action, .. } = self.request;
         let is_driver = matches!(family, Family::Gcc | Family::Clang);
         let arguments = action.argv.get(1..).filter(|_| is_driver)?;
-        naming(*family, arguments, &ResponseFilesOnDisk(&action.cwd))
+        naming(arguments, &ResponseFilesOnDisk(&action.cwd))
     }
 
     /// Decides in which checkouts the result can be used.
