@@ -5,7 +5,7 @@ use crate::made;
 use anyhow::{Context, Result};
 use clap::Parser;
 use larder_samples::cpu_of_process;
-use larder_store::{Counters, Stamps, Store};
+use larder_store::{Counters, StatCache, Store};
 use larder_sys::{Kind, Look, Trust};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
@@ -49,36 +49,40 @@ pub(crate) fn store(options: &Options) -> Result<Value> {
     let (mut groups_us, mut grown) = (Vec::new(), 0);
     let mut content = vec![0; options.blob_bytes];
     for group in (0..options.records).step_by(GROUP as usize) {
-        let stamps = Stamps::open(&store, true);
+        let stat_cache = StatCache::open(&store, true);
         let began = cpu_of_process();
         let records = GROUP.min(options.records - group);
         for number in group..group + records {
-            grown += record(&store, &stamps, options.first + number, &mut content, options.sparse)?;
+            grown += record(&store, &stat_cache, options.first + number, &mut content, options.sparse)?;
         }
         groups_us.push((cpu_of_process() - began).as_secs_f64() * 1e6 / records as f64);
-        stamps.settle(&store).context("cannot enlarge the stamp table")?;
+        stat_cache.settle(&store).context("cannot enlarge the stamp table")?;
     }
     counters.grew(grown);
     Ok(json!({ "records": options.records, "grown_bytes": grown, "record_us": groups_us }))
 }
 
 /// Writes one record and what belongs to it. Returns by how many bytes the store grew.
-fn record(store: &Store, stamps: &Stamps, number: u64, content: &mut [u8], sparse: bool) -> Result<u64> {
+fn record(store: &Store, stat_cache: &StatCache, number: u64, content: &mut [u8], sparse: bool) -> Result<u64> {
     let varied = if sparse { content.len().min(SPARSE_HEAD_BYTES) } else { content.len() };
     made::content(number, &mut content[..varied]);
     let blob = store.put_blob(&mut Cursor::new(&*content))?;
     if sparse {
-        let opened = store.open_blob(&blob, stamps)?;
+        let opened = store.open_blob(&blob, stat_cache)?;
         dig(&opened.file, varied as u64, blob.size_bytes).context("this file system has no sparse files")?;
     }
     let grown = made::record(number, HEADERS, blob, |weak, walk, entry| {
-        store.note_near(&made::subject(number), weak)?;
+        store.note_neighbour(&made::subject(number), weak)?;
         store.record(weak, walk, entry)
     })?;
     for stamp in 0..STAMPS_A_RECORD {
         let trust = Trust { files: true, directories: true };
-        stamps
-            .keep_absent(&look(number * STAMPS_A_RECORD + stamp), larder_sys::now_coarse_ns(), &blob.digest, || trust);
+        stat_cache.keep_absent(
+            &look(number * STAMPS_A_RECORD + stamp),
+            larder_sys::now_coarse_ns(),
+            &blob.digest,
+            || trust,
+        );
     }
     Ok(grown + blob.size_bytes)
 }

@@ -15,7 +15,7 @@ use larder_model::path::file_name;
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
 use larder_portability::names_files;
 use larder_spawn::{Command, Destinations};
-use larder_store::{Anywhere, Forms, Stamps, Uncut};
+use larder_store::{Anywhere, Forms, StatCache, Uncut};
 use larder_sys::TerminalSize;
 
 use crate::paths::{absolute, beside, is_in, places_of};
@@ -129,16 +129,21 @@ impl ResponseFiles for FromDisk<'_> {
 impl Request {
     /// Makes a request of the command `argv`, which starts `tool`. Only families of tools that
     /// larder knows are accepted.
-    pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
+    pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stat_cache: &StatCache) -> Result<Request, Bypass> {
         let family = known_family(&tool, &argv).ok_or(Bypass::UnknownTool)?;
-        Request::of_family(family, tool, argv, place, stamps)
+        Request::of_family(family, tool, argv, place, stat_cache)
     }
 
     /// Makes a request of any command, for `larder run`. A tool of an unknown family gets
     /// `Family::Command`.
-    pub fn of_any_command(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
+    pub fn of_any_command(
+        tool: Tool,
+        argv: Vec<Vec<u8>>,
+        place: &Place,
+        stat_cache: &StatCache,
+    ) -> Result<Request, Bypass> {
         let family = known_family(&tool, &argv).unwrap_or(Family::Command);
-        Request::of_family(family, tool, argv, place, stamps)
+        Request::of_family(family, tool, argv, place, stat_cache)
     }
 
     fn of_family(
@@ -146,7 +151,7 @@ impl Request {
         tool: Tool,
         argv: Vec<Vec<u8>>,
         place: &Place,
-        stamps: &Stamps,
+        stat_cache: &StatCache,
     ) -> Result<Request, Bypass> {
         if argv.iter().any(|argument| names_a_descriptor(argument)) {
             return Err(Bypass::OutputToStdout);
@@ -160,7 +165,7 @@ impl Request {
         {
             return Err(Bypass::OutputToStdout);
         }
-        let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
+        let content = content(&tool, stat_cache).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without calls to libc that we could see. So a script named
         // `gcc` counts as an unknown tool.
         let family = match family {
@@ -196,7 +201,7 @@ impl Request {
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
-        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stamps);
+        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stat_cache);
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
         let reads = match family {
@@ -218,7 +223,7 @@ impl Request {
             }
             input => input,
         };
-        let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
+        let source = first_source(family, &invocation, &place.cwd, &roots, stat_cache);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let (weak, value_key) = action.keys(&roots);
         let command = Command::new(tool.path, argv, place.environment_block());
@@ -238,8 +243,8 @@ impl Request {
     }
 
     /// Returns the present digest of the first source, if it is part of the key.
-    pub fn first_source(&self, stamps: &Stamps) -> Option<Digest> {
-        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stamps)
+    pub fn first_source(&self, stat_cache: &StatCache) -> Option<Digest> {
+        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stat_cache)
     }
 
     /// Returns true if the command runs inside one of Bazel's sandboxes.
@@ -297,13 +302,19 @@ fn links(family: Family, invocation: &Invocation) -> bool {
 /// Returns a digest that tells apart commands that differ only in a file's content, such as the
 /// probes of `./configure`. Without it, those would push each other out of one manifest. It is the
 /// digest of the first source, or of the first object of a link.
-fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
+fn first_source(
+    family: Family,
+    invocation: &Invocation,
+    cwd: &[u8],
+    roots: &Roots,
+    stat_cache: &StatCache,
+) -> Option<Digest> {
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;
     }
     let path = absolute(cwd, &invocation.source);
     if is_source(&path) {
-        return larder_store::content_anywhere(&path, roots, stamps, names_files);
+        return larder_store::content_anywhere(&path, roots, stat_cache, names_files);
     }
     if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
 }
@@ -370,8 +381,8 @@ struct ToolContent {
 /// Returns the digest of the tool and whether it is a script. A large program with a known digest
 /// is not opened. Smaller ones are opened, because only their first two bytes (`#!`) show that they
 /// are scripts.
-fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
-    let known = stamps.content(&tool.look);
+fn content(tool: &Tool, stat_cache: &StatCache) -> Option<ToolContent> {
+    let known = stat_cache.content(&tool.look);
     // Programs larger than this are taken for binaries, in bytes.
     const SCRIPT_BYTES_MAX: u64 = 256 << 10;
     if let Some(digest) = known
@@ -382,7 +393,7 @@ fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
     let mut file = File::open(Path::new(OsStr::from_bytes(&tool.path))).ok()?;
     let digest = match known {
         Some(digest) => digest,
-        None => stamps.hash(&mut file).ok()?,
+        None => stat_cache.hash(&mut file).ok()?,
     };
     let mut start = [0; 2];
     let count = std::os::unix::fs::FileExt::read_at(&file, &mut start, 0).ok()?;

@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use crate::command::Command;
 use crate::directory::RunFiles;
 use crate::error::RecordError;
-use crate::follow::{Followed, exit_code, follow};
-use crate::form::{Run, RunEnd, Usage};
 use crate::load::{self, Others, Watch};
+use crate::process_tracer::{Followed, exit_code, follow};
+use crate::schema::{Run, RunEnd, Usage};
 use crate::{Redact, stacks};
 
 /// The variable with the file to which wrappers append a line for each action.

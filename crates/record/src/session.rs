@@ -7,8 +7,8 @@ use crate::command::Command;
 use crate::context::Surroundings;
 use crate::directory::Writing;
 use crate::error::RecordError;
-use crate::form::{FORMAT, Header, Run, Side};
 use crate::run::{How, Output, prepare, run};
+use crate::schema::{FORMAT, Header, Run, Side};
 use crate::{Redact, context, reproduce};
 
 use std::os::unix::ffi::OsStrExt;

@@ -18,9 +18,9 @@ use larder_model::{
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
-use crate::Stamps;
+use crate::StatCache;
 use crate::scan::{Forms, of_uncut};
-use crate::witness::class_of;
+use crate::verify_inputs::class_of;
 
 /// A directory that changed within this time, in nanoseconds, is likely to change again, for
 /// example because each hit puts outputs into it. So its absences are not kept in a stamp.
@@ -56,7 +56,7 @@ pub struct Checker<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
     /// The stat cache.
-    pub stamps: &'a Stamps,
+    pub stat_cache: &'a StatCache,
     /// The set was recorded in this place. So a file that contains a root must have the same bytes.
     pub at_home: bool,
     /// A file that contains a root may also have the very bytes that were recorded. For example, a
@@ -71,7 +71,7 @@ pub struct Checker<'a> {
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
     /// The key for digests of the values of variables. It is that of the action.
     pub value_key: ValueKey,
-    /// Special forms in which files are compared between places: see [`crate::Witness`].
+    /// Special forms in which files are compared between places: see [`crate::InputVerifier`].
     pub forms: Forms<'a>,
 }
 
@@ -294,7 +294,7 @@ impl Checker<'_> {
 
     /// Returns true if a stamp says that all names in `unread` are absent.
     fn knows_absent(&self, look: &Look, unread: &Unread, effort: &mut Effort) -> bool {
-        let known = unread.digest().is_some_and(|names| self.stamps.names_absent(look, names));
+        let known = unread.digest().is_some_and(|names| self.stat_cache.names_absent(look, names));
         effort.absences += if known { unread.count() as u64 } else { 0 };
         known
     }
@@ -310,7 +310,7 @@ impl Checker<'_> {
         effort.absences += facts.absent.len() as u64;
         let names = names_digest(&facts.absent);
         let now_ns = larder_sys::now_coarse_ns();
-        if look.as_ref().is_some_and(|look| self.stamps.names_absent(look, &names)) {
+        if look.as_ref().is_some_and(|look| self.stat_cache.names_absent(look, &names)) {
             return Ok(());
         }
         let mut only_by_the_directory = true;
@@ -334,7 +334,7 @@ impl Checker<'_> {
         }
         let settled = |look: &Look| now_ns.saturating_sub(look.changed_ns) > SETTLED_NS;
         if let (Some(look), true) = (look.filter(settled), only_by_the_directory) {
-            self.stamps.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
+            self.stat_cache.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Checker<'_> {
     fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Listed> {
         const DIRECTORY_BYTES_PER_LOOK: u64 = 256;
         let cheap = wanted > 8 && look.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
-        if !cheap || !self.stamps.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
+        if !cheap || !self.stat_cache.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
             return None;
         }
         Listed::of(dir.names().ok()?)
@@ -433,7 +433,7 @@ impl Checker<'_> {
         digest: &Digest,
         effort: &mut Effort,
     ) -> Result<(), String> {
-        let known = self.stamps.content(look);
+        let known = self.stat_cache.content(look);
         self.stampless.set(known.is_none());
         if let Some(known) = known {
             return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
@@ -442,7 +442,7 @@ impl Checker<'_> {
         let read = open().and_then(|mut file| {
             // Another file may have come there between `stat` and `open`.
             let look = larder_sys::file_look(&file)?;
-            self.stamps.hash_for_comparison(&mut file, &look)
+            self.stat_cache.hash_for_comparison(&mut file, &look)
         });
         match read {
             Ok(found) if found == *digest => Ok(()),
@@ -637,10 +637,10 @@ mod tests {
         check([("a", 8), (".git", 8), ("b", 8)], [true, true, false]);
     }
 
-    fn checker<'a>(roots: &'a Roots, stamps: &'a Stamps) -> Checker<'a> {
+    fn checker<'a>(roots: &'a Roots, stat_cache: &'a StatCache) -> Checker<'a> {
         Checker {
             roots,
-            stamps,
+            stat_cache,
             at_home: true,
             same_bytes_will_do: false,
             stampless: Cell::new(false),
@@ -659,7 +659,7 @@ mod tests {
         roots.encode_path(format!("{root}/a").as_bytes(), &mut a);
         roots.encode_path(format!("{root}/b").as_bytes(), &mut b);
         let subject = |set: &ObservationSet| {
-            let found = checker(&roots, &Stamps::none()).check(set, &mut Effort::default());
+            let found = checker(&roots, &StatCache::none()).check(set, &mut Effort::default());
             String::from_utf8(found.expect_err("differs").subject).expect("is a text")
         };
         let ages = ObservationSet { ages: vec![Age { path: &a, same: false }], ..ObservationSet::default() };
@@ -682,7 +682,7 @@ mod tests {
     fn looked_for(changed_before: std::time::Duration) -> [u64; 2] {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("store")).expect("opens");
-        let stamps = Stamps::open(&store, true);
+        let stat_cache = StatCache::open(&store, true);
         let path = dir.path().join("d");
         std::fs::create_dir(&path).expect("makes");
         std::thread::sleep(changed_before);
@@ -690,7 +690,7 @@ mod tests {
         let directory = DirFacts { path, absent: vec![b"a", b"b"], ..DirFacts::default() };
         let set = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
         let roots = Roots::new([]);
-        let checker = checker(&roots, &stamps);
+        let checker = checker(&roots, &stat_cache);
         [(); 2].map(|()| {
             let mut effort = Effort::default();
             checker.check(&set, &mut effort).expect("holds");

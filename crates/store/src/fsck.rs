@@ -13,7 +13,7 @@ use larder_model::{Digest, Manifest};
 use crate::evict::blobs_of;
 use crate::layout::{Contents, open_plain, read_plain};
 use crate::manifests::MANIFEST_BYTES_MAX;
-use crate::{Stamps, Store, StoreError};
+use crate::{StatCache, Store, StoreError};
 
 /// The result of `fsck`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Store {
         for (digest, path) in &blobs {
             report.blobs += 1;
             report.size_bytes += fs::metadata(path).map_or(0, |m| m.len());
-            match open_plain(path).and_then(|(mut file, _)| Stamps::none().hash(&mut file)) {
+            match open_plain(path).and_then(|(mut file, _)| StatCache::none().hash(&mut file)) {
                 Ok(found) if found == *digest => {
                     sound.insert(*digest);
                 }
@@ -145,7 +145,7 @@ impl Store {
     /// Returns true if the blob exists and has the digest that it is named by.
     pub(crate) fn blob_is_sound(&self, digest: &Digest) -> bool {
         let file = open_plain(&self.path_of(Contents::Blobs, digest));
-        file.and_then(|(mut file, _)| Stamps::none().hash(&mut file)).is_ok_and(|found| found == *digest)
+        file.and_then(|(mut file, _)| StatCache::none().hash(&mut file)).is_ok_and(|found| found == *digest)
     }
 }
 

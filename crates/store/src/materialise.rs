@@ -18,7 +18,7 @@ use larder_sys::{Kind, Look};
 
 use crate::stage::{Failed, put_together};
 use crate::write_output::{Before, Planned, Source, make, put_bytes};
-use crate::{Stamps, Store, StoreError};
+use crate::{StatCache, Store, StoreError};
 
 /// Why outputs were not put in place.
 #[derive(Debug)]
@@ -108,17 +108,17 @@ impl Store {
         result: &ActionResult,
         roots: &Roots,
         bounds: &dyn Bounds,
-        stamps: &Stamps,
+        stat_cache: &StatCache,
         began: Option<SystemTime>,
     ) -> Result<(), MaterialiseError> {
         let paths = permitted(result, roots, bounds)?;
         // All blobs are opened and checked before anything is changed.
-        let open = |blob: &Blob| self.open_blob(blob, stamps).map(|opened| opened.file).map_err(io::Error::other);
+        let open = |blob: &Blob| self.open_blob(blob, stat_cache).map(|opened| opened.file).map_err(io::Error::other);
         let mut blobs = Vec::new();
         for output in &result.outputs {
             blobs.push(match output.kind {
                 OutputKind::File { content: Content::Blob(blob), .. } => {
-                    let opened = self.open_blob(&blob, stamps)?;
+                    let opened = self.open_blob(&blob, stat_cache)?;
                     match blobs.len() < OPEN_MAX {
                         true => Some(Source::Open(opened.file, opened.size_bytes)),
                         false => Some(Source::Closed(&open, blob)),
@@ -152,13 +152,13 @@ impl Store {
     }
 
     /// Returns the bytes of a content.
-    pub fn content_bytes(&self, content: &Content, stamps: &Stamps) -> Result<Vec<u8>, StoreError> {
+    pub fn content_bytes(&self, content: &Content, stat_cache: &StatCache) -> Result<Vec<u8>, StoreError> {
         match content {
             Content::Inline(bytes) => Ok(bytes.to_vec()),
             Content::Blob(blob) => {
                 // It is opened before memory is allocated, because then the size in the record is
                 // known to be true.
-                let mut file = self.open_blob(blob, stamps)?.file;
+                let mut file = self.open_blob(blob, stat_cache)?.file;
                 let mut bytes = Vec::with_capacity(blob.size_bytes as usize);
                 io::Read::read_to_end(&mut file, &mut bytes).map_err(StoreError::reading(Path::new("(a blob)")))?;
                 Ok(bytes)

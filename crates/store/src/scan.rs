@@ -15,7 +15,7 @@ use larder_model::{Digest, PLACEHOLDER, Roots};
 use larder_sys::{Kind, Look};
 use memchr::memmem;
 
-use crate::Stamps;
+use crate::StatCache;
 
 /// The largest file that is searched, in bytes. A larger one is assumed to contain everything.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
@@ -77,7 +77,7 @@ impl Held {
 /// A search of files for the roots of one place.
 pub(crate) struct Scan<'a> {
     roots: &'a Roots,
-    stamps: &'a Stamps,
+    stat_cache: &'a StatCache,
     forms: Forms<'a>,
     /// Stands in a stamp for "contains no root of this place".
     rootless: Digest,
@@ -88,12 +88,12 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(roots: &'a Roots, stamps: &'a Stamps, forms: Forms<'a>) -> Self {
+    pub(crate) fn new(roots: &'a Roots, stat_cache: &'a StatCache, forms: Forms<'a>) -> Self {
         let mut all = b"no root:".to_vec();
         roots.paths().iter().for_each(|root| all.extend([root, &b"\0"[..]].concat()));
         Scan {
             roots,
-            stamps,
+            stat_cache,
             forms,
             rootless: Digest::of(&all),
             nameless: Digest::of(b"no name of a file, nor pieces of one"),
@@ -111,10 +111,10 @@ impl<'a> Scan<'a> {
         {
             return Ok(held);
         }
-        if !may_hold_names && self.stamps.says(look, &self.rootless) {
-            if self.stamps.says(look, &self.nameless) {
+        if !may_hold_names && self.stat_cache.says(look, &self.rootless) {
+            if self.stat_cache.says(look, &self.nameless) {
                 return Ok(Held::default());
-            } else if self.stamps.says(look, &self.naming) {
+            } else if self.stat_cache.says(look, &self.naming) {
                 return Ok(Held { names_files: true, ..Held::default() });
             }
         }
@@ -140,7 +140,7 @@ impl<'a> Scan<'a> {
         let names = if held.names_files { &self.naming } else { &self.nameless };
         let is_rootless = held.rooted.is_none() && !held.fixed;
         for what in [Some(names), is_rootless.then_some(&self.rootless)].into_iter().flatten() {
-            self.stamps.keep_saying(look, now_ns, what, &file);
+            self.stat_cache.keep_saying(look, now_ns, what, &file);
         }
         let held = Held { fixed: held.fixed || held.names_runs, ..held };
         Ok(held)
@@ -185,16 +185,21 @@ const MAGIC_BYTES: usize = 8;
 
 /// Returns the digest of a file's content with roots replaced, which is the same in every place.
 /// Returns `None` if the path is not a readable regular file. `names_files` is as in [`Forms`].
-pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps, names_files: fn(&[u8]) -> bool) -> Option<Digest> {
-    let scan = Scan::new(roots, stamps, Forms::plain(names_files));
+pub fn content_anywhere(
+    path: &[u8],
+    roots: &Roots,
+    stat_cache: &StatCache,
+    names_files: fn(&[u8]) -> bool,
+) -> Option<Digest> {
+    let scan = Scan::new(roots, stat_cache, Forms::plain(names_files));
     let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
-    if let Some(digest) = stamps.content(&look)
-        && stamps.says(&look, &scan.rootless)
+    if let Some(digest) = stat_cache.content(&look)
+        && stat_cache.says(&look, &scan.rootless)
     {
         return Some(digest);
     }
     let open = || File::open(Path::new(OsStr::from_bytes(path)));
-    let (digest, look) = stamps.hash_of(&mut open().ok()?).ok()?;
+    let (digest, look) = stat_cache.hash_of(&mut open().ok()?).ok()?;
     Some(scan.file(path, &look, open).ok()?.rooted.unwrap_or(digest))
 }
 
@@ -224,9 +229,9 @@ mod tests {
     fn roots_that_can_be_replaced_and_others() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = crate::Store::open(dir.path()).expect("opens");
-        let stamps = Stamps::open(&store, false);
+        let stat_cache = StatCache::open(&store, false);
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let scan = || Scan::new(&roots, &stamps, Forms::plain(|_| false));
+        let scan = || Scan::new(&roots, &stat_cache, Forms::plain(|_| false));
         let held = |text: &[u8]| {
             let held = scan().bytes(text, Digest::of);
             (held.rooted.is_some(), held.fixed)

@@ -142,12 +142,12 @@ impl<'a> Race<'a> {
                 Step::GoOn
             }
             Told::Found(bytes) => {
-                let RequestContext { context, stamps, request, .. } = self.cx;
+                let RequestContext { context, stat_cache, request, .. } = self.cx;
                 let Ok(manifest) = Manifest::decode(&bytes) else { return Step::Over };
                 if manifest.weak != request.weak {
                     return Step::Over;
                 }
-                let Some(entry) = first_that_holds(&manifest, request, &context.place, stamps) else {
+                let Some(entry) = first_that_holds(&manifest, request, &context.place, stat_cache) else {
                     return Step::Over;
                 };
                 self.run = Some(Duration::from_micros(entry.run_time_us));

@@ -155,7 +155,7 @@ impl Recording {
 /// Returns why there is no record, if the fingerprint has no manifest.
 fn unrecorded(request: &Request, store: &Store) -> String {
     const NOTHING: &str = "nothing was recorded for it";
-    let Some(near) = store.near(&subject(request)) else { return NOTHING.to_owned() };
+    let Some(near) = store.neighbour(&subject(request)) else { return NOTHING.to_owned() };
     let Ok(Some(file)) = store.read_manifest(&near, false) else { return NOTHING.to_owned() };
     let Ok(manifest) = Manifest::decode(&file.bytes) else { return NOTHING.to_owned() };
     // A manifest from a remote does not have the fields of its key.

@@ -1,7 +1,7 @@
 //! A request, and what every step of answering it needs.
 
 use larder_lookup::Request;
-use larder_store::{Stamps, Store};
+use larder_store::{StatCache, Store};
 
 use crate::context::Context;
 
@@ -10,6 +10,6 @@ use crate::context::Context;
 pub(crate) struct RequestContext<'a> {
     pub(crate) context: &'a Context,
     pub(crate) store: &'a Store,
-    pub(crate) stamps: &'a Stamps,
+    pub(crate) stat_cache: &'a StatCache,
     pub(crate) request: &'a Request,
 }

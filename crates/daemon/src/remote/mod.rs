@@ -5,31 +5,31 @@
 //! |---|---|
 //! | `mod.rs` | start and end; `push` and `pull` |
 //! | `shared.rs` | the shared state, and the runtimes |
-//! | `far.rs` | the client of all remotes together |
+//! | `remote_client.rs` | the client of all remotes together |
 //! | `session.rs` | a connection of one wrapper that asks for a download |
 //! | `keys.rs` | signing and trusted keys, as the settings say |
-//! | `arrival.rs` | downloaded records: which are accepted, and how they get into the store |
-//! | `expect.rs` | how long downloads take, and whether asking is worthwhile |
+//! | `ingest.rs` | downloaded records: which are accepted, and how they get into the store |
+//! | `latency_model.rs` | how long downloads take, and whether asking is worthwhile |
 //! | `latencies.rs` | response times of each remote, for `larder stats` |
 //! | `single_record.rs` | one record of a manifest |
 //! | `queue.rs` | the queue of uploads |
 //! | `upload.rs` | the uploads |
-//! | `ahead.rs` | prefetch: records that another machine's build of this commit used |
+//! | `prefetch.rs` | prefetch: records that another machine's build of this commit used |
 //! | `prefetch_state.rs` | what prefetch remembers |
-//! | `places.rs` | the commits of a directory, under which lists for prefetch are kept |
+//! | `commit_scope.rs` | the commits of a directory, under which lists for prefetch are kept |
 //!
 //! This is the only asynchronous part of larder. The threads of connections block; tasks download
 //! and upload.
 
-mod ahead;
-mod arrival;
-mod expect;
-pub(crate) mod far;
+pub(crate) mod commit_scope;
+mod ingest;
 pub(crate) mod keys;
 mod latencies;
-pub(crate) mod places;
+mod latency_model;
+mod prefetch;
 mod prefetch_state;
 mod queue;
+pub(crate) mod remote_client;
 mod session;
 mod shared;
 mod single_record;
@@ -76,11 +76,11 @@ impl Remoting {
         let _inside = runtime.enter();
         let shared = Arc::new(Shared::new(dir, settings, log));
         // `far()` opens the remotes, so problems are logged now and not at the first transfer.
-        if shared.far().writes() {
+        if shared.client().writes() {
             let queued = shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
             queued.into_iter().for_each(|upload| shared.queue.add(upload));
             runtime.spawn(upload::send_all(Arc::clone(&shared)));
-            runtime.spawn(ahead::publish_lists(Arc::clone(&shared)));
+            runtime.spawn(prefetch::publish_lists(Arc::clone(&shared)));
         }
         runtime.spawn(latencies::keep(Arc::clone(&shared)));
         Ok(Some(Remoting { runtime, shared, utility: OnceLock::new(), background: OnceLock::new() }))
@@ -136,10 +136,10 @@ impl Remoting {
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
         queued.into_iter().for_each(|upload| self.shared.queue.add(upload));
         self.shared.queue.hurry();
-        if self.shared.far().writes() {
+        if self.shared.client().writes() {
             let flushed = async {
                 self.shared.queue.empty().await;
-                ahead::publish_now(&self.shared).await;
+                prefetch::publish_now(&self.shared).await;
             };
             let mut ends = self.shared.ends.subscribe();
             let ended = async { drop(ends.wait_for(|ends| *ends).await) };
@@ -185,7 +185,7 @@ impl Remoting {
 /// Uploads every record of the store at `dir`. Calls `tell` with each failure.
 pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Moved> {
     let (runtime, shared) = by_hand(dir, settings)?;
-    if !shared.far().writes() {
+    if !shared.client().writes() {
         bail!("{}", why_nothing_is_sent(settings));
     }
     let store = shared.store()?;
@@ -220,14 +220,14 @@ fn why_nothing_is_sent(settings: &Settings) -> &'static str {
 /// Downloads what builds of the commit checked out at `cwd` used on other machines.
 pub(crate) fn pull(dir: &Path, settings: &Settings, cwd: &Path) -> Result<Moved> {
     let (runtime, shared) = by_hand(dir, settings)?;
-    let commits = shared.places.commits(cwd.as_os_str().as_encoded_bytes());
+    let commits = shared.commit_scope.commits(cwd.as_os_str().as_encoded_bytes());
     if commits.is_empty() {
         bail!(
             "{} is not in a git checkout, or git is not installed, so the commit to download for is not known",
             cwd.display()
         );
     }
-    let records = runtime.block_on(shared.fetch_ahead(&commits)).map_err(|error| anyhow!("{error}"))? as u64;
+    let records = runtime.block_on(shared.prefetch(&commits)).map_err(|error| anyhow!("{error}"))? as u64;
     runtime.shutdown_background();
     Ok(Moved { records, bytes: shared.grown.load(Relaxed), ..Moved::default() })
 }

@@ -24,7 +24,7 @@ pub(super) type Comes = watch::Receiver<Option<Bytes>>;
 
 /// The known commits, and the records that are being prefetched.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct Prefetching {
     pub(super) commits: Mutex<HashMap<Digest, Commit>>,
     pub(super) coming: Mutex<HashMap<Fingerprint, Comes>>,
 }
@@ -67,7 +67,7 @@ pub(super) fn known(commits: &mut HashMap<Digest, Commit>, commit: Digest) -> &m
     commits.entry(commit).or_default()
 }
 
-impl Ahead {
+impl Prefetching {
     pub(super) fn commits(&self) -> MutexGuard<'_, HashMap<Digest, Commit>> {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,32 +123,32 @@ mod tests {
     #[test]
     fn who_waits_goes_on_when_it_came_or_never_will() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("builds");
-        let (ahead, weak) = (Ahead::default(), Digest([1; 32]));
-        assert_eq!(runtime.block_on(ahead.came(&weak)), None, "no prefetch is running");
+        let (prefetching, weak) = (Prefetching::default(), Digest([1; 32]));
+        assert_eq!(runtime.block_on(prefetching.came(&weak)), None, "no prefetch is running");
         for came in [None, Some(Bytes::from_static(b"manifest"))] {
             let (end, comes) = watch::channel(None);
-            ahead.coming().insert(weak, comes);
+            prefetching.coming().insert(weak, comes);
             let sent = came.clone();
             let send = async move { sent.map(|sent| end.send(Some(sent))) };
-            let (found, _) = runtime.block_on(async { tokio::join!(ahead.came(&weak), send) });
+            let (found, _) = runtime.block_on(async { tokio::join!(prefetching.came(&weak), send) });
             assert_eq!(found, came);
         }
     }
 
     #[test]
     fn what_is_used_is_noted_once() {
-        let ahead = Ahead::default();
+        let prefetching = Prefetching::default();
         let (commit, weak) = (Digest([1; 32]), Digest([2; 32]));
-        assert!(ahead.begins(&commit) && !ahead.begins(&commit));
-        ahead.commits().get_mut(&commit).expect("is known").elsewhere.insert(weak);
-        ahead.note(commit, weak);
-        assert!(ahead.commits()[&commit].unsent.is_none(), "the list of others has it already");
-        ahead.note(commit, Digest([4; 32]));
-        assert!(ahead.commits()[&commit].unsent.is_some());
-        ahead.note_new(commit, weak);
-        ahead.note_new(commit, weak);
+        assert!(prefetching.begins(&commit) && !prefetching.begins(&commit));
+        prefetching.commits().get_mut(&commit).expect("is known").elsewhere.insert(weak);
+        prefetching.note(commit, weak);
+        assert!(prefetching.commits()[&commit].unsent.is_none(), "the list of others has it already");
+        prefetching.note(commit, Digest([4; 32]));
+        assert!(prefetching.commits()[&commit].unsent.is_some());
+        prefetching.note_new(commit, weak);
+        prefetching.note_new(commit, weak);
         assert_eq!(
-            ahead.commits()[&commit].here,
+            prefetching.commits()[&commit].here,
             [Digest([4; 32]), weak],
             "a new record of a fingerprint counts although others have an older one"
         );
@@ -156,28 +156,29 @@ mod tests {
 
     #[test]
     fn what_is_remembered_stays_within_its_limits() {
-        let ahead = Ahead::default();
+        let prefetching = Prefetching::default();
         let commit = |number: usize| Digest::of(&number.to_le_bytes());
         for number in 0..2 * COMMITS_MAX {
-            ahead.note(commit(number), Digest([1; 32]));
+            prefetching.note(commit(number), Digest([1; 32]));
         }
-        let is_known = |number: usize| ahead.commits().contains_key(&commit(number));
-        assert_eq!(ahead.commits().len(), COMMITS_MAX);
+        let is_known = |number: usize| prefetching.commits().contains_key(&commit(number));
+        assert_eq!(prefetching.commits().len(), COMMITS_MAX);
         assert!(
             !is_known(0) && is_known(2 * COMMITS_MAX - 1),
             "the oldest are dropped although their lists were not uploaded"
         );
         // The newest has nothing to upload, so it is dropped first.
         let newest = commit(2 * COMMITS_MAX);
-        assert!(ahead.begins(&newest));
-        assert!(ahead.begins(&commit(0)) && !ahead.commits().contains_key(&newest));
-        let ahead = Ahead::default();
+        assert!(prefetching.begins(&newest));
+        assert!(prefetching.begins(&commit(0)) && !prefetching.commits().contains_key(&newest));
+        let prefetching = Prefetching::default();
         for number in 0..40 {
-            ahead.begins(&commit(number));
+            prefetching.begins(&commit(number));
             let weaks = vec![Digest([1; 32]); larder_remote::USED_MAX];
-            ahead.commits().get_mut(&commit(number)).expect("is known").base = Used { weaks, bundles: Vec::new() };
+            prefetching.commits().get_mut(&commit(number)).expect("is known").base =
+                Used { weaks, bundles: Vec::new() };
         }
-        let all = ahead.commits().values().map(Commit::fingerprints).sum::<usize>();
-        assert!(all <= FINGERPRINTS_MAX && ahead.commits().contains_key(&commit(39)), "{all}");
+        let all = prefetching.commits().values().map(Commit::fingerprints).sum::<usize>();
+        assert!(all <= FINGERPRINTS_MAX && prefetching.commits().contains_key(&commit(39)), "{all}");
     }
 }

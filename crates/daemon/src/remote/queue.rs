@@ -15,7 +15,7 @@ use larder_store::Upload;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::far::Failure;
+use super::remote_client::Failure;
 
 /// The largest number of waiting records. At 100 kB each that is a gigabyte to upload.
 const WAITING_MAX: usize = 10_000;
@@ -232,7 +232,7 @@ pub(super) enum End {
     Sent(u64),
     /// The remote already had it.
     There,
-    /// It is no longer in the store, or may not be shared (see [`super::far::Sending::Needless`]).
+    /// It is no longer in the store, or may not be shared (see [`super::remote_client::Sending::Needless`]).
     Needless,
     /// A remote has a problem, which may be temporary.
     Failed(Failure),

@@ -16,11 +16,11 @@ use larder_sys::Class;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 
-use super::expect::Expectations;
-use super::far::Far;
-use super::places::Places;
-use super::prefetch_state::Ahead;
+use super::commit_scope::CommitScope;
+use super::latency_model::LatencyModel;
+use super::prefetch_state::Prefetching;
 use super::queue::Queue;
+use super::remote_client::RemoteClient;
 use super::single_record::alone;
 
 /// The number of threads for all transfers. Few are enough, because transfers mostly wait for the
@@ -36,12 +36,12 @@ pub(super) struct Shared {
     pub(super) dir: PathBuf,
     /// One client for each scheduling class, because a network connection lives in the threads of
     /// the runtime that opened it.
-    pub(super) far: [OnceLock<Far>; 3],
+    pub(super) client: [OnceLock<RemoteClient>; 3],
     pub(super) how: Settings,
-    pub(super) expected: Expectations,
-    pub(super) places: Places,
+    pub(super) latencies: LatencyModel,
+    pub(super) commit_scope: CommitScope,
     pub(super) queue: Queue,
-    pub(super) ahead: Ahead,
+    pub(super) prefetching: Prefetching,
     /// The bytes by which the store grew since [`Remoting::grown`] was last called.
     pub(super) grown: AtomicU64,
     pub(super) settings: Digest,
@@ -56,12 +56,12 @@ impl Shared {
     pub(super) fn new(dir: &Path, settings: &Settings, log: Box<dyn Fn(&str) + Send + Sync>) -> Shared {
         Shared {
             dir: dir.to_owned(),
-            far: Default::default(),
+            client: Default::default(),
             how: settings.clone(),
-            expected: Expectations::default(),
-            places: Places::default(),
+            latencies: LatencyModel::default(),
+            commit_scope: CommitScope::default(),
             queue: Queue::default(),
-            ahead: Ahead::default(),
+            prefetching: Prefetching::default(),
             grown: AtomicU64::new(0),
             settings: settings_digest(settings),
             terms: Terms {
@@ -75,8 +75,8 @@ impl Shared {
     }
 
     /// Returns the client for the scheduling class of this thread.
-    pub(super) fn far(&self) -> &Far {
-        self.far[CLASS.get() as usize].get_or_init(|| Far::open(&self.how, &*self.log))
+    pub(super) fn client(&self) -> &RemoteClient {
+        self.client[CLASS.get() as usize].get_or_init(|| RemoteClient::open(&self.how, &*self.log))
     }
 
     pub(super) fn store(&self) -> Result<Store, StoreError> {
@@ -90,7 +90,7 @@ impl Shared {
     }
 
     pub(super) fn recorded(&self, recorded: &Recorded) {
-        if !self.far().writes() {
+        if !self.client().writes() {
             return;
         }
         let upload = (recorded.weak, recorded.strong);
@@ -106,8 +106,8 @@ impl Shared {
                 self.count(Remote::Dropped, 1);
             }
         }
-        if let Some(commit) = self.places.commits(&recorded.directory).first() {
-            self.ahead.note_new(*commit, recorded.weak);
+        if let Some(commit) = self.commit_scope.commits(&recorded.directory).first() {
+            self.prefetching.note_new(*commit, recorded.weak);
         }
     }
 

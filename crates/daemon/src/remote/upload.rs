@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::far::{Failure, Sending};
 use super::queue::{End, PAUSE};
+use super::remote_client::{Failure, Sending};
 use super::shared::{Shared, on_disk};
 use super::single_record::{Alone, alone};
 
@@ -128,7 +128,7 @@ impl Shared {
         let (shared, record) = (Arc::clone(self), *upload);
         let read = on_disk(&Handle::current(), move || shared.read(&record)).await;
         match read {
-            Some(Some(record)) => match self.far().publish(&record.manifest, &self.dir).await {
+            Some(Some(record)) => match self.client().publish(&record.manifest, &self.dir).await {
                 Ok(Sending::Sent(bytes)) => End::Sent(bytes),
                 Ok(Sending::There) => End::There,
                 Ok(Sending::Needless) => End::Needless,

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_model::BLOCK_BYTES;
 
 use self::file::Writer;
+use crate::compress::Unpacker;
 use crate::place::Site;
-use crate::squeeze::Unpacker;
 use crate::tree::{HOLE, Kind, Tree};
 use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 

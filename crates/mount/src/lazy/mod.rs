@@ -14,9 +14,9 @@
 //! | `outage.rs` | retries while the source of the bytes cannot be reached |
 //! | `gate.rs` | the process that keeps the FUSE device open if the filler dies |
 //! | `start_gate.rs` | starts a gate |
-//! | `ledger.rs` | decides what is fetched next; pure |
+//! | `fill_queue.rs` | decides what is fetched next; pure |
 //! | `units.rs` | a set of units (4 KiB blocks) of a file; pure |
-//! | `line.rs` | messages between gate and filler |
+//! | `channel.rs` | messages between gate and filler |
 //! | `whole.rs` | fetches a whole data file before it is mounted |
 //! | `journal.rs` | the list of filled units as a file; the trace of reads |
 //!
@@ -32,14 +32,14 @@
 //!
 //! Unaware of: packs, remotes, which image it is.
 
+mod channel;
 mod crew;
 mod device;
 mod directory;
+mod fill_queue;
 mod filler;
 mod gate;
 mod journal;
-mod ledger;
-mod line;
 mod options;
 mod outage;
 mod own;
@@ -58,12 +58,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use larder_sys::Channel;
 
+use self::channel::{GateChannel, Message};
 use self::device::{Buffer, Device};
 use self::directory::{PATIENCE, PAUSE, SWITCHED, lock, was_completed};
 use self::filler::Filler;
 pub use self::gate::{READ_WAITS_MAX, gate};
 pub use self::journal::Trace;
-use self::line::{Line, Message};
 pub use self::options::Options;
 pub(crate) use self::own::Own;
 use self::start_gate::{GATE, start_gate};
@@ -158,11 +158,11 @@ impl Lazy {
     }
 
     /// Takes over from an earlier filler if its gate is alive.
-    fn go_on(&self) -> Result<Option<(Line, Device, OwnedFd)>, MountError> {
+    fn go_on(&self) -> Result<Option<(GateChannel, Device, OwnedFd)>, MountError> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let path = self.directory.join(GATE);
         let Ok(channel) = Channel::connect(&path, PATIENCE) else { return Ok(None) };
-        let mut line = Line::new(channel);
+        let mut line = GateChannel::new(channel);
         let mut hear = || {
             match line.receive()?.first() {
                 Some(Message::Hello(size, unit)) if (*size, *unit) == (self.size_bytes, UNIT_BYTES) => {}
@@ -179,7 +179,7 @@ impl Lazy {
     }
 
     /// Mounts a new FUSE file and starts a gate for it.
-    fn begin_anew(&self, gate: &[OsString]) -> Result<(Line, Device, OwnedFd), MountError> {
+    fn begin_anew(&self, gate: &[OsString]) -> Result<(GateChannel, Device, OwnedFd), MountError> {
         let (device, mount) = Device::mount(self.size_bytes)?;
         let root = mount
             .descriptor()

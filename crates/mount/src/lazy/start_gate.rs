@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use larder_sys::{Channel, Door};
 
+use super::channel::{GateChannel, Message};
 use super::device::Device;
-use super::line::{Line, Message};
 use super::units::UNIT_BYTES;
 
 pub(super) const GATE: &str = "gate2.sock";
@@ -24,7 +24,7 @@ pub(super) fn start_gate(
     size_bytes: u64,
     device: &Device,
     root: BorrowedFd,
-) -> io::Result<Line> {
+) -> io::Result<GateChannel> {
     let path = directory.join(GATE);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -37,7 +37,7 @@ pub(super) fn start_gate(
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
-    let line = Line::new(ours);
+    let line = GateChannel::new(ours);
     let passed = [device.as_fd(), root, door.descriptor()];
     line.send(Message::Begin(size_bytes, UNIT_BYTES), &passed)?;
     // The gate ends when it is no longer needed. This thread collects its exit status, if this

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::directory::{forget_complete, make, note_complete, others_fill, try_lock, was_completed};
-use super::ledger::piece_of;
+use super::fill_queue::piece_of;
 use super::outage::Outage;
 use super::units::{UNIT_BYTES, Units};
 use crate::{Fill, MountError};

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use super::lease::Lease;
-use crate::{Image, Mount, Owners, Rung};
+use crate::{Backend, Image, Mount, Owners};
 
 /// A request to mount an image.
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub struct Ask<'a> {
     /// The mount of the image, if it is mounted already: shared by all jobs of a machine, or filled
     /// while it is read (`Lazy::mount`). Then `image` is only recorded.
     pub layer: Option<&'a Mount>,
-    /// The rung to mount by. It is never `Unpack`, and `Lazy` and `LazyFuse` need a `layer`.
-    pub via: Rung,
+    /// The backend to mount by. It is never `Unpack`, and `Lazy` and `LazyFuse` need a `layer`.
+    pub via: Backend,
     /// True if the mount is writable. What is written is deleted with the mount.
     pub writable: bool,
     /// The owners to show, if they are not those of the image.

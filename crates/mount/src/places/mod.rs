@@ -9,7 +9,7 @@
 //! | `lease.rs` | how long a mount stays, and whether that time is over |
 //!
 //! ```text
-//! DIR/ID/record   the image, the target, the rung, the lease
+//! DIR/ID/record   the image, the target, the backend, the lease
 //! DIR/ID/upper    what was written
 //! DIR/ID/work     the kernel's work directory of the overlay
 //! ```
@@ -35,7 +35,7 @@ pub use self::ask::{Ask, Inside};
 pub use self::lease::Lease;
 use self::record::{Known, Record};
 use crate::overlay::{remove_scratch, source};
-use crate::{Image, Mount, MountError, Placed, Rung, Scratch, fuse, layer, overlay};
+use crate::{Backend, Image, Mount, MountError, Placed, Scratch, fuse, layer, overlay};
 
 const RECORD: &str = "record";
 /// The limit for a record, in bytes. It holds a few paths.
@@ -58,8 +58,8 @@ pub struct Listed {
     pub target: PathBuf,
     /// The first file of the image.
     pub image: PathBuf,
-    /// The rung that it was mounted by.
-    pub via: Rung,
+    /// The backend that it was mounted by.
+    pub via: Backend,
     /// How long it stays.
     pub lease: Lease,
     /// True if the mount exists. It is also true if that cannot be determined.
@@ -95,11 +95,11 @@ impl Places {
         Ok(Places { directory })
     }
 
-    /// Mounts an image by one rung. If this fails, it leaves nothing behind.
+    /// Mounts an image by one backend. If this fails, it leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// If an image is mounted on the target, if the target is not empty, or if the rung does not
+    /// If an image is mounted on the target, if the target is not empty, or if the backend does not
     /// work here.
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
         let target = match ask.inside {
@@ -136,7 +136,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// If the rung does not work here.
+    /// If the backend does not work here.
     pub fn detached(&self, ask: &Ask) -> Result<(Mount, Stay), MountError> {
         let (directory, lock) = self.begin(ask, ask.target)?;
         // From here on, dropping `stay` removes everything if a step fails.
@@ -201,23 +201,23 @@ impl Places {
 
     fn layer(&self, ask: &Ask) -> Result<Mount, MountError> {
         match (ask.via, ask.image) {
-            (rung @ (Rung::Lazy | Rung::LazyFuse), _) => {
-                Err(MountError::Unable { rung, why: "no process fills the image's data".to_owned() })
+            (backend @ (Backend::Lazy | Backend::LazyFuse), _) => {
+                Err(MountError::Unable { backend, why: "no process fills the image's data".to_owned() })
             }
-            (Rung::Mount, Image::Erofs { metadata, data }) => {
+            (Backend::Mount, Image::Erofs { metadata, data }) => {
                 let by_file = layer::erofs(metadata, data.as_deref());
                 by_file.or_else(|first| {
                     // If there is no loop device either, the first refusal says more.
                     layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first)
                 })
             }
-            (Rung::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
-            (Rung::Fuse, image) => {
+            (Backend::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
+            (Backend::Fuse, image) => {
                 fuse::layer(image, self.directory.parent().unwrap_or(&self.directory), fuse::Life::AsMount)
             }
-            (rung, image) => {
+            (backend, image) => {
                 let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
-                Err(MountError::Unable { rung, why: format!("it is not for {kind}") })
+                Err(MountError::Unable { backend, why: format!("it is not for {kind}") })
             }
         }
     }

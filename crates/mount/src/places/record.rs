@@ -5,7 +5,7 @@
 //! larder-mount 1
 //! boot 4f6c…              the boot ID; mounts of another boot are gone
 //! namespace mnt:[4026]    the mount namespace that it is in
-//! via mount               the rung
+//! via mount               the backend
 //! lease kept              or held, or process PID START
 //! name deps-1             the name of the image
 //! user 1000
@@ -37,7 +37,7 @@ use rustix::io::Errno;
 
 use super::ask::Ask;
 use super::lease::Lease;
-use crate::Rung;
+use crate::Backend;
 use crate::overlay::source_of;
 
 const FIRST: &str = "larder-mount 1";
@@ -46,7 +46,7 @@ const FIRST: &str = "larder-mount 1";
 pub(super) struct Record {
     boot: String,
     pub(super) namespace: String,
-    pub(super) via: Rung,
+    pub(super) via: Backend,
     pub(super) lease: Lease,
     pub(super) name: String,
     pub(super) user: u32,
@@ -274,7 +274,7 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let image = Image::Squashfs(PathBuf::from("/i/50%.squashfs"));
         let target = PathBuf::from(OsString::from_vec(b"/a b\n\xff%".to_vec()));
-        let (lease, via) = (Lease::Process(7, 9), Rung::Squashfs);
+        let (lease, via) = (Lease::Process(7, 9), Backend::Squashfs);
         let (layer, owners, inside) = (None, None, None);
         let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
         let ask = Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };

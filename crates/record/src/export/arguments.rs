@@ -1,7 +1,7 @@
 //! What trace viewers show of a process.
 
-use crate::form::Action;
 use crate::processes::Process;
+use crate::schema::Action;
 
 /// Returns what a trace viewer shows of a process besides its name and times.
 pub(super) fn arguments(process: &Process, actions: &[Action]) -> Vec<(&'static str, String)> {

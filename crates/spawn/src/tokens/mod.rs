@@ -5,11 +5,11 @@
 //! |---|---|---|
 //! | `place.rs` | finds the one file that all wrappers of a user share | what is in it |
 //! | `pool.rs` | the locked bytes, and the words that all wrappers share | how long a tool waits |
-//! | `lines.rs` | the waiting lines, one per build, and which ticket is next | files, locks |
+//! | `fair_queue.rs` | the waiting lines, one per build, and which ticket is next | files, locks |
 //! | `token.rs` | a request, and the token that answers it | the queue |
 //! | `queue.rs` | how a tool waits, and for how long | bytes, files |
 //! | `memory.rs` | whether there is memory for one more tool; pure | where the numbers come from |
-//! | `company.rs` | whether other programs compete for processors; pure | how threads are counted |
+//! | `cpu_contention.rs` | whether other programs compete for processors; pure | how threads are counted |
 //!
 //! A token is a lock on one byte. The kernel releases it however its holder ends, and says which
 //! process holds it. The words only say which tools wait and what for. If they are damaged, that
@@ -21,8 +21,8 @@
 //!
 //! Unaware of: what a tool is, and which tools take a token.
 
-mod company;
-mod lines;
+mod cpu_contention;
+mod fair_queue;
 mod memory;
 mod place;
 mod pool;

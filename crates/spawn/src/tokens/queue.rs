@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::lines::Ticket;
+use super::fair_queue::Ticket;
 use super::pool::Pool;
 use super::token::{Asker, Taken, Token};
 

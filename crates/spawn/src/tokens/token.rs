@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use larder_sys::{Class, Manner, Use, now_ms};
+use larder_sys::{Class, SchedPolicy, Use, now_ms};
 
 use super::memory::Needs;
 use super::pool::Held;
-use crate::fare::{self, Start};
+use crate::starvation::{self, Start};
 
 /// A request for a token.
 #[derive(Clone, Copy, Debug)]
@@ -72,18 +72,18 @@ impl Token {
 
     /// Returns how to start the tool if it should be in this class. If tools in the class starve,
     /// it is started without it. Nothing is known about that if tokens are not used.
-    pub fn manner(&mut self, class: Class, cgroup: Option<&Path>) -> Manner {
+    pub fn sched_policy(&mut self, class: Class, cgroup: Option<&Path>) -> SchedPolicy {
         if let (Some(held), true) = (&self.held, class != Class::Inherit) {
-            let fare = held.pool().fare();
-            let word = fare.load(Relaxed);
-            let (start, next) = fare::next(word, now_ms());
+            let starvation = held.pool().starvation();
+            let word = starvation.load(Relaxed);
+            let (start, next) = starvation::next(word, now_ms());
             // If several wrappers want to try, one does.
-            let changed = next == word || fare.compare_exchange(word, next, Relaxed, Relaxed).is_ok();
+            let changed = next == word || starvation.compare_exchange(word, next, Relaxed, Relaxed).is_ok();
             let mut start = if changed { start } else { Start::AsInherited };
             if matches!(start, Start::Try | Start::Unknown) {
                 let starves = larder_sys::would_starve();
                 if starves || start == Start::Unknown {
-                    note(fare, start, starves);
+                    note(starvation, start, starves);
                 }
                 start = match start {
                     _ if starves => Start::AsInherited,
@@ -93,16 +93,16 @@ impl Token {
             }
             self.start = Some(start);
             if start == Start::AsInherited {
-                return Manner::default();
+                return SchedPolicy::default();
             }
         }
-        Manner::of(class, cgroup)
+        SchedPolicy::of(class, cgroup)
     }
 
     /// Reports the resources that the tool used, and how long it ran.
-    pub fn fared(&self, used: Use, took: Duration) {
-        if let (Some(held), Some(start), Some(starved)) = (&self.held, self.start, fare::seen(used, took)) {
-            note(held.pool().fare(), start, starved);
+    pub fn note_usage(&self, used: Use, took: Duration) {
+        if let (Some(held), Some(start), Some(starved)) = (&self.held, self.start, starvation::seen(used, took)) {
+            note(held.pool().starvation(), start, starved);
         }
     }
 
@@ -112,6 +112,6 @@ impl Token {
     }
 }
 
-fn note(fare: &AtomicU64, start: Start, starved: bool) {
-    let _ = fare.fetch_update(Relaxed, Relaxed, |word| Some(fare::after(word, now_ms(), start, starved)));
+fn note(starvation: &AtomicU64, start: Start, starved: bool) {
+    let _ = starvation.fetch_update(Relaxed, Relaxed, |word| Some(starvation::after(word, now_ms(), start, starved)));
 }

@@ -1,28 +1,28 @@
 //! Linux. Each module's documentation says what it is for.
 
-mod attended;
 mod bytelock;
 mod clock;
 mod closing;
 mod copy;
+mod cpu_affinity;
 mod features;
 mod files;
 mod follow;
 mod futex;
 mod loopback;
 mod machine;
-mod manner;
 mod map;
-mod mount;
 #[cfg(target_arch = "x86_64")]
-mod moving;
+mod memcpy;
+mod mount;
 mod namespace;
-mod near;
 mod notify;
 mod process;
 mod refused;
 mod relay;
 mod remove;
+mod sched_policy;
+mod seccomp_spawn;
 mod signals;
 mod socket;
 mod start;
@@ -32,7 +32,6 @@ mod survivors;
 mod terminal;
 mod trace;
 
-pub use attended::{spawn_attended, try_attending};
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use clock::{now_coarse_ns, now_ms};
 pub use copy::copy_bytes;
@@ -46,7 +45,6 @@ pub use files::{
 pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::loop_device;
 pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room, processors, resident_below_kb};
-pub use manner::{Manner, answer_promptly, is_lowered, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
     MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, house_mount, in_lasting_mounts,
@@ -72,6 +70,8 @@ pub use process::{
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
 pub use remove::{remove_tree, remove_tree_at};
+pub use sched_policy::{SchedPolicy, answer_promptly, is_lowered, lower_thread, would_starve};
+pub use seccomp_spawn::{spawn_attended, try_attending};
 pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, own_descriptors, passed_file,

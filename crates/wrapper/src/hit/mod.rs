@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{ActionResult, Content, Fallback, Streams};
-use larder_store::{MaterialiseError, Stamps, Store};
+use larder_store::{MaterialiseError, StatCache, Store};
 
 /// The largest message that is read into memory, in bytes. Recorded messages are never longer
 /// (`sys`, `relay.rs`).
@@ -33,12 +33,12 @@ impl From<Fallback> for NotPlaced {
 /// Puts the outputs in place, prints the messages and returns the exit code.
 pub(crate) fn replay(
     store: &Store,
-    stamps: &Stamps,
+    stat_cache: &StatCache,
     request: &Request,
     result: &ActionResult,
 ) -> Result<i32, NotPlaced> {
     let bytes = |content: &Content| match content.size_bytes() {
-        0..=MESSAGE_BYTES_MAX => store.content_bytes(content, stamps).map_err(|error| error.fallback()),
+        0..=MESSAGE_BYTES_MAX => store.content_bytes(content, stat_cache).map_err(|error| error.fallback()),
         _ => Err(Fallback::Damaged),
     };
     if result.consumed_bytes > request.input.len() as u64 {
@@ -49,10 +49,11 @@ pub(crate) fn replay(
         Streams::Together(both) => [(1, bytes(both)?), (2, Vec::new())],
     };
     let began = (request.family == Family::Command).then(SystemTime::now);
-    let renewed = began.map(|began| ninja::renewed(result, &request.roots, began, store, stamps)).unwrap_or_default();
+    let renewed =
+        began.map(|began| ninja::renewed(result, &request.roots, began, store, stat_cache)).unwrap_or_default();
     let placed = match renewed.is_empty() {
-        true => store.materialise(result, &request.roots, request, stamps, began),
-        false => store.materialise(&ninja::with(result, &renewed), &request.roots, request, stamps, began),
+        true => store.materialise(result, &request.roots, request, stat_cache, began),
+        false => store.materialise(&ninja::with(result, &renewed), &request.roots, request, stat_cache, began),
     };
     match placed {
         Ok(()) => {}

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use larder_model::path::file_name;
 use larder_model::{ActionResult, Content, OutputKind, Roots};
 use larder_relocate::{ninja_dependencies_at, ninja_log_at};
-use larder_store::{Stamps, Store, finished};
+use larder_store::{StatCache, Store, finished};
 
 const LOG: &[u8] = b".ninja_log";
 const DEPENDENCIES: &[u8] = b".ninja_deps";
@@ -34,7 +34,7 @@ pub(crate) fn renewed(
     roots: &Roots,
     began: SystemTime,
     store: &Store,
-    stamps: &Stamps,
+    stat_cache: &StatCache,
 ) -> Vec<(usize, Vec<u8>)> {
     let is_kept = |path: &[u8]| path.ends_with(LOG) || path.ends_with(DEPENDENCIES);
     if !result.outputs.iter().any(|output| is_kept(output.path)) {
@@ -53,7 +53,7 @@ pub(crate) fn renewed(
         .collect();
     let renew = |(at, content): (usize, Content)| {
         let file = path(result.outputs[at].path)?;
-        let bytes = (content.size_bytes() <= BYTES_MAX).then(|| store.content_bytes(&content, stamps).ok())??;
+        let bytes = (content.size_bytes() <= BYTES_MAX).then(|| store.content_bytes(&content, stat_cache).ok())??;
         Some((at, in_place(&file, &bytes, &made)?))
     };
     let kept = result.outputs.iter().enumerate().filter_map(|(at, output)| match output.kind {

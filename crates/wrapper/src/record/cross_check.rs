@@ -12,7 +12,7 @@ use larder_model::{
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
-use larder_store::Stamps;
+use larder_store::StatCache;
 
 use crate::recorder::Recorder;
 
@@ -23,7 +23,7 @@ const COMPARED_MAX: usize = 4;
 /// A comparison with earlier runs of a command.
 pub(super) struct CrossCheck<'a> {
     pub(super) recorder: &'a Recorder<'a>,
-    pub(super) stamps: &'a Stamps,
+    pub(super) stat_cache: &'a StatCache,
     pub(super) request: &'a Request,
     /// The setting `remote_trust`.
     pub(super) trust: &'a [String],
@@ -201,7 +201,7 @@ impl CrossCheck<'_> {
             messages: [rewrite, Rewrite::None],
             ..ActionResult::of(Streams::Together(*old))
         };
-        let bytes = rewritten(&one, &self.request.roots, self.recorder.store(), self.stamps)?;
+        let bytes = rewritten(&one, &self.request.roots, self.recorder.store(), self.stat_cache)?;
         let Streams::Together(again) = apply(&one, &bytes).streams else { return None };
         self.searched(&again)
     }
@@ -209,7 +209,7 @@ impl CrossCheck<'_> {
     /// Returns the bytes to compare, or `None` if there are too many.
     fn searched(&self, content: &Content) -> Option<Vec<u8>> {
         let few = content.size_bytes() <= SEARCHED_BYTES_MAX;
-        few.then(|| self.recorder.content_bytes(content, self.stamps).ok()).flatten()
+        few.then(|| self.recorder.content_bytes(content, self.stat_cache).ok()).flatten()
     }
 
     /// Returns how a log is rewritten. Logs are not compared, because they hold times, process ids

@@ -14,7 +14,7 @@ use larder_portability::{
     CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
 };
 use larder_spawn::Command;
-use larder_store::{Stamps, Witness, Witnessed};
+use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
 use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
@@ -51,7 +51,7 @@ enum Chance {
 pub(crate) struct Run<'a> {
     pub(crate) context: &'a Context,
     pub(crate) recorder: &'a Recorder<'a>,
-    pub(crate) stamps: &'a Stamps,
+    pub(crate) stat_cache: &'a StatCache,
     pub(crate) request: &'a Request,
     pub(crate) command: &'a Command,
     pub(crate) before: PreRunSnapshot,
@@ -112,7 +112,7 @@ impl Run<'_> {
         let mut made = Made { made_in: roots_digest(&self.request.roots), bound };
         let cross_check = CrossCheck {
             recorder: self.recorder,
-            stamps: self.stamps,
+            stat_cache: self.stat_cache,
             request: self.request,
             trust: &self.context.loaded.settings.remote_trust,
             foreign_program: folded.foreign_program.is_some(),
@@ -129,22 +129,22 @@ impl Run<'_> {
             result.origin = self.request.roots.all().map(Vec::as_slice).collect();
         }
         let difference =
-            before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stamps));
+            before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
         let (grown, strong) = self.write(&set, &made, &result)?;
         Ok(Recorded { grown: stored.grown + grown, strong, difference })
     }
 
     /// Checks once more everything that the run relied on, and makes observations of it.
-    fn witness(&self, seen: &Seen, trace: &Trace) -> Result<Witnessed, NotRecorded> {
+    fn witness(&self, seen: &Seen, trace: &Trace) -> Result<VerifiedInputs, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
         // Only whole commands need this, so a compile does not walk over the trace.
         let is_command = self.request.family == Family::Command;
         let run = if is_command { run_by_shells_alone(trace, is_config_status) } else { HashSet::new() };
         let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
-        let witness = Witness {
+        let witness = InputVerifier {
             forms: self.request.forms(&anywhere, &uncut),
             roots: &self.request.roots,
-            stamps: self.stamps,
+            stat_cache: self.stat_cache,
             started_ns: self.started_ns,
             identities_are_the_tools: self.observer != Depfile,
             value_key: self.request.value_key,
@@ -213,7 +213,7 @@ impl Run<'_> {
     fn portability(
         &self,
         folded: &Folded,
-        witnessed: &Witnessed,
+        witnessed: &VerifiedInputs,
         trace: &Trace,
         exit_code: u8,
         outputs: &[StoredOutput],
@@ -232,7 +232,7 @@ impl Run<'_> {
             gcc_ran: folded.seen.looked.iter().any(is_gccs),
             assembled: assembled(&witnessed.carried().rooted, trace),
         };
-        let searched = |content| Searched { content, recorder: self.recorder, stamps: self.stamps };
+        let searched = |content| Searched { content, recorder: self.recorder, stat_cache: self.stat_cache };
         let contents: Vec<Option<Searched>> = outputs.iter().map(|output| output.content().map(searched)).collect();
         let outputs: Vec<larder_portability::Output> = outputs
             .iter()
@@ -299,7 +299,7 @@ impl Run<'_> {
         let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(StoredOutput::content);
         let contents = contents.chain(streams.contents());
         // A content that is too large to be searched counts as a match.
-        let texts = contents.map(|content| content.searched(self.recorder, self.stamps));
+        let texts = contents.map(|content| content.searched(self.recorder, self.stat_cache));
         // An encoded path may begin with a root's placeholder, a NUL, which is not part of the
         // text.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();

@@ -17,7 +17,7 @@ use larder_model::{
 };
 use larder_portability::SEARCHED_BYTES_MAX;
 use larder_spawn::Written;
-use larder_store::Stamps;
+use larder_store::StatCache;
 
 /// The bytes of an output or a message.
 pub(crate) enum StoredContent {
@@ -199,11 +199,11 @@ impl StoredContent {
     }
 
     /// Returns the bytes to search, or `None` if there are too many.
-    pub(crate) fn searched(&self, recorder: &Recorder, stamps: &Stamps) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn searched(&self, recorder: &Recorder, stat_cache: &StatCache) -> Option<Cow<'_, [u8]>> {
         match self {
             StoredContent::Inline(bytes) | StoredContent::Blob(_, Some(bytes)) => Some(Cow::Borrowed(bytes)),
             StoredContent::Blob(blob, None) if blob.size_bytes > SEARCHED_BYTES_MAX => None,
-            StoredContent::Blob(..) => recorder.content_bytes(&self.borrowed(), stamps).ok().map(Cow::Owned),
+            StoredContent::Blob(..) => recorder.content_bytes(&self.borrowed(), stat_cache).ok().map(Cow::Owned),
         }
     }
 }
@@ -212,12 +212,12 @@ impl StoredContent {
 pub(crate) struct Searched<'a> {
     pub(crate) content: &'a StoredContent,
     pub(crate) recorder: &'a Recorder<'a>,
-    pub(crate) stamps: &'a Stamps,
+    pub(crate) stat_cache: &'a StatCache,
 }
 
 impl larder_portability::Content for Searched<'_> {
     fn bytes(&self) -> Option<Cow<'_, [u8]>> {
-        self.content.searched(self.recorder, self.stamps)
+        self.content.searched(self.recorder, self.stat_cache)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Unaware of: which hits are verified, what happens after a difference.
 
 use larder_model::{ActionResult, Content, Output, OutputKind, Streams};
-use larder_store::Stamps;
+use larder_store::StatCache;
 
 use crate::recorder::Recorder;
 
@@ -12,10 +12,10 @@ pub(crate) fn difference(
     recorded: &ActionResult,
     found: &ActionResult,
     recorder: &Recorder,
-    stamps: &Stamps,
+    stat_cache: &StatCache,
 ) -> Option<String> {
     let same = |a: &Content, b: &Content| {
-        let bytes = |content: &Content| recorder.content_bytes(content, stamps).ok();
+        let bytes = |content: &Content| recorder.content_bytes(content, stat_cache).ok();
         a == b || bytes(a).is_some_and(|a| Some(a) == bytes(b))
     };
     if recorded.exit_code != found.exit_code {

@@ -9,7 +9,7 @@ use std::io::Read;
 
 use larder_ipc::{Caller, IpcError};
 use larder_model::{Blob, Content, Digest, Entry, ExplainWalk, Fingerprint, Judgement, Outcome, Unrecorded};
-use larder_store::{Counters, Stamps, Store, StoreError};
+use larder_store::{Counters, StatCache, Store, StoreError};
 
 use self::daemon_record::DaemonRecord;
 
@@ -72,12 +72,12 @@ impl<'a> Recorder<'a> {
     }
 
     /// Returns the bytes of a content of this run or of an earlier one.
-    pub(crate) fn content_bytes(&self, content: &Content, stamps: &Stamps) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn content_bytes(&self, content: &Content, stat_cache: &StatCache) -> Result<Vec<u8>, StoreError> {
         let kept = match (self, content) {
             (Recorder::Daemon(daemon_record), Content::Blob(blob)) => daemon_record.blob_bytes(blob),
             _ => None,
         };
-        kept.map_or_else(|| self.store().content_bytes(content, stamps), Ok)
+        kept.map_or_else(|| self.store().content_bytes(content, stat_cache), Ok)
     }
 
     /// Adds an entry to its manifest. Its blobs must have been put before. Returns by how many
@@ -92,7 +92,7 @@ impl<'a> Recorder<'a> {
         match self {
             Recorder::Store { store, .. } => {
                 let grown = store.record(weak, walk, entry)?;
-                let _ = store.note_near(subject, weak);
+                let _ = store.note_neighbour(subject, weak);
                 Ok(grown)
             }
             Recorder::Daemon(daemon_record) => {

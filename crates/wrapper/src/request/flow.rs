@@ -126,7 +126,7 @@ fn after_run<'a>(cx: RequestContext, end: RunEnd) -> State<'a> {
 
 /// Looks the request up in one part of its manifest, and answers it if an entry holds.
 fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
-    let RequestContext { context, store, stamps, request } = cx;
+    let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
     if settings.recache {
         return not_found(cx, lookup, None, Known::default());
@@ -145,7 +145,7 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
         Ok(Some((file, Ok(mut manifest)))) if manifest.weak == request.weak => {
             manifest.keep_believed(&settings.remote_trust);
             let mut effort = Effort::default();
-            let found = ask(&manifest, request, &context.place, store, stamps, &mut lookup.rejected, &mut effort);
+            let found = ask(&manifest, request, &context.place, store, stat_cache, &mut lookup.rejected, &mut effort);
             context.phase("lookup");
             let mut trouble = None;
             if let Some(Answer { set, result, rewritten, .. }) = found {
@@ -184,12 +184,12 @@ fn next_part<'a>(lookup: LookUp) -> State<'a> {
 /// Puts a result in place, reports the hit and ends the process. Returns only if the result cannot
 /// be put in place. `overdue` is true if the time of the record's last use could not be updated.
 fn place(cx: RequestContext, lookup: &LookUp, set: SetReader, result: &ActionResult, overdue: bool) -> NotPlaced {
-    let RequestContext { context, store, stamps, request } = cx;
+    let RequestContext { context, store, stat_cache, request } = cx;
     let before = parent_run::Before::of(result, &request.roots);
     let Ok(told) = before.map(|before| set.whole().map(|set| (before, set))).transpose() else {
         return NotPlaced::ToolRuns(Fallback::Damaged);
     };
-    let code = match hit::replay(store, stamps, request, result) {
+    let code = match hit::replay(store, stat_cache, request, result) {
         Ok(code) => code,
         Err(why) => return why,
     };
@@ -204,7 +204,7 @@ fn place(cx: RequestContext, lookup: &LookUp, set: SetReader, result: &ActionRes
     lookup.fetched.iter().for_each(|fetched| fetched.count(store));
     let detail = lookup.fetched.map(|fetched| fetched.message()).or(lookup.waited.map(|waited| waited.message()));
     report(context, Some(store), Outcome::Hit, By::request(request), &detail.unwrap_or_default());
-    let _ = stamps.settle(store);
+    let _ = stat_cache.settle(store);
     // Leave without dropping anything, because the kernel frees it all at once.
     larder_sys::end_process(code as u8);
 }

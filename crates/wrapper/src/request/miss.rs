@@ -61,7 +61,7 @@ pub(super) fn run(
     cx: RequestContext,
     RunReason { trouble, verify, turn, mut race, other_runs, token }: RunReason,
 ) -> RunEnd {
-    let RequestContext { context, store, stamps, request } = cx;
+    let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
     let untouched = |outcome: Outcome| {
         report(context, Some(store), outcome, By::request(request), "");
@@ -104,8 +104,8 @@ pub(super) fn run(
         return RunEnd::LookAgain(token);
     }
     let command = job_slot::as_set(settings, request.family, &request.command, &mut token);
-    let trust = ObserverTrust::new(context, &recorder, stamps, request, &abilities);
-    let before = PreRunSnapshot::note(request, &trust.changes(), stamps);
+    let trust = ObserverTrust::new(context, &recorder, stat_cache, request, &abilities);
+    let before = PreRunSnapshot::note(request, &trust.changes(), stat_cache);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
     let observed_run =
@@ -125,7 +125,7 @@ pub(super) fn run(
     drop(race);
     context.phase("run");
     let Finished { used, took, .. } = observed_run.observed.finished;
-    token.fared(used, took);
+    token.note_usage(used, took);
     let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
     end_as_the_tool_on_panic(observed_run.observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
@@ -136,7 +136,7 @@ pub(super) fn run(
     let run = Run {
         context,
         recorder: &recorder,
-        stamps,
+        stat_cache,
         request,
         command: &command,
         before,
@@ -162,7 +162,7 @@ fn conclude(
     turn: Option<Turn>,
     token: Box<Token>,
 ) -> RunEnd {
-    let (RequestContext { context, store, stamps, request }, recorder) = (cx, run.recorder);
+    let (RequestContext { context, store, stat_cache, request }, recorder) = (cx, run.recorder);
     let recorded = run.record(&observed_run, verify);
     let outcome = outcome(&recorded, trouble, verify.is_some(), request.subject());
     let (outcome, word) = recorder.finish(outcome);
@@ -180,7 +180,7 @@ fn conclude(
     });
     log(context, outcome, request.subject(), &job_slot::message(&token, detail));
     drop(token);
-    let _ = stamps.settle(store);
+    let _ = stat_cache.settle(store);
     if let Ok(recorded) = recorded {
         if let (ChildEnd::Exited(0), Outcome::Miss(None)) = (observed_run.observed.finished.end, outcome) {
             note_recorded(context, store, &request.weak, &recorded.strong);

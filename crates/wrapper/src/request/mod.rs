@@ -10,7 +10,7 @@ use larder_lookup::{Ourselves, Request, Scope, ScopeError, Tool, find};
 use larder_model::path::file_name;
 use larder_model::{Bypass, Fallback, Outcome};
 use larder_spawn::Command;
-use larder_store::{Stamps, Store};
+use larder_store::{StatCache, Store};
 
 use crate::args::{Args, parse};
 use crate::context::Context;
@@ -65,8 +65,8 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
     if !larder_sys::standard_descriptors_open() {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::ClosedDescriptor));
     }
-    let stamps = Stamps::open(&store, !settings.read_only);
-    let request = match request(tool.clone(), argv.clone(), &context.place, &stamps) {
+    let stat_cache = StatCache::open(&store, !settings.read_only);
+    let request = match request(tool.clone(), argv.clone(), &context.place, &stat_cache) {
         Ok(request) => request,
         Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
     };
@@ -74,7 +74,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
     if request.is_kept_from_terminal && larder_sys::end_standard_input().is_err() {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::StandardInput));
     }
-    flow::answer(RequestContext { context: &context, store: &store, stamps: &stamps, request: &request })
+    flow::answer(RequestContext { context: &context, store: &store, stat_cache: &stat_cache, request: &request })
 }
 
 /// Reports wrong options of `larder run`. Nothing is run, because we do not know what the caller

@@ -78,7 +78,7 @@ pub(crate) fn start_named(context: &Context, command: &Command, may_wait: bool) 
 pub(crate) fn as_set(settings: &Settings, family: Family, command: &Command, token: &mut Token) -> Command {
     let mut command = command.clone();
     if family != Family::Command {
-        command.manner = token.manner(class(settings), settings.class_cgroup.as_deref());
+        command.sched_policy = token.sched_policy(class(settings), settings.class_cgroup.as_deref());
         if settings.huge_pages {
             ask_for_huge_pages(&mut command.environment);
         }

@@ -18,7 +18,7 @@ use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_pr
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
 use larder_observe::{Event, Interest, Kind, Observed, REPORTED_WHOLE, Sample, Sight, Trace, What, identity_of};
-use larder_store::{Bounds, Stamps};
+use larder_store::{Bounds, StatCache};
 use larder_sys::ChildEnd;
 
 use super::observed_run::ObservedRun;
@@ -38,7 +38,7 @@ pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 /// What the store knows about the programs of a request.
 pub(crate) struct ObserverTrust<'a> {
     recorder: &'a Recorder<'a>,
-    stamps: &'a Stamps,
+    stat_cache: &'a StatCache,
     place: &'a Place,
     request: &'a Request,
     abilities: &'a Abilities<'a>,
@@ -52,12 +52,12 @@ impl<'a> ObserverTrust<'a> {
     pub(crate) fn new(
         context: &'a Context,
         recorder: &'a Recorder,
-        stamps: &'a Stamps,
+        stat_cache: &'a StatCache,
         request: &'a Request,
         abilities: &'a Abilities<'a>,
     ) -> ObserverTrust<'a> {
         let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
-        ObserverTrust { recorder, stamps, place: &context.place, request, abilities, preload_is_forced }
+        ObserverTrust { recorder, stat_cache, place: &context.place, request, abilities, preload_is_forced }
     }
 
     /// Stores a verdict for each program of a run, and how to observe the tool the next time. A
@@ -195,7 +195,7 @@ impl<'a> ObserverTrust<'a> {
         let look = larder_sys::look_through(path).ok();
         let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
         let read = || if is_small { self.content(path) } else { None };
-        let content = look.as_ref().and_then(|look| self.stamps.content(look)).or_else(read);
+        let content = look.as_ref().and_then(|look| self.stat_cache.content(look)).or_else(read);
         match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
             Some(Judgement::Disbelieved) => Interest::Nothing,
@@ -348,9 +348,9 @@ impl<'a> ObserverTrust<'a> {
 
     fn content(&self, path: &[u8]) -> Option<Digest> {
         let look = larder_sys::look_through(path).ok()?;
-        self.stamps.content(&look).or_else(|| {
+        self.stat_cache.content(&look).or_else(|| {
             let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
-            self.stamps.hash(&mut file).ok()
+            self.stat_cache.hash(&mut file).ok()
         })
     }
 }

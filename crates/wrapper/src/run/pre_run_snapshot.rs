@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{Digest, Identity, Prior};
-use larder_store::Stamps;
+use larder_store::StatCache;
 use larder_sys::{Kind, Look};
 
 /// At most this many bytes are read to compute digests.
@@ -46,21 +46,21 @@ impl PreRunSnapshot {
     /// Notes the files that `request` names, those in `changes`, and for a whole command those
     /// below its working directory. Nothing is noted for a compiler, because it never changes its
     /// sources.
-    pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stamps: &Stamps) -> PreRunSnapshot {
+    pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stat_cache: &StatCache) -> PreRunSnapshot {
         let mut before = PreRunSnapshot::default();
         if !matches!(request.family, Family::Binutils | Family::Command) {
             return before;
         }
         for argument in request.action.argv[1..].iter().chain(changes) {
-            before.file(argument, &|look| look.size_bytes <= READ_BYTES_MAX, stamps);
+            before.file(argument, &|look| look.size_bytes <= READ_BYTES_MAX, stat_cache);
         }
         if request.family == Family::Command {
-            before.around(&request.action.cwd, stamps);
+            before.around(&request.action.cwd, stat_cache);
         }
         before
     }
 
-    fn file(&mut self, path: &[u8], is_wanted: &dyn Fn(&Look) -> bool, stamps: &Stamps) {
+    fn file(&mut self, path: &[u8], is_wanted: &dyn Fn(&Look) -> bool, stat_cache: &StatCache) {
         if KERNELS.iter().any(|kernels| path.starts_with(kernels)) {
             return;
         }
@@ -79,17 +79,17 @@ impl PreRunSnapshot {
             }
             self.read_bytes = read_bytes;
             let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
-            let digest = stamps.hash(&mut file).ok()?;
+            let digest = stat_cache.hash(&mut file).ok()?;
             larder_sys::file_look(&file).is_ok_and(|after| after == look).then_some(digest)
         };
-        if let Some(digest) = stamps.content(&look).or_else(&mut read) {
+        if let Some(digest) = stat_cache.content(&look).or_else(&mut read) {
             self.files.insert((look.device, look.inode), (look, digest));
         }
     }
 
     /// Notes small files below a directory. Links and mount points are not followed, because
     /// reading a generated file may block.
-    fn around(&mut self, directory: &[u8], stamps: &Stamps) {
+    fn around(&mut self, directory: &[u8], stat_cache: &StatCache) {
         let Ok(top) = larder_sys::look_through(directory) else { return };
         if KERNELS.iter().any(|kernels| directory.starts_with(kernels)) {
             return;
@@ -107,7 +107,7 @@ impl PreRunSnapshot {
                 }
                 match entry.file_type() {
                     Ok(kind) if kind.is_file() => {
-                        self.file(entry.path().as_os_str().as_bytes(), &is_small, stamps);
+                        self.file(entry.path().as_os_str().as_bytes(), &is_small, stat_cache);
                     }
                     Ok(kind) if kind.is_dir() && !is_of_version_control(&entry.file_name()) => {
                         let path = entry.path();

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use larder_lookup::{Known, Request, is_compile};
 use larder_model::Digest;
-use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
+use larder_store::{Asked, Counters, Running, StatCache, Store, Turn};
 
 use super::parent_run;
 use crate::own_file::OWN_FILE;
@@ -72,12 +72,12 @@ impl Waited {
 
 /// Takes the single-flight lock, or waits for its holder.
 pub(crate) fn take(cx: RequestContext, known: &Known, waited: Option<Waited>) -> Next {
-    let RequestContext { context, store, stamps, request } = cx;
+    let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
     if !settings.wait || settings.read_only || settings.recache {
         return Next::Run(None);
     }
-    let running = match store.ask_turn(&known.turn(request, &context.place, stamps)) {
+    let running = match store.ask_turn(&known.turn(request, &context.place, stat_cache)) {
         Asked::Ours(turn) => return Next::Run(Some(turn)),
         Asked::Others(running) => running,
         Asked::Nobodys => return Next::Run(None),
@@ -87,7 +87,7 @@ pub(crate) fn take(cx: RequestContext, known: &Known, waited: Option<Waited>) ->
     }
     let bound = known.run_time_us(request, store).map_or(UNKNOWN, bound);
     let waited = wait(&running, bound);
-    if is_as_it_was(request, stamps) { Next::LookAgain(Waited(waited)) } else { Next::Run(None) }
+    if is_as_it_was(request, stat_cache) { Next::LookAgain(Waited(waited)) } else { Next::Run(None) }
 }
 
 /// Returns the longest wait for a tool that took `run_time_us` before.
@@ -137,15 +137,15 @@ fn is_below_larder() -> Option<bool> {
 }
 
 /// Returns true if the tool and the first source still have the digests that are in the key.
-fn is_as_it_was(request: &Request, stamps: &Stamps) -> bool {
-    content(&request.action.tool_path, stamps) == Some(request.action.tool)
-        && request.first_source(stamps) == request.action.source
+fn is_as_it_was(request: &Request, stat_cache: &StatCache) -> bool {
+    content(&request.action.tool_path, stat_cache) == Some(request.action.tool)
+        && request.first_source(stat_cache) == request.action.source
 }
 
-fn content(path: &[u8], stamps: &Stamps) -> Option<Digest> {
+fn content(path: &[u8], stat_cache: &StatCache) -> Option<Digest> {
     let look = larder_sys::look_through(path).ok()?;
-    let read = || stamps.hash(&mut File::open(Path::new(OsStr::from_bytes(path))).ok()?).ok();
-    stamps.content(&look).or_else(read)
+    let read = || stat_cache.hash(&mut File::open(Path::new(OsStr::from_bytes(path))).ok()?).ok();
+    stat_cache.content(&look).or_else(read)
 }
 
 #[cfg(test)]
