@@ -71,6 +71,9 @@ pub struct Outcome<'a> {
     pub messages: &'a [&'a dyn Content],
 }
 
+/// Runs a preprocessor with these arguments. See [`RunFacts::preprocess`].
+pub type Preprocess<'a> = dyn Fn(&[Vec<u8>]) -> Option<Vec<u8>> + 'a;
+
 /// What is known about a run when this is decided.
 pub struct RunFacts<'a> {
     /// The command that ran.
@@ -79,7 +82,7 @@ pub struct RunFacts<'a> {
     pub naming: Option<Naming>,
     /// Runs the compiler's preprocessor with these arguments, and returns its output. Returns
     /// `None` if it failed.
-    pub preprocess: &'a dyn Fn(&[Vec<u8>]) -> Option<Vec<u8>>,
+    pub preprocess: &'a Preprocess<'a>,
     /// True if debug information may be rewritten. This is done only if it is exact.
     pub relocates_debug: bool,
     /// The root paths that the inputs hold.

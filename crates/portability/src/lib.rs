@@ -31,7 +31,7 @@ mod unused_macros;
 mod volatile_ids;
 
 pub use c_words::names_files;
-pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, RunFacts, SEARCHED_BYTES_MAX};
+pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, Preprocess, RunFacts, SEARCHED_BYTES_MAX};
 pub use portability::{Decision, Limit};
 pub use rewrites::{Rewrites, rule};
 pub use script_scan::{ScriptScan, run_by_shells_alone};

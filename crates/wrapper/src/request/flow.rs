@@ -34,6 +34,7 @@ use crate::stats::{By, report};
 const HALF_PLACED: i32 = 1;
 
 /// What is done next for a request.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, and a box would cost an allocation")]
 pub(super) enum State<'a> {
     /// Look the request up in the store. If a record answers, put its result in place.
     LookUp(LookUp),
