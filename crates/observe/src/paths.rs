@@ -13,7 +13,8 @@
 
 use larder_model::quick::{Map, Set};
 
-use crate::trace::{Event, Kind, OpenFlags, Trace};
+use crate::event::{Event, Kind, OpenFlags};
+use crate::trace::Trace;
 
 /// The maximum number of links that are followed in one path.
 const LINKS_MAX: usize = 40;
@@ -30,6 +31,22 @@ pub(crate) fn names(trace: &Trace) -> Vec<Names> {
 /// Returns the part of a path behind its last slash.
 pub(crate) fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+/// Returns the directory that contains the last component of a path, or `None` if the path is a
+/// single component.
+pub(crate) fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    Some(&path[..slash.max(1)])
+}
+
+/// Joins `path` to `directory` unless it is absolute. Nothing is normalized.
+pub(crate) fn join(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.first() == Some(&b'/') {
+        return path.to_vec();
+    }
+    let slash: &[u8] = if directory.last() == Some(&b'/') { b"" } else { b"/" };
+    [directory, slash, path].concat()
 }
 
 /// Returns true if a component of an absolute path is `..`.

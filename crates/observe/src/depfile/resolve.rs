@@ -13,10 +13,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::looks::{Found, Looks, directory_of, join, text};
+use super::looks::{Found, Looks};
+use super::plan::DepfilePlan;
 use super::query::Search;
+use super::reason::{Reason, text};
 use super::scan::{Include, Scan, scan};
-use super::{DepfilePlan, Reason};
+use crate::paths::{join, parent};
 
 /// A run with a larger input is refused.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
@@ -96,7 +98,7 @@ impl Resolve<'_> {
             return Err(format!("{}: an input that is not a regular file", text(path)));
         };
         let is_source = same_but_dot(path, source);
-        let directory = directory_of(path).to_vec();
+        let directory = parent(path).unwrap_or(b".").to_vec();
         if let Some(&known) = self.by_identity.get(&(device, inode)) {
             self.inputs[known].source |= is_source;
             self.found_in(known, directory);
@@ -138,7 +140,8 @@ impl Resolve<'_> {
     fn forced(&mut self) -> Result<(), Reason> {
         let predefined = Include { name: b"stdc-predef.h".to_vec(), quoted: false, everywhere: false };
         self.include(&predefined, None, true)?;
-        let places = [self.plan.cwd.clone(), directory_of(&join(&self.plan.cwd, &self.plan.source)).to_vec()];
+        let source = join(&self.plan.cwd, &self.plan.source);
+        let places = [self.plan.cwd.clone(), parent(&source).unwrap_or(b".").to_vec()];
         for name in &self.plan.forced {
             let include = Include { name: name.clone(), quoted: true, everywhere: true };
             for place in &places {
@@ -189,7 +192,7 @@ impl Resolve<'_> {
         }
         let Found::File(device, inode) = self.looks.look(&path)? else { return Ok(false) };
         if let Some(&input) = self.by_identity.get(&(device, inode)) {
-            self.found_in(input, directory_of(&path).to_vec());
+            self.found_in(input, parent(&path).unwrap_or(b".").to_vec());
         }
         Ok(true)
     }

@@ -12,9 +12,11 @@ use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 
-use super::looks::{Found, Looks, join, text};
+use super::looks::{Found, Looks};
+use super::plan::DepfilePlan;
 use super::query::{Search, ask, libraries};
-use super::{DepfilePlan, Reason};
+use super::reason::{Reason, text};
+use crate::paths::{join, parent};
 use crate::{Program, judge};
 
 /// The programs that later steps need.
@@ -176,7 +178,7 @@ const DISTRIBUTION: [&[u8]; 8] = [
 fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> {
     const LIBRARIES: [&[u8]; 4] = [b"lib", b"lib64", b"lib32", b"libx32"];
     let installed = search.installed.clone().ok_or("clang does not say where it is installed")?;
-    let real = super::looks::directory_of(&search.compiler).to_vec();
+    let real = parent(&search.compiler).unwrap_or(b".").to_vec();
     let prefixes = [join(&installed, b".."), join(&real, b".."), b"/usr".to_vec(), b"/".to_vec()];
     for prefix in &prefixes {
         for library in LIBRARIES {

@@ -4,8 +4,8 @@
 
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 
-use super::{EEXIST, ENOENT, Event, Fold, Made, Policy};
-use crate::trace::{Kind, OpenFlags};
+use super::{Event, Fold, Made, Policy};
+use crate::event::{Kind, OpenFlags};
 
 impl<'t> Fold<'t> {
     /// Notes that a path comes or goes. Only whether it existed before the first change counts.
@@ -81,23 +81,23 @@ impl<'t> Fold<'t> {
 
     fn change_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
-            _ if self.is_made(e) && e.error == ENOENT => {}
+            _ if self.is_made(e) && e.error == libc::ENOENT => {}
             // The command itself has renamed or removed what it had made there.
-            (Kind::Rename(_), ENOENT) if self.names.contains_key(e.path) => {}
+            (Kind::Rename(_), libc::ENOENT) if self.names.contains_key(e.path) => {}
             // The new path exists, so its directory does. So the old path does not exist.
-            (Kind::Rename(_), ENOENT) if self.is_temporary(e.path2) => {
+            (Kind::Rename(_), libc::ENOENT) if self.is_temporary(e.path2) => {
                 self.touch(e.path).absent = true;
                 self.reused.insert(e.path);
             }
-            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => {
+            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, libc::ENOENT) => {
                 if e.kind == Kind::Unlink {
                     self.unlinked.insert(e.path);
                 }
                 self.touch(e.path).absent = true;
             }
-            (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
+            (Kind::MakeDirectory, libc::EEXIST) => self.touch(e.path).kind = true,
             // The call was asked not to replace an existing path.
-            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) => {
+            (Kind::Rename(_) | Kind::Symlink | Kind::Link, libc::EEXIST) => {
                 if !self.made.contains_key(e.path2) {
                     let looked = self.touch(e.path2);
                     (looked.kind, looked.link) = (true, true);

@@ -4,9 +4,9 @@
 
 use larder_model::{Fact, Identity, Looked, ModeRule, Times, Unrecorded};
 
-use super::{EINVAL, ENOENT, Event, Fold, Made, Policy, without_slash};
+use super::{Event, Fold, Made, Policy, without_slash};
+use crate::event::{self, Kind, OpenFlags};
 use crate::paths::has_parents;
-use crate::trace::{self, Kind, OpenFlags};
 
 /// Returns true if the event created the file. A new file may have the inode of a removed one.
 fn is_new(e: &Event) -> bool {
@@ -174,18 +174,18 @@ impl<'t> Fold<'t> {
         self.seen_by.push((self.life(e.pid), e.path));
         let reported = if matches!(kind, Kind::Stat) { e.extra } else { 0 };
         let times = match reported {
-            trace::REPORTED_MODE => times.max(Times::Mode),
-            trace::REPORTED_MODIFIED => times.max(Times::Inputs),
-            trace::REPORTED_STATUS => times.max(Times::Status),
+            event::REPORTED_MODE => times.max(Times::Mode),
+            event::REPORTED_MODIFIED => times.max(Times::Inputs),
+            event::REPORTED_STATUS => times.max(Times::Status),
             _ => times,
         };
-        let compares = habit.compares || reported == trace::REPORTED_COMPARED;
+        let compares = habit.compares || reported == event::REPORTED_COMPARED;
         let looked = self.touch(e.path);
         looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
         looked.times = looked.times.max(times);
-        let in_order = !matches!(e.extra, crate::IN_ANY_ORDER | crate::IN_ANY_ORDER_OF_KINDS);
+        let in_order = !matches!(e.extra, event::IN_ANY_ORDER | event::IN_ANY_ORDER_OF_KINDS);
         looked.order |= kind == Kind::List && !habit.sorts_names && in_order;
-        looked.kinds |= kind == Kind::List && (habit.lists_kinds || e.extra == crate::IN_ANY_ORDER_OF_KINDS);
+        looked.kinds |= kind == Kind::List && (habit.lists_kinds || e.extra == event::IN_ANY_ORDER_OF_KINDS);
         if file && matches!(kind, Kind::Stat | Kind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }
@@ -208,7 +208,7 @@ impl<'t> Fold<'t> {
     fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
         self.sees_mode_of_made(e);
         let habit = self.habit(e.pid, policy);
-        let reported = matches!(e.extra, trace::REPORTED_COMPARED | trace::REPORTED_MODIFIED | trace::REPORTED_STATUS);
+        let reported = matches!(e.extra, event::REPORTED_COMPARED | event::REPORTED_MODIFIED | event::REPORTED_STATUS);
         let compares = habit.compares || habit.times >= Times::Files || habit.reports && reported;
         self.dates_count |= compares && self.dated.contains(e.path);
         if habit.times == Times::Status {
@@ -241,16 +241,16 @@ impl<'t> Fold<'t> {
 
     fn look_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
-            (Kind::Lstat, ENOENT) => {
+            (Kind::Lstat, libc::ENOENT) => {
                 self.lstat_missing.insert(e.path);
                 self.touch(e.path).absent = true;
             }
             // It exists and is no link, and the program looked at it as a link.
-            (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
-            (_, ENOENT) => self.touch(e.path).absent = true,
+            (Kind::ReadLink, libc::EINVAL) => self.touch(e.path).link = true,
+            (_, libc::ENOENT) => self.touch(e.path).absent = true,
             // The execute permission of a file is part of its recorded fact. Any other permission
             // is checked again.
-            (Kind::Access, 13) if e.extra & 6 == 0 => {
+            (Kind::Access, libc::EACCES) if e.extra & 6 == 0 => {
                 let looked = self.touch(e.path);
                 (looked.kind, looked.executed) = (true, true);
             }

@@ -33,18 +33,16 @@ use std::collections::BTreeSet;
 use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Unrecorded};
 
+use crate::event::{self, INTERFACES, INTERNET, Kind, RANDOM_BY_VDSO, SOCKET};
 use crate::paths::{file_name, has_parents};
-use crate::trace::{self, INTERFACES, INTERNET, Kind, RANDOM_BY_VDSO, SOCKET, Trace};
+use crate::trace::Trace;
 use crate::who::{Running, Who};
 
-type Event<'a> = trace::Event<&'a [u8]>;
+type Event<'a> = event::Event<&'a [u8]>;
 
-const ENOENT: i32 = 2;
-const EEXIST: i32 = 17;
-const EINVAL: i32 = 22;
-/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, EFBIG, ENOSPC, EDQUOT. If a call of a run failed with one
-/// of them, the next run may end differently.
-const SHORTAGES: [i32; 8] = [5, 11, 12, 23, 24, 27, 28, 122];
+/// If a call of a run failed with one of these, the next run may end differently.
+const SHORTAGES: [i32; 8] =
+    [libc::EIO, libc::EAGAIN, libc::ENOMEM, libc::ENFILE, libc::EMFILE, libc::EFBIG, libc::ENOSPC, libc::EDQUOT];
 
 /// Returns what a program does in every run, from its file name, its arguments as in the `path2` of
 /// a `Kind::Start`, and its origin.
@@ -341,7 +339,7 @@ impl<'t> Fold<'t> {
             Kind::Identity => self.host = true,
             Kind::Umask => {
                 self.umask = true;
-                let is_answer = e.extra == trace::REPORTED_UMASK && self.habit(e.pid, policy).reports;
+                let is_answer = e.extra == event::REPORTED_UMASK && self.habit(e.pid, policy).reports;
                 self.umask_is_set |= !is_answer && !self.runs_a_compiler_part(e.pid, policy);
             }
             // `SHORTAGES` has refused it by its error.
@@ -372,9 +370,4 @@ fn without_slash(path: &[u8]) -> &[u8] {
     let path = path.strip_suffix(b"/.").unwrap_or(path);
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     &path[..end.max(path.len().min(1))]
-}
-
-fn parent(path: &[u8]) -> Option<&[u8]> {
-    let slash = path.iter().rposition(|&b| b == b'/')?;
-    Some(&path[..slash.max(1)])
 }

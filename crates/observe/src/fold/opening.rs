@@ -4,9 +4,9 @@
 
 use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 
-use super::{EEXIST, ENOENT, Event, Fold, Made, Policy, parent};
-use crate::paths::file_name;
-use crate::trace::{self, Kind, OpenFlags};
+use super::{Event, Fold, Made, Policy};
+use crate::event::{self, Kind, OpenFlags};
+use crate::paths::{file_name, parent};
 
 impl<'t> Fold<'t> {
     pub(super) fn open(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
@@ -38,21 +38,21 @@ impl<'t> Fold<'t> {
         }
         match e.error {
             // A file could not be created, so its directory does not exist.
-            ENOENT if flags.has(OpenFlags::CREATE) => {
+            libc::ENOENT if flags.has(OpenFlags::CREATE) => {
                 self.no_temporary_directory |= flags.has(OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY);
                 if let Some(directory) = parent(e.path) {
                     self.touch(directory).absent = true;
                 }
             }
             // The program would have read the file. What is made there later is another file.
-            ENOENT => {
+            libc::ENOENT => {
                 self.touch(e.path).absent = true;
                 // The path may be that of an old output, which the program would have unlinked.
                 if !(policy.opens_output)(self.program(e.pid)) {
                     self.must_be_absent.insert(e.path);
                 }
             }
-            EEXIST if writes => self.touch(e.path).kind = true,
+            libc::EEXIST if writes => self.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
             errno => self.touch(e.path).failed = Some((1, errno as u32)),
         }
@@ -111,7 +111,7 @@ impl<'t> Fold<'t> {
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
-        let reported = if reports { trace::output_reported(e.extra) } else { None };
+        let reported = if reports { event::output_reported(e.extra) } else { None };
         let (placement, mode) = reported.unwrap_or((placement, mode));
         if !reports && (times == Times::Mode || !matches!(mode.bits, 0o600 | 0o666 | 0o777)) {
             self.gives_modes.insert(self.life(e.pid));

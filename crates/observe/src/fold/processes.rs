@@ -5,9 +5,11 @@
 
 use larder_model::{Habit, Times, Unrecorded};
 
-use super::{ENOENT, Event, Fold, Origin, Policy};
+use super::{Event, Fold, Origin, Policy};
+use crate::event::{
+    Kind, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
+};
 use crate::paths::file_name;
-use crate::trace::{Kind, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments};
 use crate::who::Running;
 
 impl<'t> Fold<'t> {
@@ -38,7 +40,7 @@ impl<'t> Fold<'t> {
             }
             Kind::ExecFailed => {
                 *self.starts.entry(e.pid).or_default() += 1;
-                if e.error == ENOENT {
+                if e.error == libc::ENOENT {
                     self.touch(e.path).absent = true;
                     self.must_be_absent.insert(e.path);
                 } else {
@@ -180,7 +182,6 @@ impl<'t> Fold<'t> {
     }
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
-        const LOCAL_TIME: u32 = 4;
         let habit = self.habit(e.pid, policy);
         let clock = e.kind == Kind::Clock;
         let (reads, allowed, why) = match e.kind {
