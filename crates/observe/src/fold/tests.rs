@@ -1,4 +1,4 @@
-use larder_model::{Change, Digest, Placement, Times};
+use larder_model::{Change, Digest, Habit, Identity, Looked, Placement, Prior, Times};
 
 use super::*;
 use crate::event::OpenFlags;
