@@ -21,8 +21,8 @@ use larder_lookup::{
 };
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, Closing, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer,
-    PreloadObserver, REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, identity_of,
+    BothObservers, Closing, DepfileObserver, Interest, KernelObserver, Observed, Observer, PreloadObserver, RunModel,
+    Sample, SampledObserver, Sight, Start, Verdict, What, identity_of,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
@@ -65,8 +65,7 @@ impl Watched {
     ///
     /// For example, the loader ends a program whose libc lacks something that the preloaded library
     /// needs.
-    pub(crate) fn sign_of_harm(&self, exit_code: u8) -> Option<Vec<u8>> {
-        let trace = &self.observed.trace;
+    pub(crate) fn sign_of_harm(&self, run: &RunModel, exit_code: u8) -> Option<Vec<u8>> {
         let verdict = self.verdict.as_ref();
         // The library reported a call that failed with ENOSYS, and the kernel observer saw no such
         // call.
@@ -81,11 +80,11 @@ impl Watched {
             return Some(b"the preloaded library and the kernel observer saw different things".to_vec());
         }
         let first = self.observed.finished.pid;
-        let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.pid == first;
-        if self.observer == larder_model::Observer::Preload && !trace.iter().any(|event| began(&event)) {
+        let began = run.starts.iter().any(|start| start.pid == first);
+        if self.observer == larder_model::Observer::Preload && !began {
             return Some(b"the tool did not begin".to_vec());
         }
-        trace.iter().find(|event| event.error == ENOSYS).map(|event| event.path.to_vec())
+        run.first_unknown_call.map(<[u8]>::to_vec)
     }
 }
 
@@ -185,14 +184,14 @@ impl<'a> Programs<'a> {
     /// Stores a verdict for each program of a run, and how to observe the tool the next time. A
     /// failure to store it is harmless, because the program is then judged again. Returns the first
     /// thing that only one observer saw, as text.
-    pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
+    pub(crate) fn learn(&self, watched: &Watched, run: &RunModel) -> Option<String> {
         if let Some(samples) = &watched.samples {
-            return self.learn_by_samples(&watched.observed, samples);
+            return self.learn_by_samples(&watched.observed, run, samples);
         }
         let verdict = watched.verdict.as_ref()?;
         let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let (mut faulty, mut tool_is_faulty) = (false, false);
-        for (path, content) in self.of(&watched.observed.trace) {
+        for (path, content) in self.of(run) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
             faulty |= missed;
             tool_is_faulty |= missed && content == self.request.action.tool;
@@ -220,8 +219,8 @@ impl<'a> Programs<'a> {
         verdict.missed.iter().chain(&verdict.invented).next().map(said)
     }
 
-    fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
-        let programs = self.of(&observed.trace);
+    fn learn_by_samples(&self, observed: &Observed, run: &RunModel, samples: &[Sample]) -> Option<String> {
+        let programs = self.of(run);
         for (path, content) in &programs {
             let look = larder_sys::look_through(path).ok().map(|look| identity_of(&look));
             let of_it: Vec<&Sample> =
@@ -246,7 +245,7 @@ impl<'a> Programs<'a> {
         match odd {
             Some(_) => self.keep(&Judgement::Disbelieved),
             // A run that fails may start fewer programs, so it says nothing here.
-            None if ended_well && self.is_unjudged(&programs, &observed.trace, samples) => {
+            None if ended_well && self.is_unjudged(&programs, run, samples) => {
                 self.keep(&Judgement::Again);
             }
             None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
@@ -257,12 +256,12 @@ impl<'a> Programs<'a> {
 
     /// Returns true if a program ran for which the samples do not suffice: one of `programs`, or
     /// one whose file is gone.
-    fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, trace: &Trace, samples: &[Sample]) -> bool {
+    fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, run: &RunModel, samples: &[Sample]) -> bool {
         let is_known = |(path, content): (&Vec<u8>, &Digest)| {
             let judgement = self.sink.judgement(&program_key(content, self.place));
             judgement.is_some() || self.is_believed_by_name(path)
         };
-        self.gone_unjudged(trace, samples).is_some() || !programs.iter().all(is_known)
+        self.gone_unjudged(run, samples).is_some() || !programs.iter().all(is_known)
     }
 
     /// Stores the verdict for a program by its content. It is stored by its path as well if the
@@ -276,21 +275,22 @@ impl<'a> Programs<'a> {
 
     /// Returns a program whose file is gone or changed by now and for which the samples do not
     /// suffice.
-    fn gone_unjudged(&self, trace: &Trace, samples: &[Sample]) -> Option<Vec<u8>> {
+    fn gone_unjudged(&self, run: &RunModel, samples: &[Sample]) -> Option<Vec<u8>> {
         let own = own_path();
         // For each path: the file that is there now, and earlier files that have enough samples.
         let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
-        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
-            let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
-            let files = began.entry(event.path).or_insert_with(|| vec![now()]);
-            if files.iter().any(|file| is_same(file, &event.identity)) {
+        for start in run.starts.iter().filter(|start| begins(start) && start.program != own) {
+            let now = || larder_sys::look_through(start.program).ok().map(|look| identity_of(&look));
+            let files = began.entry(start.program).or_insert_with(|| vec![now()]);
+            if files.iter().any(|file| is_same(file, &start.identity)) {
                 continue;
             }
-            let of_it = |sample: &&Sample| sample.program == event.path && is_same(&sample.identity, &event.identity);
+            let of_it =
+                |sample: &&Sample| sample.program == start.program && is_same(&sample.identity, &start.identity);
             if !samples.iter().filter(of_it).any(|sample| self.is_enough(sample)) {
-                return Some(event.path.to_vec());
+                return Some(start.program.to_vec());
             }
-            files.push(event.identity);
+            files.push(start.identity);
         }
         None
     }
@@ -408,7 +408,7 @@ impl<'a> Programs<'a> {
     }
 
     /// Returns the paths that loader and libc read unseen in a run, or why the run is not trusted.
-    pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
+    pub(crate) fn unseen(&self, watched: &Watched, run: &RunModel) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if watched.observer != larder_model::Observer::Preload {
             let taken = self.preload_is_forced && watched.verdict.is_some();
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
@@ -419,11 +419,11 @@ impl<'a> Programs<'a> {
             if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
                 return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
             }
-            if let Some(path) = self.gone_unjudged(&watched.observed.trace, samples) {
+            if let Some(path) = self.gone_unjudged(run, samples) {
                 return Err(self.doubt(Judgement::Again, path));
             }
         }
-        for (path, content) in self.of(&watched.observed.trace) {
+        for (path, content) in self.of(run) {
             let judgement = self.sink.judgement(&program_key(&content, self.place));
             let by_name = || self.sink.judgement(&made_program_key(self.request, &path, self.place));
             match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
@@ -454,14 +454,14 @@ impl<'a> Programs<'a> {
     }
 
     /// Returns the programs that were started, with the digests of their files.
-    fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
+    fn of(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
         let mut programs = BTreeMap::new();
         let own = own_path();
-        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
-            if !programs.contains_key(event.path)
-                && let Some(content) = self.content(event.path)
+        for start in run.starts.iter().filter(|start| begins(start) && start.program != own) {
+            if !programs.contains_key(start.program)
+                && let Some(content) = self.content(start.program)
             {
-                programs.insert(event.path.to_vec(), content);
+                programs.insert(start.program.to_vec(), content);
             }
         }
         programs
@@ -478,8 +478,8 @@ impl<'a> Programs<'a> {
 
 /// Returns true for the start of a program, unless a wrapper inside the run has reported everything
 /// about it.
-fn begins(event: &Event<&[u8]>) -> bool {
-    event.kind == Kind::Start && event.error == 0 && event.mode & REPORTED_WHOLE == 0
+fn begins(start: &Start) -> bool {
+    !start.failed && !start.is_reported_whole
 }
 
 /// Describes what only one observer saw.

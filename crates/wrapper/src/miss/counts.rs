@@ -10,7 +10,7 @@ use larder_model::Observer::Kernel;
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
-use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
+use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
 use larder_store::Bounds;
 
 use super::record::{NotRecorded, Run};
@@ -49,7 +49,8 @@ impl Run<'_> {
         texts: &Texts,
         folded: &mut Folded,
     ) -> Result<(), NotRecorded> {
-        let unseen = self.programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let unseen =
+            self.programs.unseen(watched, self.model).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         let place = &self.context.place;
         let seen = &mut folded.seen;
         seen.looked.extend(unseen);
@@ -60,7 +61,7 @@ impl Run<'_> {
             (seen.host, HOST),
             (seen.sockets, SOCKETS),
         ];
-        self.add_variables_left_out(texts, &watched.observed.trace, seen);
+        self.add_variables_left_out(texts, seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
@@ -117,12 +118,12 @@ impl Run<'_> {
 
     /// Adds variables that the key of an unknown tool leaves out, if a text names them or a program
     /// is known to use them.
-    fn add_variables_left_out(&self, texts: &Texts, trace: &Trace, seen: &mut Seen) {
+    fn add_variables_left_out(&self, texts: &Texts, seen: &mut Seen) {
         let place = &self.context.place;
         let mut names = texts.variables.clone();
         let mut all = texts.list_variables;
-        for event in trace.iter().filter(|event| event.kind == Kind::Start) {
-            let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
+        for start in &self.model.starts {
+            let program = String::from_utf8_lossy(file_name(start.program)).into_owned();
             let served = SERVED.iter().filter(|(name, _)| *name == program);
             names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
             all |= LISTS_VARIABLES.contains(&program.as_str());

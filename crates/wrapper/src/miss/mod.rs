@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use larder_compiler::Family;
 use larder_lookup::{Abilities, Request, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
+use larder_observe::RunModel;
 use larder_spawn::{Finished, Token};
 use larder_store::{Stamps, Store, Turn};
 use larder_sys::ChildEnd;
@@ -141,8 +142,10 @@ pub(crate) fn run(
     let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
     end_as_the_tool_on_panic(watched.observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
-    let odd = programs.learn(&watched);
-    let unseen = || programs.unseen(&watched).ok().filter(|_| watched.observer != larder_model::Observer::Depfile);
+    let model = RunModel::of(&watched.observed.trace);
+    let odd = programs.learn(&watched, &model);
+    let unseen =
+        || programs.unseen(&watched, &model).ok().filter(|_| watched.observer != larder_model::Observer::Depfile);
     outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace, unseen);
     let run = Run {
         context,
@@ -156,6 +159,7 @@ pub(crate) fn run(
         observer: watched.observer,
         numbers_differ,
         programs: &programs,
+        model: &model,
     };
     if let Some(odd) = odd {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);

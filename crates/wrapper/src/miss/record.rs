@@ -8,7 +8,7 @@ use larder_compiler::{EnvironmentRule, Family, is_config_status, is_log};
 use larder_lookup::{Request, relocated, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
+use larder_observe::{Closing, Folded, Observed, RunModel};
 use larder_spawn::Command;
 use larder_store::{Stamps, StoreError, Witness, Witnessed};
 
@@ -77,6 +77,8 @@ pub(super) struct Run<'a> {
     /// True if its process ids differ from those of the run before it.
     pub(super) numbers_differ: bool,
     pub(super) programs: &'a Programs<'a>,
+    /// What one pass over the trace shows.
+    pub(super) model: &'a RunModel<'a>,
 }
 
 impl Run<'_> {
@@ -84,15 +86,15 @@ impl Run<'_> {
     pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let finished = &watched.observed.finished;
         let exit_code = exit_code(finished, self.observer)?;
-        if let Some(sign) = watched.sign_of_harm(exit_code) {
+        if let Some(sign) = watched.sign_of_harm(self.model, exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
         }
-        let texts = Texts::of(self.request, &watched.observed.trace);
+        let texts = Texts::of(self.request, self.model);
         let mut folded = self.folded(watched, &texts)?;
         unchanged_since_the_end(finished, &folded.seen.changed)?;
         let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(watched, &texts, &mut folded)?;
-        let witnessed = self.witness(&folded.seen, &watched.observed.trace)?;
+        let witnessed = self.witness(&folded.seen)?;
         let sees_closing = match self.observer {
             Depfile => false,
             Kernel => closing(self.request.family) == Closing::Asked,
@@ -104,7 +106,7 @@ impl Run<'_> {
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&finished.written)?;
         let by_chance = self.chance(&watched.observed, &texts, &folded, &outputs, &streams)?;
-        let reach = self.reach(&folded, &witnessed, &watched.observed.trace, exit_code);
+        let reach = self.reach(&folded, &witnessed, exit_code);
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
         let set = witnessed.set();
         // What restricts the result after another run has shown that it holds no process id and no
@@ -139,11 +141,11 @@ impl Run<'_> {
     }
 
     /// Checks once more everything that the run relied on, and makes observations of it.
-    fn witness(&self, seen: &Seen, trace: &Trace) -> Result<Witnessed, NotRecorded> {
+    fn witness(&self, seen: &Seen) -> Result<Witnessed, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
-        // Only whole commands need this, so a compile does not walk over the trace.
+        // Only whole commands need this.
         let is_command = self.request.family == Family::Command;
-        let run = if is_command { run_by_shells_alone(trace, is_config_status) } else { HashSet::new() };
+        let run = if is_command { run_by_shells_alone(self.model, is_config_status) } else { HashSet::new() };
         let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
         let witness = Witness {
             forms: self.request.forms(&anywhere, &uncut),
@@ -170,7 +172,7 @@ impl Run<'_> {
         outputs: &[KeptOutput],
         streams: &KeptStreams,
     ) -> Result<Option<Chance>, NotRecorded> {
-        let numbers = texts.numbers(&observed.trace, &folded.inodes_shown);
+        let numbers = texts.numbers(self.model, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
         let by_chance = told || texts.own_process.alone && self.is_keyed_whole();
         if texts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
@@ -200,7 +202,7 @@ impl Run<'_> {
         self.request.invocation.environment == EnvironmentRule::Whole
     }
 
-    fn reach<'r>(&'r self, folded: &'r Folded, witnessed: &'r Witnessed, trace: &Trace, exit_code: u8) -> Reach<'r> {
+    fn reach<'r>(&'r self, folded: &'r Folded, witnessed: &'r Witnessed, exit_code: u8) -> Reach<'r> {
         let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
         Reach {
             sink: self.sink,
@@ -214,7 +216,7 @@ impl Run<'_> {
             looked: &folded.seen.looked,
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded.seen.looked.iter().any(is_gccs),
-            assembled: assembled(&witnessed.carried().rooted, trace),
+            assembled: assembled(&witnessed.carried().rooted, self.model),
             failed: exit_code != 0,
         }
     }
@@ -298,18 +300,15 @@ impl Run<'_> {
 }
 
 /// Returns the first of these files that an assembler opened.
-fn assembled<'r>(rooted: &'r [Vec<u8>], trace: &Trace) -> Option<&'r Vec<u8>> {
+fn assembled<'r>(rooted: &'r [Vec<u8>], run: &RunModel) -> Option<&'r Vec<u8>> {
     if rooted.is_empty() {
         return None;
     }
-    let (mut who, mut opened) = (Who::default(), HashSet::new());
-    for event in trace.iter() {
-        who.learn(&event);
-        let program = file_name(who.runs(event.pid).program);
-        if matches!(event.kind, Kind::Open(_)) && (program == b"as" || program.ends_with(b"-as")) {
-            opened.insert(file_name(event.path));
-        }
-    }
+    let by_assembler = run.opens.iter().filter(|open| {
+        let program = file_name(run.opener(open).program);
+        program == b"as" || program.ends_with(b"-as")
+    });
+    let opened: HashSet<&[u8]> = by_assembler.map(|open| file_name(open.path)).collect();
     rooted.iter().find(|path| opened.contains(file_name(path)))
 }
 
