@@ -14,6 +14,22 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Returns `path` if it is absolute, and otherwise its path in `directory`. Nothing is normalized.
+pub fn absolute(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") {
+        return path.to_vec();
+    }
+    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
+    [directory, slash, path].concat()
+}
+
+/// Returns the directory that contains the last component of a path, or `None` if the path is a
+/// single component.
+pub fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    Some(&path[..slash.max(1)])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,5 +41,10 @@ mod tests {
             (join(b"/", b"a"), join(b"/a", b"b"), join(b"/a", b"")),
             (b"/a".into(), b"/a/b".into(), b"/a".into())
         );
+        assert_eq!(
+            (absolute(b"/a", b"b/"), absolute(b"/", b"b"), absolute(b"/a", b"/b"), absolute(b"/a", b"")),
+            (b"/a/b/".into(), b"/b".into(), b"/b".into(), b"/a/".into())
+        );
+        assert_eq!([parent(b"/a/b"), parent(b"/a"), parent(b"a")], [Some(&b"/a"[..]), Some(b"/"), None]);
     }
 }

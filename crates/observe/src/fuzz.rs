@@ -12,5 +12,5 @@ pub fn scan(text: &[u8]) {
 
 /// Returns how many bytes at the start of a log are whole events.
 pub fn log(log: &[u8]) -> usize {
-    crate::preload::whole_bytes(log)
+    crate::encoding::whole_bytes(log)
 }

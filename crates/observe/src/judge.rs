@@ -15,15 +15,15 @@
 //!
 //! All of this is pure, except for [`BothObservers`]. Unaware of: where verdicts are stored.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
+use larder_model::path::file_name;
 use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
-use crate::paths::{file_name, has_parents, without_parents};
-use crate::trace;
+use crate::event::{self, LOCAL_TIME};
+use crate::paths::{has_parents, without_parents};
 use crate::who::Who;
 use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
@@ -158,7 +158,7 @@ impl BothObserved {
         let mut events = Vec::new();
         for event in self.kernel.events.into_iter().filter(|event| !plumbing(&event.path)) {
             let own = event.kind == Kind::Start && event.path == self.wrapper;
-            let unsaid = trace::Event { kind: Kind::Drop, ..event.clone() };
+            let unsaid = event::Event { kind: Kind::Drop, ..event.clone() };
             events.push(event);
             if own {
                 let reports = reported.get_mut(&unsaid.pid).and_then(VecDeque::pop_front);
@@ -175,13 +175,10 @@ impl BothObserved {
     }
 }
 
-/// The `extra` of a `Kind::Clock` event for local time.
-const LOCAL_TIME: u32 = 4;
-
 /// The path that stands for random numbers in a [`What::Asked`].
 const RANDOM: &[u8] = b"random";
 
-type Event<'t> = trace::Event<&'t [u8]>;
+type Event<'t> = event::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
 /// The program that stands in accesses by execution, because the observers may differ about which
@@ -190,8 +187,8 @@ pub(crate) const EXECUTED: &[u8] = b"";
 
 /// Returns the reports of nested wrappers by pid. A process may have run a nested wrapper several
 /// times, so each pid has a queue with one report for each run.
-fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::Event>>> {
-    let mut reports: HashMap<u32, VecDeque<Vec<trace::Event>>> = HashMap::new();
+fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<event::Event>>> {
+    let mut reports: HashMap<u32, VecDeque<Vec<event::Event>>> = HashMap::new();
     let mut who = Who::default();
     for event in preload.iter() {
         who.learn(&event);
@@ -561,13 +558,13 @@ mod tests {
 
     const PLUMBING: &[u8] = b"/proc/9/fd/";
 
-    fn event(kind: Kind, path: &str, error: i32) -> trace::Event {
+    fn event(kind: Kind, path: &str, error: i32) -> event::Event {
         let (path, path2) = (path.into(), Vec::new());
-        trace::Event { pid: 7, error, kind, path, path2, identity: None, mode: 0, extra: 0 }
+        event::Event { pid: 7, error, kind, path, path2, identity: None, mode: 0, extra: 0 }
     }
 
-    fn judged(preload: &[trace::Event], kernel: &[trace::Event]) -> (bool, Vec<String>, Vec<String>) {
-        let trace = |events: &[trace::Event]| {
+    fn judged(preload: &[event::Event], kernel: &[event::Event]) -> (bool, Vec<String>, Vec<String>) {
+        let trace = |events: &[event::Event]| {
             let start = event(Kind::Start, "/b/x", 0);
             Trace { events: [&[start], events].concat(), ..Trace::default() }
         };
@@ -577,11 +574,11 @@ mod tests {
     }
 
     /// Returns the event of the library opening its log.
-    fn begins() -> trace::Event {
+    fn begins() -> event::Event {
         event(Kind::Open(OpenFlags(OpenFlags::READ | OpenFlags::WRITE)), "/proc/9/fd/4", 0)
     }
 
-    fn read(path: &str) -> trace::Event {
+    fn read(path: &str) -> event::Event {
         event(Kind::Open(OpenFlags(OpenFlags::READ)), path, 0)
     }
 
@@ -605,12 +602,12 @@ mod tests {
         check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
         let at_the_root = [begins(), event(Kind::Stat, "/", 0), event(Kind::Stat, "/.", 0)];
         check("stat after chdir", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
-        let shell = |kind| [trace::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
+        let shell = |kind| [event::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
         check("by system()", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
         let asks = event(Kind::Random, "getrandom", 0);
         check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
         check("in the form of libc's own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
-        let by_vdso = trace::Event { extra: trace::RANDOM_BY_VDSO, ..asks };
+        let by_vdso = event::Event { extra: event::RANDOM_BY_VDSO, ..asks };
         check("for the name of a file", &[], &[begins(), by_vdso], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
         check("not preloaded", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
@@ -619,8 +616,8 @@ mod tests {
     #[test]
     fn what_a_wrapper_runs_for_itself_has_no_library() {
         let start =
-            |pid: u32, parent: u32, path: &str| trace::Event { pid, extra: parent, ..event(Kind::Start, path, 0) };
-        let begins = |pid: u32| trace::Event { pid, ..begins() };
+            |pid: u32, parent: u32, path: &str| event::Event { pid, extra: parent, ..event(Kind::Start, path, 0) };
+        let begins = |pid: u32| event::Event { pid, ..begins() };
         let trace = |helpers: u32| Trace {
             events: vec![start(7, 1, "/b/sh"), begins(7), start(8, 7, "/b/larder"), start(9, helpers, "/b/cc")],
             ..Trace::default()
@@ -633,7 +630,7 @@ mod tests {
 
     #[test]
     fn a_real_path_is_the_links_on_its_way() {
-        let link = |path: &str, target: &str| trace::Event { path2: target.into(), ..event(Kind::ReadLink, path, 0) };
+        let link = |path: &str, target: &str| event::Event { path2: target.into(), ..event(Kind::ReadLink, path, 0) };
         let plain = |path: &str| event(Kind::ReadLink, path, libc::EINVAL);
         let kernel =
             [begins(), plain("/a"), link("/a/l", "../b"), plain("/b"), event(Kind::ReadLink, "/b/x", libc::ENOENT)];
@@ -645,13 +642,13 @@ mod tests {
 
     #[test]
     fn a_real_path_by_looking_at_each_component() {
-        let looked = |path: &str, mode: u32| trace::Event { mode, ..event(Kind::Lstat, path, 0) };
+        let looked = |path: &str, mode: u32| event::Event { mode, ..event(Kind::Lstat, path, 0) };
         let (directory, link) = (0o040_755, 0o120_777);
         let kernel = [
             begins(),
             looked("/a", directory),
             looked("/a/l", link),
-            trace::Event { path2: b"../b".to_vec(), ..event(Kind::ReadLink, "/a/l", 0) },
+            event::Event { path2: b"../b".to_vec(), ..event(Kind::ReadLink, "/a/l", 0) },
             looked("/b", directory),
             event(Kind::Lstat, "/b/x", libc::ENOENT),
         ];

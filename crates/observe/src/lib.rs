@@ -19,6 +19,9 @@
 #![cfg(target_os = "linux")]
 
 mod depfile;
+mod elf;
+mod encoding;
+mod event;
 mod fold;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -26,43 +29,28 @@ pub mod fuzz;
 mod judge;
 mod kernel;
 mod loader;
+mod observer;
 mod paths;
 mod preload;
+mod run_model;
 mod sampled;
 mod trace;
 mod who;
 
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
+pub use event::{
+    Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
+    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, REPORTED_WHOLE, SOCKET, arguments, identity_of, mode_of,
+    reported_output,
+};
 pub use fold::{Folded, HabitOf, Origin, Policy, fold};
 pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
-pub use kernel::{Closing, INTERRUPTED, KernelObserver};
+pub use kernel::{Closing, INTERRUPTED, Interest, KernelObserver};
 pub use loader::loader_looks;
+pub use observer::{Observed, Observer};
 pub use paths::without_parents;
-pub use preload::{IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, OuterLog, PreloadObserver, Program, judge};
-pub use sampled::{Interest, Sample, SampledObserved, SampledObserver};
-pub use trace::{
-    Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS,
-    REPORTED_UMASK, REPORTED_WHOLE, SOCKET, Trace, arguments, identity_of, mode_of, reported_output,
-};
+pub use preload::{OuterLog, PreloadObserver, Program, judge};
+pub use run_model::{Image, Open, Phase, RunModel, Start};
+pub use sampled::{Sample, SampledObserved, SampledObserver};
+pub use trace::Trace;
 pub use who::{Running, Who};
-
-use larder_spawn::{Command, Destinations, Finished};
-use larder_sys::Rivalry;
-
-/// Runs a tool and observes what it does.
-pub trait Observer {
-    /// The observer's name, which is stored in the record.
-    fn name(&self) -> larder_model::Observer;
-
-    /// Runs the tool as a child and passes on what it writes. If `rival` wins first, the tool is
-    /// ended. An error means that the tool was not started, so it can still be run in another way.
-    fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> std::io::Result<Observed>;
-}
-
-/// The result of an observed run.
-pub struct Observed {
-    /// How the tool ended and what it wrote to its standard streams.
-    pub finished: Finished,
-    /// Every operation on a path.
-    pub trace: Trace,
-}

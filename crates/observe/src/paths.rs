@@ -11,10 +11,10 @@
 //!
 //! Unaware of: what follows from an event.
 
-pub(crate) use larder_model::path::file_name;
 use larder_model::quick::{Map, Set};
 
-use crate::trace::{Event, Kind, OpenFlags, Trace};
+use crate::event::{Event, Kind, OpenFlags};
+use crate::trace::Trace;
 
 /// The maximum number of links that are followed in one path.
 const LINKS_MAX: usize = 40;

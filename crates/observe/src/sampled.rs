@@ -14,29 +14,15 @@ use larder_model::Identity;
 use larder_spawn::{Command, Destinations};
 use larder_sys::{Beside, Rivalry};
 
+use crate::encoding::placed;
 use crate::judge::EXECUTED;
-use crate::kernel::{How, Life, lives, take_samples};
-use crate::preload::placed;
+use crate::kernel::{How, Interest, Life, lives, take_samples};
 use crate::{Kind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
 
 /// Observes a whole run by the library, and some of its processes by the kernel as well.
 pub struct SampledObserver {
     preload: PreloadObserver,
     samples: File,
-}
-
-/// How much the kernel is to observe of a program that begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// Nothing, because the program has a verdict already.
-    Nothing,
-    /// Like [`Interest::Beginning`], but one long sample, or three short ones, are enough for the
-    /// whole run, whatever options the program's processes have.
-    OneLong,
-    /// The beginning of a process. It tells enough because the program is one that lives long.
-    Beginning,
-    /// The whole process.
-    Everything,
 }
 
 /// One process of a program, as both the library and the kernel saw it.

@@ -4,7 +4,7 @@
 
 use larder_model::quick::Map;
 
-use crate::trace::{Event, Kind};
+use crate::event::{Event, Kind};
 
 /// The program of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use larder_compiler::{
     without_repeats,
 };
 use larder_model::path::file_name;
-use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
+use larder_observe::{OpenFlags, RunModel, arguments};
 use larder_relocate::hides_its_text;
 
 use crate::facts::CommandFacts;
@@ -51,9 +51,9 @@ pub struct ScriptScan {
 impl ScriptScan {
     /// Searches the arguments, the standard input and the files read by a command. If a compiler is
     /// the command, only what it compiled is searched.
-    pub fn of(command: &CommandFacts, trace: &Trace) -> ScriptScan {
+    pub fn of(command: &CommandFacts, run: &RunModel) -> ScriptScan {
         let mut found = ScriptScan::default();
-        let read = texts(trace);
+        let read = texts(run);
         let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
         // A compiler by itself never writes a process id into its output that was not in its input.
         let may_be_run = command.family == Family::Command;
@@ -72,13 +72,13 @@ impl ScriptScan {
             // Each argument may be a whole script, so they are also searched one per line.
             search(&command.action.argv.join(&b'\n'));
             search(command.input);
-            told_to_shells(trace).into_iter().for_each(&mut search);
+            told_to_shells(run).into_iter().for_each(&mut search);
             command.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
-            let unpacked = if found.is_hidden { unpacked_and_gone(trace) } else { HashSet::new() };
+            let unpacked = if found.is_hidden { unpacked_and_gone(run) } else { HashSet::new() };
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
             of_these.for_each(|(_, by)| found.may_hold_anything(by));
-            for text in given_to_shells(trace) {
+            for text in given_to_shells(run) {
                 found.named.shell_clocks |= times_commands(text);
                 found.add_own(own_process(text, Signs::Number));
             }
@@ -100,10 +100,10 @@ impl ScriptScan {
 
     /// Returns the process ids that a script of the command may have read, and the inode numbers
     /// that were shown.
-    pub fn numbers(&self, trace: &Trace, inodes: &BTreeSet<u64>) -> VolatileIds {
-        let any = self.name_processes || self.compiled_name_processes && ran_what_names_processes(trace);
+    pub fn numbers(&self, run: &RunModel, inodes: &BTreeSet<u64>) -> VolatileIds {
+        let any = self.name_processes || self.compiled_name_processes && ran_what_names_processes(run);
         let OwnProcess { named, before, .. } = &self.own_process;
-        let processes = if any || *named || !before.is_empty() { processes(trace, any) } else { HashSet::new() };
+        let processes = if any || *named || !before.is_empty() { processes(run, any) } else { HashSet::new() };
         VolatileIds {
             processes: processes.into_iter().map(|number| number.to_string().into_bytes()).collect(),
             anywhere: any || *named,
@@ -226,15 +226,13 @@ fn whole(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the ids of the processes that run scripts, or of all processes if `any` is true.
-fn processes(trace: &Trace, any: bool) -> HashSet<u32> {
+fn processes(run: &RunModel, any: bool) -> HashSet<u32> {
     let mut numbers = HashSet::from([larder_sys::process_id(), larder_sys::parent_process_id()]);
-    let mut who = Who::default();
-    for event in trace.iter() {
-        who.learn(&event);
-        let program = file_name(who.runs(event.pid).program);
+    for phase in &run.phases {
+        let program = file_name(phase.running.program);
         // In what a shell forks, `$$` is still the shell's own id.
-        if any || !runs_no_script(program) && (event.kind == Kind::Start || !is_shell(program)) {
-            numbers.insert(event.pid);
+        if any || !runs_no_script(program) && (phase.began || !is_shell(program)) {
+            numbers.insert(phase.pid);
         }
     }
     numbers
@@ -257,27 +255,24 @@ fn is_meson(kept: &[u8]) -> bool {
 }
 
 /// Returns the files that were read, each with its kinds of readers.
-fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
-    let mut who = Who::default();
+fn texts(run: &RunModel) -> HashMap<Vec<u8>, Vec<Reader>> {
     let mut found: HashMap<Vec<u8>, Vec<Reader>> = HashMap::new();
-    for event in trace.iter() {
-        who.learn(&event);
-        let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
-        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside_the_system(event.path) {
-            let program = who.runs(event.pid).program;
-            let program = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
+    for open in &run.opens {
+        if open.flags.has(OpenFlags::READ) && !open.failed && open.is_regular && outside_the_system(open.path) {
+            let running = run.opener(open);
+            let program = file_name(running.program);
             let reader = match Language::of(program) {
                 _ if is_compiler_part(program) => Reader::Compiler,
                 // Meson's language has no clock and no order that depends on a seed.
-                Some(Language::Python) if is_meson(who.runs(event.pid).arguments) => Reader::Compiler,
+                Some(Language::Python) if is_meson(running.arguments) => Reader::Compiler,
                 Some(language) => Reader::Script(language),
                 None if is_build_tool(program) => Reader::Build,
                 None => Reader::Other,
             };
-            match found.get_mut(event.path) {
+            match found.get_mut(open.path) {
                 Some(by) if by.contains(&reader) => {}
                 Some(by) => by.push(reader),
-                None => drop(found.insert(event.path.to_vec(), vec![reader])),
+                None => drop(found.insert(open.path.to_vec(), vec![reader])),
             }
         }
     }
@@ -286,39 +281,31 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
 
 /// Returns the files that only shells read, to run them, among those for which `is_one` is true.
 /// How their lines are split then does not matter.
-pub fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> HashSet<&[u8]> {
-    let mut who = Who::default();
-    let (mut run, mut read) = (HashSet::new(), HashSet::new());
-    for event in trace.iter() {
-        who.learn(&event);
-        if matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ)) && is_one(event.path) {
-            let runs = who.runs(event.pid);
-            let words = arguments(runs.arguments).filter(|_| is_shell(file_name(runs.program)));
-            let script = words.and_then(|mut words| words.next()).filter(|word| is_one(word));
-            let _ = if script.is_some() { run.insert(event.path) } else { read.insert(event.path) };
-        }
+pub fn run_by_shells_alone<'t>(run: &RunModel<'t>, is_one: fn(&[u8]) -> bool) -> HashSet<&'t [u8]> {
+    let (mut scripts, mut read) = (HashSet::new(), HashSet::new());
+    for open in run.opens.iter().filter(|open| open.flags.has(OpenFlags::READ) && is_one(open.path)) {
+        let running = run.opener(open);
+        let words = arguments(running.arguments).filter(|_| is_shell(file_name(running.program)));
+        let script = words.and_then(|mut words| words.next()).filter(|word| is_one(word));
+        let _ = if script.is_some() { scripts.insert(open.path) } else { read.insert(open.path) };
     }
-    run.difference(&read).copied().collect()
+    scripts.difference(&read).copied().collect()
 }
 
 /// Returns files that were unpacked from an archive, were read by a program that may run them, and
 /// are gone.
-fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
-    let mut who = Who::default();
+fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
     let (mut unpacked, mut gone) = (HashSet::new(), HashSet::new());
-    for event in trace.iter() {
-        who.learn(&event);
-        let (Kind::Open(flags), Some(file)) = (event.kind, event.identity.map(|id| (id.device, id.inode))) else {
-            continue;
-        };
-        let program = file_name(who.runs(event.pid).program);
-        if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
+    for open in &run.opens {
+        let Some(file) = open.file else { continue };
+        let program = file_name(run.opener(open).program);
+        if open.flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
             // The inode number of a deleted file may be used again.
             let _ = if unpacks(program) { unpacked.insert(file) } else { unpacked.remove(&file) };
         } else if unpacked.contains(&file) && !runs_no_script(program) && !is_compiler_part(program) {
-            let now = larder_sys::look_through(event.path);
+            let now = larder_sys::look_through(open.path);
             if !now.is_ok_and(|now| (now.device, now.inode) == file) {
-                gone.insert(event.path);
+                gone.insert(open.path);
             }
         }
     }
@@ -327,32 +314,20 @@ fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
 
 /// Returns the scripts that programs outside of the system's packages passed to shells. No other
 /// text contains these.
-fn told_to_shells(trace: &Trace) -> HashSet<&[u8]> {
-    let mut who = Who::default();
-    let mut told = HashSet::new();
-    for event in trace.iter() {
-        if event.kind == Kind::Start && is_shell(file_name(event.path)) {
-            // The parent id is 0 if the process already belonged to the command: it starts another
-            // program.
-            let parent = if event.extra == 0 { event.pid } else { event.extra };
-            let program = who.runs(parent).program;
-            if !program.is_empty() && outside_the_system(program) {
-                told.insert(event.path2);
-            }
-        }
-        who.learn(&event);
-    }
-    told
+fn told_to_shells<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
+    let shells = run.starts.iter().filter(|start| is_shell(file_name(start.program)));
+    let told = shells.filter(|start| !start.starter.is_empty() && outside_the_system(start.starter));
+    told.map(|start| start.arguments).collect()
 }
 
 /// Returns everything that shells were given to run. It includes what make and ninja made of their
 /// input.
-fn given_to_shells(trace: &Trace) -> HashSet<&[u8]> {
-    let starts = trace.iter().filter(|event| event.kind == Kind::Start && is_shell(file_name(event.path)));
-    starts
-        .flat_map(|event| match arguments(event.path2) {
+fn given_to_shells<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
+    let shells = run.starts.iter().filter(|start| is_shell(file_name(start.program)));
+    shells
+        .flat_map(|start| match arguments(start.arguments) {
             Some(words) => words.collect::<Vec<_>>(),
-            None => vec![event.path2],
+            None => vec![start.arguments],
         })
         .collect()
 }

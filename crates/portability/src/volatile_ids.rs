@@ -12,7 +12,7 @@ use std::path::Path;
 use larder_compiler::{compiled_names_other_processes, is_compiler_part};
 use larder_model::Identity;
 use larder_model::path::file_name;
-use larder_observe::{Event, Kind, Program, Trace, judge};
+use larder_observe::{Image, Program, RunModel, judge};
 use larder_relocate::hides_its_text;
 
 /// Directories of the system's packages. An interpreter's own library mentions everything, so it
@@ -72,23 +72,22 @@ fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
 /// Returns true if a program ran that can ask for process ids and is neither the system's nor a
 /// known part of a compiler. It also returns true for a program that cannot be read any more. Code
 /// that was compiled but did not run does not count.
-pub(crate) fn ran_what_names_processes(trace: &Trace) -> bool {
+pub(crate) fn ran_what_names_processes(run: &RunModel) -> bool {
     let mut known = HashSet::new();
-    trace.iter().any(|event| {
-        matches!(event.kind, Kind::Start | Kind::Object)
-            && outside_the_system(event.path)
-            && !is_compiler_part(file_name(event.path))
-            && known.insert((event.path, event.identity.map(|identity| (identity.inode, identity.modified_ns))))
-            && names_processes(&event)
+    run.images.iter().any(|image| {
+        outside_the_system(image.path)
+            && !is_compiler_part(file_name(image.path))
+            && known.insert((image.path, image.identity.map(|identity| (identity.inode, identity.modified_ns))))
+            && names_processes(image)
     })
 }
 
 /// Returns true if a program may ask for process ids. A dynamic program and a library contain the
 /// names of the functions that they call, and can be searched for those.
-fn names_processes(event: &Event<&[u8]>) -> bool {
-    let path = Path::new(OsStr::from_bytes(event.path));
-    let is_dynamic = event.kind == Kind::Object || matches!(judge(event.path).0, Program::Dynamic { .. });
-    let is_the_same = event.identity.is_some_and(|identity| is_still(path, identity));
+fn names_processes(image: &Image) -> bool {
+    let path = Path::new(OsStr::from_bytes(image.path));
+    let is_dynamic = !image.is_program || matches!(judge(image.path).0, Program::Dynamic { .. });
+    let is_the_same = image.identity.is_some_and(|identity| is_still(path, identity));
     let names =
         |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();
     !is_dynamic || !is_the_same || fs::read(path).map_or(true, names)

@@ -5,16 +5,16 @@
 use std::collections::HashMap;
 use std::io;
 
+use larder_model::path::absolute;
 use larder_sys::Look;
 
-use super::{NOBODY, Reason, event};
-use crate::trace::identity_of;
-use crate::{Event, Kind, OpenFlags};
+use super::reason::{Reason, text};
+use crate::event::{Event, Kind, OpenFlags, identity_of};
 
 /// A command that needs more paths is refused.
 const LOOKS_MAX: usize = 100_000;
-const ENOENT: i32 = 2;
-const ENOTDIR: i32 = 20;
+/// The pid of events that no process of the run made. No process has it.
+pub(super) const NO_PROCESS: u32 = u32::MAX - 1;
 
 /// The result of a stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Looks {
     /// Stats `path` and follows links. A file that exists counts as read, so its content is an
     /// input.
     pub(super) fn look(&mut self, path: &[u8]) -> Result<Found, Reason> {
-        let path = join(&self.cwd, path);
+        let path = absolute(&self.cwd, path);
         if let Some(found) = self.found.get(&path) {
             return Ok(*found);
         }
@@ -67,7 +67,7 @@ impl Looks {
         };
         // gcc writes the real path of a system header if that is shorter, so the links in `path`
         // are inputs as well.
-        self.events.push(event(NOBODY, Kind::RealPath, path.to_vec()));
+        self.events.push(event(NO_PROCESS, Kind::RealPath, path.to_vec()));
         if matches!(found, Found::File(..)) {
             self.events.push(opened(path, &look));
         }
@@ -76,8 +76,8 @@ impl Looks {
 
     fn absent(&mut self, path: &[u8], error: &io::Error) -> Result<Found, Reason> {
         match error.raw_os_error() {
-            Some(errno @ (ENOENT | ENOTDIR)) => {
-                self.events.push(Event { error: errno, ..event(NOBODY, Kind::Stat, path.to_vec()) });
+            Some(errno @ (libc::ENOENT | libc::ENOTDIR)) => {
+                self.events.push(Event { error: errno, ..event(NO_PROCESS, Kind::Stat, path.to_vec()) });
                 Ok(Found::Absent)
             }
             _ => Err(format!("{}: {error}", text(path))),
@@ -88,7 +88,7 @@ impl Looks {
     /// is an input instead.
     pub(super) fn list(&mut self, path: &[u8]) -> Result<(), Reason> {
         if matches!(self.look(path)?, Found::Directory(..)) {
-            self.events.push(event(NOBODY, Kind::List, join(&self.cwd, path)));
+            self.events.push(event(NO_PROCESS, Kind::List, absolute(&self.cwd, path)));
         }
         Ok(())
     }
@@ -99,26 +99,11 @@ impl Looks {
 }
 
 fn opened(path: &[u8], look: &Look) -> Event {
-    let open = event(NOBODY, Kind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
+    let open = event(NO_PROCESS, Kind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
     Event { identity: Some(identity_of(look)), mode: 0o100_000 | look.mode & 0o7777, ..open }
 }
 
-/// Joins `path` to `directory` unless it is absolute. Nothing is normalized.
-pub(super) fn join(directory: &[u8], path: &[u8]) -> Vec<u8> {
-    if path.first() == Some(&b'/') {
-        return path.to_vec();
-    }
-    let slash: &[u8] = if directory.last() == Some(&b'/') { b"" } else { b"/" };
-    [directory, slash, path].concat()
-}
-
-/// Returns the directory that contains the last component of a path.
-pub(super) fn directory_of(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
-    &path[..slash.max(1)]
-}
-
-/// Converts a path to text for a message.
-pub(super) fn text(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
+/// Returns an event without anything but a path.
+pub(super) fn event(pid: u32, kind: Kind, path: Vec<u8>) -> Event {
+    Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra: 0 }
 }

@@ -12,8 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::Reason;
-use super::looks::text;
+use super::reason::{Reason, text};
 
 /// A larger depfile is refused.
 const DEPFILE_BYTES_MAX: u64 = 16 << 20;

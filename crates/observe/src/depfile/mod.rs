@@ -27,7 +27,9 @@ pub(crate) mod fuzz {
 }
 mod looks;
 mod make;
+mod plan;
 mod query;
+mod reason;
 mod resolve;
 mod scan;
 mod toolchain;
@@ -35,43 +37,18 @@ mod words;
 
 use std::io;
 
+use larder_model::path::absolute;
 use larder_spawn::{Command, Destinations};
 use larder_sys::{ChildEnd, Rivalry};
 
 use crate::{Event, Kind, Observed, Observer, OpenFlags, Trace};
-use looks::{Looks, join};
+use looks::{Looks, NO_PROCESS, event};
+pub use plan::DepfilePlan;
+use reason::{Reason, text};
 
 /// The `extra` of a [`Kind::Drop`] event: nothing was lost, but the inputs of the run could not be
 /// proved.
 pub const UNPROVABLE: u32 = 0xDEF;
-
-/// A message that says why a run cannot be proved.
-type Reason = String;
-
-/// A command line for which the caller knows that the depfile is enough.
-#[derive(Clone, Debug, Default)]
-pub struct DepfilePlan {
-    /// True if the tool is clang, false if it is gcc.
-    pub clang: bool,
-    /// True if the source is C++, false if it is C.
-    pub cxx: bool,
-    /// The working directory, as an absolute path.
-    pub cwd: Vec<u8>,
-    /// The path of the source, as on the command line.
-    pub source: Vec<u8>,
-    /// The path of the object file, as on the command line.
-    pub object: Vec<u8>,
-    /// The path of the depfile, as on the command line.
-    pub depfile: Vec<u8>,
-    /// The flags that may affect where headers and programs are looked up.
-    pub search_flags: Vec<Vec<u8>>,
-    /// The directories that are named by `search_flags`.
-    pub directories: Vec<Vec<u8>>,
-    /// The names after `-include` and `-imacros`.
-    pub forced: Vec<Vec<u8>>,
-    /// The values of `-D`, for example `NAME=1`.
-    pub definitions: Vec<Vec<u8>>,
-}
 
 /// Runs one command that a [`DepfilePlan`] describes.
 pub struct DepfileObserver {
@@ -87,12 +64,12 @@ impl DepfileObserver {
     fn trace(&self, command: &Command, pid: u32, started_ns: i64) -> Result<Trace, Reason> {
         let plan = &self.plan;
         let mut looks = Looks::new(&plan.cwd);
-        let depfile = make::read(&join(&plan.cwd, &plan.depfile), started_ns)?;
+        let depfile = make::read(&absolute(&plan.cwd, &plan.depfile), started_ns)?;
         let search = query::search(plan, command)?;
         let programs = toolchain::programs(plan, command, &search, &mut looks)?;
         resolve::inputs(plan, &search, &depfile, &mut looks)?;
         self.outputs_are_plain()?;
-        let mut events = start(&join(&plan.cwd, &command.program), pid);
+        let mut events = start(&absolute(&plan.cwd, &command.program), pid);
         events.extend(looks.into_events());
         events.extend(self.outputs(pid, &programs.writer));
         Ok(Trace { events, ..Trace::default() })
@@ -102,11 +79,11 @@ impl DepfileObserver {
     /// example through a link.
     fn outputs_are_plain(&self) -> Result<(), Reason> {
         for path in [&self.plan.object, &self.plan.depfile] {
-            let path = join(&self.plan.cwd, path);
+            let path = absolute(&self.plan.cwd, path);
             let (directory, name) = path.split_at(path.iter().rposition(|&b| b == b'/').unwrap_or(0) + 1);
             let look = larder_sys::Dir::open(directory, false).and_then(|directory| directory.look(name));
             if !look.is_ok_and(|look| look.kind == larder_sys::Kind::File) {
-                return Err(format!("{}: the output is not a regular file", looks::text(&path)));
+                return Err(format!("{}: the output is not a regular file", text(&path)));
             }
         }
         Ok(())
@@ -122,8 +99,8 @@ impl DepfileObserver {
         const NEW: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
         let plan = &self.plan;
         let open = |pid, flags, path| Event { extra: 0o666, ..event(pid, Kind::Open(OpenFlags(flags)), path) };
-        let mut events = vec![open(NOBODY, EMPTIED, join(&plan.cwd, &plan.depfile))];
-        let object = join(&plan.cwd, &plan.object);
+        let mut events = vec![open(NO_PROCESS, EMPTIED, absolute(&plan.cwd, &plan.depfile))];
+        let object = absolute(&plan.cwd, &plan.object);
         if plan.clang {
             let temporary = [&object[..], b".larder-tmp"].concat();
             events.push(open(pid, NEW, temporary.clone()));
@@ -138,16 +115,11 @@ impl DepfileObserver {
     }
 }
 
-/// Process ids that no process has.
+/// The pid of the assembler in the trace. No process has it.
 const ASSEMBLER: u32 = u32::MAX;
-const NOBODY: u32 = u32::MAX - 1;
 
 fn start(tool: &[u8], pid: u32) -> Vec<Event> {
     vec![event(pid, Kind::Start, tool.to_vec())]
-}
-
-fn event(pid: u32, kind: Kind, path: Vec<u8>) -> Event {
-    Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra: 0 }
 }
 
 impl Observer for DepfileObserver {

@@ -10,7 +10,8 @@ use std::process::Stdio;
 
 use larder_spawn::Command;
 
-use super::{DepfilePlan, Reason};
+use super::plan::DepfilePlan;
+use super::reason::{Reason, text};
 
 /// Where the compiler looks for headers and programs, by its own report.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,10 +66,10 @@ pub(super) fn ask(
         }
     }
     run.env("LC_ALL", "C").env_remove("LANGUAGE");
-    let words = || question.iter().map(|word| super::looks::text(word)).collect::<Vec<_>>().join(" ");
-    let output = run.output().map_err(|error| format!("{} {}: {error}", super::looks::text(program), words()))?;
+    let words = || question.iter().map(|word| text(word)).collect::<Vec<_>>().join(" ");
+    let output = run.output().map_err(|error| format!("{} {}: {error}", text(program), words()))?;
     if !output.status.success() {
-        return Err(format!("{} {}: failed", super::looks::text(program), words()));
+        return Err(format!("{} {}: failed", text(program), words()));
     }
     Ok((output.stdout, output.stderr))
 }
@@ -121,7 +122,7 @@ fn directory(line: &[u8]) -> Result<Vec<u8>, Reason> {
     trimmed
         .filter(|path| !odd && !path.is_empty())
         .map(<[u8]>::to_vec)
-        .ok_or_else(|| format!("{}: not a directory that headers are looked for in", super::looks::text(line)))
+        .ok_or_else(|| format!("{}: not a directory that headers are looked for in", text(line)))
 }
 
 impl Search {
@@ -143,7 +144,7 @@ impl Search {
         } else if let Some(path) = after(b"User configuration file directory: ") {
             self.configurations.push(path);
         } else if line.starts_with(b"Configuration file:") || line.starts_with(b"Reading specs from ") {
-            return Err(super::looks::text(line));
+            return Err(text(line));
         } else if self.compiler.is_empty() && line.starts_with(b" ") {
             self.compiler_of(line);
         }

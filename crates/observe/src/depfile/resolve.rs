@@ -13,10 +13,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::looks::{Found, Looks, directory_of, join, text};
+use larder_model::path::{absolute, parent};
+
+use super::looks::{Found, Looks};
+use super::plan::DepfilePlan;
 use super::query::Search;
+use super::reason::{Reason, text};
 use super::scan::{Include, Scan, scan};
-use super::{DepfilePlan, Reason};
 
 /// A run with a larger input is refused.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
@@ -53,10 +56,10 @@ pub(super) fn inputs(
     let (inputs, by_identity, open, done) = Default::default();
     let mut resolve = Resolve { plan, search, looks, inputs, by_identity, open, done };
     let system = resolve.directories()?;
-    let source = join(&plan.cwd, &plan.source);
+    let source = absolute(&plan.cwd, &plan.source);
     resolve.not_precompiled(&source)?;
     for path in depfile {
-        resolve.input(&join(&plan.cwd, path), &source, &system)?;
+        resolve.input(&absolute(&plan.cwd, path), &source, &system)?;
     }
     if !resolve.inputs.iter().any(|input| input.source) {
         return Err(format!("{}: the depfile does not name the source", text(&source)));
@@ -96,7 +99,7 @@ impl Resolve<'_> {
             return Err(format!("{}: an input that is not a regular file", text(path)));
         };
         let is_source = same_but_dot(path, source);
-        let directory = directory_of(path).to_vec();
+        let directory = parent(path).unwrap_or(b".").to_vec();
         if let Some(&known) = self.by_identity.get(&(device, inode)) {
             self.inputs[known].source |= is_source;
             self.found_in(known, directory);
@@ -138,7 +141,8 @@ impl Resolve<'_> {
     fn forced(&mut self) -> Result<(), Reason> {
         let predefined = Include { name: b"stdc-predef.h".to_vec(), quoted: false, everywhere: false };
         self.include(&predefined, None, true)?;
-        let places = [self.plan.cwd.clone(), directory_of(&join(&self.plan.cwd, &self.plan.source)).to_vec()];
+        let source = absolute(&self.plan.cwd, &self.plan.source);
+        let places = [self.plan.cwd.clone(), parent(&source).unwrap_or(b".").to_vec()];
         for name in &self.plan.forced {
             let include = Include { name: name.clone(), quoted: true, everywhere: true };
             for place in &places {
@@ -173,7 +177,7 @@ impl Resolve<'_> {
         let search = self.search;
         let quote = search.quote.iter().filter(|_| include.quoted);
         for directory in quote.chain(&search.bracket) {
-            let directory = join(&self.plan.cwd, directory);
+            let directory = absolute(&self.plan.cwd, directory);
             if self.candidate(&directory, include, precompiled)? && !include.everywhere {
                 break;
             }
@@ -183,13 +187,13 @@ impl Resolve<'_> {
 
     /// Looks for a header in one directory. Returns whether it exists.
     fn candidate(&mut self, directory: &[u8], include: &Include, precompiled: bool) -> Result<bool, Reason> {
-        let path = join(directory, &include.name);
+        let path = absolute(directory, &include.name);
         if precompiled {
             self.not_precompiled(&path)?;
         }
         let Found::File(device, inode) = self.looks.look(&path)? else { return Ok(false) };
         if let Some(&input) = self.by_identity.get(&(device, inode)) {
-            self.found_in(input, directory_of(&path).to_vec());
+            self.found_in(input, parent(&path).unwrap_or(b".").to_vec());
         }
         Ok(true)
     }

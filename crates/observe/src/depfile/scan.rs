@@ -6,7 +6,7 @@
 //!
 //! Unaware of: where headers are.
 
-use super::Reason;
+use super::reason::{Reason, text};
 use super::words::{Word, holds, judge};
 
 /// A header that a text includes.
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
     fn word(&mut self, line_start: bool) -> Result<(), Reason> {
         let word = self.take_word();
         let before = std::mem::replace(&mut self.before, word);
-        let refused = |word: &[u8]| Err(super::looks::text(word));
+        let refused = |word: &[u8]| Err(text(word));
         let exports = before == b"export" && matches!(word, b"import" | b"module");
         if exports || line_start && matches!(word, b"import" | b"module") || (before, word) == (b"GCC", b"dependency") {
             return refused(word);

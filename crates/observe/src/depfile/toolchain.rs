@@ -7,14 +7,16 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 
+use larder_model::path::{absolute, file_name, join, parent};
 use larder_spawn::Command;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 
-use super::looks::{Found, Looks, join, text};
+use super::looks::{Found, Looks};
+use super::plan::DepfilePlan;
 use super::query::{Search, ask, libraries};
-use super::{DepfilePlan, Reason};
+use super::reason::{Reason, text};
 use crate::{Program, judge};
 
 /// The programs that later steps need.
@@ -30,7 +32,7 @@ pub(super) fn programs(
     search: &Search,
     looks: &mut Looks,
 ) -> Result<Programs, Reason> {
-    let tool = join(&plan.cwd, &command.program);
+    let tool = absolute(&plan.cwd, &command.program);
     program(&search.compiler, command, looks)?;
     if plan.clang {
         program(&tool, command, looks)?;
@@ -116,13 +118,13 @@ fn assembler(
 ) -> Result<Vec<u8>, Reason> {
     if named.contains(&b'/') {
         for directory in places.directories {
-            looks.look(&join(directory, places.target_assembler))?;
+            looks.look(&absolute(directory, places.target_assembler))?;
             looks.look(&join(directory, b"as"))?;
         }
-        return Ok(join(&plan.cwd, named));
+        return Ok(absolute(&plan.cwd, named));
     }
     for name in [places.target_assembler, named] {
-        if places.directories.iter().any(|directory| looks.look(&join(directory, name)) != Ok(Found::Absent)) {
+        if places.directories.iter().any(|directory| looks.look(&absolute(directory, name)) != Ok(Found::Absent)) {
             return Err("gcc's own directories have an assembler, but gcc does not name it".to_owned());
         }
         if let Some(found) = along_path(plan, name, command, looks)? {
@@ -148,7 +150,7 @@ fn along_path(
     let path = command.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
     let Some(path) = path else { return Ok(None) };
     for directory in path.split(|&b| b == b':') {
-        let candidate = join(&join(&plan.cwd, directory), name);
+        let candidate = absolute(&absolute(&plan.cwd, directory), name);
         let executable = || larder_sys::look_through(&candidate).is_ok_and(|look| look.mode & 0o111 != 0);
         if matches!(looks.look(&candidate)?, Found::File(..)) && executable() {
             return Ok(Some(candidate));
@@ -176,7 +178,7 @@ const DISTRIBUTION: [&[u8]; 8] = [
 fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> {
     const LIBRARIES: [&[u8]; 4] = [b"lib", b"lib64", b"lib32", b"libx32"];
     let installed = search.installed.clone().ok_or("clang does not say where it is installed")?;
-    let real = super::looks::directory_of(&search.compiler).to_vec();
+    let real = parent(&search.compiler).unwrap_or(b".").to_vec();
     let prefixes = [join(&installed, b".."), join(&real, b".."), b"/usr".to_vec(), b"/".to_vec()];
     for prefix in &prefixes {
         for library in LIBRARIES {
@@ -192,7 +194,7 @@ fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> 
     }
     for installation in &search.installations {
         looks.list(installation)?;
-        let above = join(&join(installation, b"../../../.."), &search.target);
+        let above = absolute(&join(installation, b"../../../.."), &search.target);
         looks.look(&above)?;
     }
     configurations(tool, &[&[installed, real], &search.configurations[..]].concat(), search, looks)
@@ -210,12 +212,11 @@ fn installations(directory: &[u8], looks: &mut Looks) -> Result<(), Reason> {
 }
 
 fn configurations(tool: &[u8], places: &[Vec<u8>], search: &Search, looks: &mut Looks) -> Result<(), Reason> {
-    let tool = tool.rsplit(|&b| b == b'/').next().unwrap_or(tool);
-    let names = [tool, b"clang", b"clang++", b"clang-cpp", &search.target];
+    let names = [file_name(tool), b"clang", b"clang++", b"clang-cpp", &search.target];
     for place in places {
         for name in names {
             for name in [[name, b".cfg"].concat(), [&search.target, &b"-"[..], name, b".cfg"].concat()] {
-                let path = join(place, &name);
+                let path = absolute(place, &name);
                 if looks.look(&path)? != Found::Absent {
                     return Err(format!("{}: a configuration file", text(&path)));
                 }

@@ -2,95 +2,110 @@
 //!
 //! Unaware of: single events.
 
-use larder_model::quick::Set;
+use larder_model::path::file_name;
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
 
-use super::{Fold, Folded, Made, Policy};
-use crate::paths::file_name;
+use super::path_state::Made;
+use super::{Fold, Folded, Policy};
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {
-        for (pid, what_for) in std::mem::take(&mut self.drawn) {
-            self.drew(pid, what_for, policy);
-        }
-        if !self.named_at_random.is_empty() {
-            self.refuse(Unrecorded::Random, b"random numbers for a name that was never used");
-        }
-        for name in self.random_names.clone() {
-            if self.made.contains_key(name) {
-                self.refuse(Unrecorded::Random, name);
-            }
-        }
-        let unaccounted: i64 = self.starts.values().filter(|n| **n != 0).sum();
-        if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
+        self.refuse_random_numbers(policy);
+        if self.processes.missed_a_start() {
             self.refuse(Unrecorded::NotObserved, b"a program that was executed but not observed");
         }
-        for (program, output) in std::mem::take(&mut self.times_told) {
-            let log = self.logs.get(&output).and_then(|log| self.made.get(log));
-            if !matches!(log, Some(Made::File { .. })) || self.read_again.contains(&output) {
+        self.refuse_times_outside_of_logs();
+        if self.run.dates_count && self.run.date_is_lost {
+            self.refuse(Unrecorded::ComparesTimes, b"a removed file whose time the command had set");
+        }
+        let mut seen = self.seen_of_the_run();
+        self.add_outputs(policy, &mut seen);
+        self.compare_copied_modes();
+        self.add_inputs(policy, &mut seen);
+        Folded {
+            seen,
+            refusals: self.run.refusals,
+            foreign_program: self.run.foreign_program.map(<[u8]>::to_vec),
+            inodes_shown: self.run.inodes_shown,
+            chance_program: self.run.chance_program.map(<[u8]>::to_vec),
+            random_names: self.paths.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
+        }
+    }
+
+    /// Refuses random numbers that may be in the result: those that were the last act of a process,
+    /// those for a name that was not used, and those in the name of an output.
+    fn refuse_random_numbers(&mut self, policy: &Policy) {
+        for (pid, what_for) in self.processes.take_drawn() {
+            self.drew(pid, what_for, policy);
+        }
+        if self.processes.draw_an_unused_name() {
+            self.refuse(Unrecorded::Random, b"random numbers for a name that was never used");
+        }
+        for name in &self.paths.random_names {
+            if self.paths.made(name).is_some() {
+                self.run.refuse(Unrecorded::Random, name);
+            }
+        }
+    }
+
+    /// Refuses reads of the clock unless standard output led to a log that is still there and that
+    /// the command did not read.
+    fn refuse_times_outside_of_logs(&mut self) {
+        for (program, output) in std::mem::take(&mut self.run.times_told) {
+            let is_log = self.files.logs.get(&output).is_some_and(|log| self.paths.is_made_file(log));
+            if !is_log || self.files.read_again.contains(&output) {
                 self.refuse(Unrecorded::Clock, program);
             }
         }
-        if self.dates_count && self.date_is_lost {
-            self.refuse(Unrecorded::ComparesTimes, b"a removed file whose time the command had set");
-        }
-        if self.no_temporary_directory {
-            // On another machine, the variable may name a directory that exists.
-            self.environment.extend(std::mem::take(&mut self.temporary_directories));
-        }
-        // A mode that was copied from something that the command made depends on the umask, as the
-        // original does.
-        let gives = |life: &(u32, u32)| self.gives_modes.contains(life) || self.gives_directory_modes.contains(life);
-        self.umask |= self.saw_masked.iter().any(gives);
-        let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
-        let closed = self.closed.values().copied().collect();
-        let mut seen = Seen {
-            closed,
-            umask: self.umask,
-            umask_is_set: self.umask_is_set,
-            host: self.host,
-            sockets: self.sockets,
-            dates_count: self.dates_count,
-            owners_set: self.owners_set,
-            names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
-            environment: self.environment.iter().map(variable).collect(),
+    }
+
+    /// Returns what holds for the run as a whole, without inputs and outputs.
+    fn seen_of_the_run(&mut self) -> Seen {
+        Seen {
+            closed: self.files.closed.values().copied().collect(),
+            // A mode that was copied from something that the command made depends on the umask, as
+            // the original does.
+            umask: self.run.umask || self.processes.copy_masked_modes(),
+            umask_is_set: self.run.umask_is_set,
+            host: self.run.host,
+            sockets: self.run.sockets,
+            dates_count: self.run.dates_count,
+            owners_set: self.run.owners_set,
+            names: self.paths.names(),
+            environment: self.run.take_environment(),
             ..Seen::default()
-        };
-        let made_order = std::mem::take(&mut self.made_order);
-        let mut listed = Set::default();
-        for path in made_order {
-            if !listed.insert(path) {
-                continue;
-            }
-            if let Some(made) = self.made.get(path).cloned() {
-                self.output(path, made, policy, &mut seen);
+        }
+    }
+
+    fn add_outputs(&mut self, policy: &Policy, seen: &mut Seen) {
+        for path in self.paths.take_made_order() {
+            if let Some(made) = self.paths.made(path).cloned() {
+                self.output(path, made, policy, seen);
             }
         }
-        // The mode of what the process made may be copied from what it read.
+    }
+
+    /// Makes the mode of a path an observation if a process that looked at the path also set modes.
+    /// It may have copied the mode.
+    fn compare_copied_modes(&mut self) {
         for (life, path) in std::mem::take(&mut self.seen_by) {
-            let directory = self.modes.get(path).is_some_and(|mode| mode >> 12 == 0o04);
-            let gives = if directory { &self.gives_directory_modes } else { &self.gives_modes };
-            if gives.contains(&life)
-                && let Some(looked) = self.looked.get_mut(path)
-            {
+            let directory = self.paths.mode_before(path).is_some_and(|mode| mode >> 12 == 0o04);
+            let modes = self.processes.modes_of(life);
+            let sets = if directory { modes.sets_directories } else { modes.sets_files };
+            if sets && let Some(looked) = self.paths.looked_mut(path) {
                 looked.times = looked.times.max(Times::Mode);
             }
         }
-        for path in std::mem::take(&mut self.order) {
+    }
+
+    fn add_inputs(&mut self, policy: &Policy, seen: &mut Seen) {
+        for path in self.paths.take_looked_order() {
             if self.is_of_this_run(path) {
                 continue;
             }
-            if let Some(looked) = self.looked.remove(path) {
-                self.input(path, looked, policy, &mut seen);
+            if let Some(looked) = self.paths.state(path).looked.take() {
+                self.input(path, looked, policy, seen);
             }
-        }
-        Folded {
-            seen,
-            refusals: self.refusals,
-            foreign_program: self.foreign_program.map(<[u8]>::to_vec),
-            inodes_shown: self.inodes_shown,
-            chance_program: self.chance_program.map(<[u8]>::to_vec),
-            random_names: self.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
         }
     }
 
@@ -99,11 +114,11 @@ impl<'t> Fold<'t> {
     /// checking such an absence is harmless.
     fn is_of_this_run(&self, path: &[u8]) -> bool {
         let nothing = Looked { absent: true, ..Looked::default() };
-        if self.looked.get(path) != Some(&nothing) || self.made.contains_key(path) {
+        if self.paths.looked(path) != Some(&nothing) || self.paths.made(path).is_some() {
             return false;
         }
         let within = |name: &&[u8]| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
-        self.random_names.iter().any(within)
+        self.paths.random_names.iter().any(within)
     }
 
     fn output(&mut self, path: &'t [u8], made: Made<'t>, policy: &Policy, seen: &mut Seen) {
@@ -113,15 +128,16 @@ impl<'t> Fold<'t> {
         let change = match made {
             Made::File { placement, mode, writer, temporary } => {
                 let known = (policy.replaces_output)(writer);
-                if temporary && !known && self.names.get(path) != Some(&true) {
+                if temporary && !known && self.paths.existed(path) != Some(true) {
                     // The program made the file only because the path did not exist.
-                    self.touch(path).absent = true;
+                    self.paths.touch(path).absent = true;
                 }
-                let unlinks = (policy.unlinks_output)(writer) && !self.in_place.contains(path);
-                let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
+                let state = self.paths.state(path);
+                let unlinks = (policy.unlinks_output)(writer) && !state.is_written_in_place;
+                let removes = known && state.lstat_failed && placement == Placement::Truncate;
                 let rewrites = (policy.rewrites_output)(writer);
                 let placement = match placement {
-                    _ if self.reused.contains(path) => Placement::Truncate,
+                    _ if state.would_be_reused => Placement::Truncate,
                     Placement::Rename => Placement::Rename,
                     _ if unlinks => Placement::Replace,
                     _ if removes => Placement::Unlink,
@@ -129,8 +145,8 @@ impl<'t> Fold<'t> {
                 };
                 let closed_when_complete = (policy.is_compiler_part)(writer) && !rewrites;
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
-                let new = anew || self.names.get(path) == Some(&false);
-                let (dated, attributed) = (self.dated.contains(path), self.attributed.contains(path));
+                let new = anew || state.existed == Some(false);
+                let (dated, attributed) = (state.is_dated, state.is_attributed);
                 Change::File { placement, mode, new, closed_when_complete, dated, attributed }
             }
             Made::Link => Change::Link,
@@ -141,28 +157,28 @@ impl<'t> Fold<'t> {
     }
 
     fn input(&mut self, path: &'t [u8], mut looked: Looked, policy: &Policy, seen: &mut Seen) {
-        if self.temporary_places.contains(path) && !looked.content && !looked.listed && !looked.absent {
+        let Some(state) = self.paths.get(path) else { return };
+        if state.holds_temporary_files && !looked.content && !looked.listed && !looked.absent {
             return;
         }
         // The command made the directory, so whatever is in it was made by the command and did not
         // exist before.
-        if looked.absent && self.below_made(path) {
+        if looked.absent && self.paths.is_below_made(path) {
             return;
         }
-        if self.made_by_other_names.contains(path) && looked.absent && !looked.content && !looked.listed && !looked.kind
-        {
+        if state.leads_to_made && looked.absent && !looked.content && !looked.listed && !looked.kind {
             looked.prior = Some(Prior::Absent);
         }
-        if self.dates_count && looked.compared {
+        if self.run.dates_count && looked.compared {
             // Its mtime is compared with an mtime that is the same in every run.
             looked.times = looked.times.max(Times::Files);
         }
-        if let Some(made) = self.made.get(path) {
+        if let Some(made) = &state.made {
             if looked.listed {
                 return self.refuse(Unrecorded::UpdatesFile, path);
             }
             if looked.content {
-                let mode = self.modes.get(path).map(|mode| mode & 0o7777).filter(|mode| *mode != 0);
+                let mode = state.mode_before.map(|mode| mode & 0o7777).filter(|mode| *mode != 0);
                 let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened, mode));
                 let Some(prior) = looked.identity.as_ref().and_then(known) else {
                     return self.refuse(Unrecorded::UpdatesFile, path);
@@ -172,14 +188,14 @@ impl<'t> Fold<'t> {
                 // Compilers stat an output to check that it is not one of their inputs, and then
                 // write it.
                 if let Made::File { writer, .. } = made
-                    && !self.must_be_absent.contains(path)
-                    && !self.looked_at_by_others.contains(path)
+                    && !state.must_be_absent
+                    && !state.looked_at_by_others
                     && (policy.is_compiler_part)(writer)
                 {
                     return;
                 }
-                looked.prior = Some(match self.modes.get(path) {
-                    Some(&mode) if !looked.absent => Prior::Other { mode },
+                looked.prior = Some(match state.mode_before {
+                    Some(mode) if !looked.absent => Prior::Other { mode },
                     _ => Prior::Absent,
                 });
             }

@@ -2,11 +2,12 @@
 //!
 //! Unaware of: changes of files.
 
-use larder_model::{Fact, Identity, Looked, ModeRule, Times, Unrecorded};
+use larder_model::{Fact, Identity, ModeRule, Times, Unrecorded};
 
-use super::{EINVAL, ENOENT, Event, Fold, Made, Policy, without_slash};
+use super::path_state::{Made, file_id};
+use super::{Event, Fold, Policy, without_slash};
+use crate::event::{self, Kind, OpenFlags};
 use crate::paths::has_parents;
-use crate::trace::{self, Kind, OpenFlags};
 
 /// Returns true if the event created the file. A new file may have the inode of a removed one.
 fn is_new(e: &Event) -> bool {
@@ -37,43 +38,25 @@ impl<'t> Fold<'t> {
         // libc reads it for `pthread_getattr_np`, to find the stack. The addresses in it are chosen
         // at random by the kernel.
         if e.path == b"/proc/self/maps" && policy.chance_is_compared && !self.habit(e.pid, policy).tunes_memory {
-            self.chance_program = self.chance_program.or(Some(self.who.runs(e.pid).program));
+            self.run.depends_on_chance(self.processes.runs(e.pid).program);
             return true;
         }
         (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
     }
 
-    pub(super) fn touch(&mut self, path: &'t [u8]) -> &mut Looked {
-        if !self.looked.contains_key(path) {
-            self.order.push(path);
-        }
-        self.looked.entry(path).or_default()
-    }
-
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
-        let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
-        let named = |path: &[u8]| self.made.contains_key(path) || self.below_made(path);
+        let by_inode = self.files.is_made(e.identity);
         // A path with `..` is matched by inode, or by its resolved form at the end of the run.
-        let by_name = match self.real.get(e.path) {
-            Some(real) => real.as_ref().is_some_and(|real| named(real)),
-            None => named(without_slash(e.path)),
+        let by_name = match self.paths.real(e.path) {
+            Some(real) => real.as_ref().is_some_and(|real| self.paths.is_made(real)),
+            None => self.paths.is_made(without_slash(e.path)),
         };
         if (by_inode || by_name) && has_parents(e.path) {
-            self.made_by_other_names.insert(e.path);
+            self.paths.state(e.path).leads_to_made = true;
         } else if by_inode && !by_name && !is_new(e) && e.path.starts_with(b"/") && !e.path.starts_with(b"/proc/") {
-            self.touch(e.path).leads = true;
-            self.leading.insert(e.path);
+            self.paths.touch(e.path).leads = true;
         }
         by_inode || by_name
-    }
-
-    /// Returns true if the path is below a directory that the command made.
-    pub(super) fn below_made(&self, path: &[u8]) -> bool {
-        if !self.made_directories {
-            return false;
-        }
-        let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        slashes.any(|at| at > 0 && matches!(self.made.get(&path[..at]), Some(Made::Directory(_))))
     }
 
     fn device(&mut self, path: &[u8]) -> bool {
@@ -93,15 +76,15 @@ impl<'t> Fold<'t> {
     }
 
     pub(super) fn read(&mut self, e: &Event<'t>, executed: bool, policy: &Policy) {
-        self.last_read.insert(e.pid, e.path);
-        self.first_read.remove(&e.pid);
+        let process = self.processes.state(e.pid);
+        (process.last_read, process.first_read) = (Some(e.path), None);
         if self.ignored(e.path) || self.tunes_memory(e, policy) {
             return;
         }
         if self.is_made(e) {
             self.sees_mode_of_made(e);
-            self.dates_count |= self.dated.contains(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
-            self.read_again.extend(e.identity.map(|id| (id.device, id.inode)));
+            self.run.dates_count |= self.is_dated(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
+            self.files.read_again.extend(e.identity.map(file_id));
             return;
         }
         if self.device(e.path) {
@@ -113,17 +96,17 @@ impl<'t> Fold<'t> {
         let identity = e.identity;
         let habit = self.habit(e.pid, policy);
         let times = if executed { Times::Blind } else { habit.times };
-        self.seen_by.push((self.life(e.pid), e.path));
-        if !self.looked.get(e.path).is_some_and(|looked| looked.content) {
-            self.first_read.insert(e.pid, e.path);
+        self.seen_by.push((self.processes.life(e.pid), e.path));
+        if !self.paths.looked(e.path).is_some_and(|looked| looked.content) {
+            self.processes.state(e.pid).first_read = Some(e.path);
         }
-        let looked = self.touch(e.path);
+        let looked = self.paths.touch(e.path);
         looked.content = true;
         looked.times = looked.times.max(times);
         looked.kind = true;
         looked.executed |= executed;
-        let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(NOBODY));
-        if first == NOBODY {
+        let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(UNKNOWN_IDENTITY));
+        if first == UNKNOWN_IDENTITY {
             looked.identity = identity;
         } else if identity.is_some_and(|id| id != first) {
             self.refuse(Unrecorded::InputChanged, e.path);
@@ -138,7 +121,7 @@ impl<'t> Fold<'t> {
             return;
         }
         if self.habit(e.pid, policy).shows_numbers {
-            self.inodes_shown.extend(e.identity.map(|id| id.inode));
+            self.run.inodes_shown.extend(e.identity.map(|id| id.inode));
         }
         if e.error == 0 && self.habit(e.pid, policy).times == Times::Uses {
             return self.refuse(Unrecorded::Clock, e.path);
@@ -160,7 +143,7 @@ impl<'t> Fold<'t> {
             self.device(e.path);
             return;
         }
-        self.note_mode(e.path, e.mode);
+        self.paths.note_mode(e.path, e.mode);
         let kind = e.kind;
         let file = e.mode >> 12 == 0o10;
         let habit = self.habit(e.pid, policy);
@@ -170,22 +153,22 @@ impl<'t> Fold<'t> {
         };
         // The execute permission of a file is part of its recorded fact.
         let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
-        let asks_rights = special && !self.runs_a_compiler_part(e.pid, policy);
-        self.seen_by.push((self.life(e.pid), e.path));
+        let asks_rights = special && !self.processes.runs_a_compiler_part(e.pid, policy);
+        self.seen_by.push((self.processes.life(e.pid), e.path));
         let reported = if matches!(kind, Kind::Stat) { e.extra } else { 0 };
         let times = match reported {
-            trace::REPORTED_MODE => times.max(Times::Mode),
-            trace::REPORTED_MODIFIED => times.max(Times::Inputs),
-            trace::REPORTED_STATUS => times.max(Times::Status),
+            event::REPORTED_MODE => times.max(Times::Mode),
+            event::REPORTED_MODIFIED => times.max(Times::Inputs),
+            event::REPORTED_STATUS => times.max(Times::Status),
             _ => times,
         };
-        let compares = habit.compares || reported == trace::REPORTED_COMPARED;
-        let looked = self.touch(e.path);
+        let compares = habit.compares || reported == event::REPORTED_COMPARED;
+        let looked = self.paths.touch(e.path);
         looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
         looked.times = looked.times.max(times);
-        let in_order = !matches!(e.extra, crate::IN_ANY_ORDER | crate::IN_ANY_ORDER_OF_KINDS);
+        let in_order = !matches!(e.extra, event::IN_ANY_ORDER | event::IN_ANY_ORDER_OF_KINDS);
         looked.order |= kind == Kind::List && !habit.sorts_names && in_order;
-        looked.kinds |= kind == Kind::List && (habit.lists_kinds || e.extra == crate::IN_ANY_ORDER_OF_KINDS);
+        looked.kinds |= kind == Kind::List && (habit.lists_kinds || e.extra == event::IN_ANY_ORDER_OF_KINDS);
         if file && matches!(kind, Kind::Stat | Kind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }
@@ -208,60 +191,66 @@ impl<'t> Fold<'t> {
     fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
         self.sees_mode_of_made(e);
         let habit = self.habit(e.pid, policy);
-        let reported = matches!(e.extra, trace::REPORTED_COMPARED | trace::REPORTED_MODIFIED | trace::REPORTED_STATUS);
+        let reported = matches!(e.extra, event::REPORTED_COMPARED | event::REPORTED_MODIFIED | event::REPORTED_STATUS);
         let compares = habit.compares || habit.times >= Times::Files || habit.reports && reported;
-        self.dates_count |= compares && self.dated.contains(e.path);
+        self.run.dates_count |= compares && self.is_dated(e.path);
         if habit.times == Times::Status {
             self.refuse(Unrecorded::ComparesTimes, e.path);
         }
     }
 
+    /// Returns true if the command made the file at this path and gave it an mtime.
+    fn is_dated(&self, path: &[u8]) -> bool {
+        self.paths.get(path).is_some_and(|state| state.is_dated)
+    }
+
     /// Notes that a process saw a mode that depends on the umask. If the process gives that mode to
     /// another file, the mode of that file depends on the umask as well.
     fn sees_mode_of_made(&mut self, e: &Event<'t>) {
-        let rule = match self.made.get(without_slash(e.path)) {
+        let rule = match self.paths.made(without_slash(e.path)) {
             Some(Made::File { mode, .. } | Made::Directory(mode)) => mode.rule,
             _ => ModeRule::Masked,
         };
         if matches!(rule, ModeRule::Masked | ModeRule::Executable) {
-            self.saw_masked.insert(self.life(e.pid));
+            self.processes.modes(e.pid).saw_masked = true;
         }
     }
 
     /// Handles `readlink` of a descriptor's link below `/proc`. LLVM asks in this way for the real
     /// path of the file that it has just opened.
     fn read_link_of_open_file(&mut self, e: &Event<'t>) {
-        let Some(opened) = self.last_read.get(&e.pid).copied() else {
+        let Some(opened) = self.processes.get(e.pid).and_then(|state| state.last_read) else {
             return self.refuse(Unrecorded::Device, e.path);
         };
-        if let Some(looked) = self.looked.get_mut(opened) {
+        if let Some(looked) = self.paths.looked_mut(opened) {
             looked.link = true;
         }
     }
 
     fn look_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
-            (Kind::Lstat, ENOENT) => {
-                self.lstat_missing.insert(e.path);
-                self.touch(e.path).absent = true;
+            (Kind::Lstat, libc::ENOENT) => {
+                self.paths.state(e.path).lstat_failed = true;
+                self.paths.touch(e.path).absent = true;
             }
             // It exists and is no link, and the program looked at it as a link.
-            (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
-            (_, ENOENT) => self.touch(e.path).absent = true,
+            (Kind::ReadLink, libc::EINVAL) => self.paths.touch(e.path).link = true,
+            (_, libc::ENOENT) => self.paths.touch(e.path).absent = true,
             // The execute permission of a file is part of its recorded fact. Any other permission
             // is checked again.
-            (Kind::Access, 13) if e.extra & 6 == 0 => {
-                let looked = self.touch(e.path);
+            (Kind::Access, libc::EACCES) if e.extra & 6 == 0 => {
+                let looked = self.paths.touch(e.path);
                 (looked.kind, looked.executed) = (true, true);
             }
             (Kind::Access, errno) => {
-                self.touch(e.path).failed = Some((Fact::ACCESS | (e.extra & 7) as u8, errno as u32));
+                self.paths.touch(e.path).failed = Some((Fact::ACCESS | (e.extra & 7) as u8, errno as u32));
             }
-            (Kind::List, errno) => self.touch(e.path).failed = Some((1, errno as u32)),
-            (_, errno) => self.touch(e.path).failed = Some((0, errno as u32)),
+            (Kind::List, errno) => self.paths.touch(e.path).failed = Some((1, errno as u32)),
+            (_, errno) => self.paths.touch(e.path).failed = Some((0, errno as u32)),
         }
     }
 }
 
 /// Stands for an identity that is not known yet. No file has it.
-const NOBODY: Identity = Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
+const UNKNOWN_IDENTITY: Identity =
+    Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };

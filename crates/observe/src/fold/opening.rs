@@ -2,11 +2,12 @@
 //!
 //! Unaware of: what happens to a file after it was opened.
 
+use larder_model::path::{file_name, parent};
 use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 
-use super::{EEXIST, ENOENT, Event, Fold, Made, Policy, parent};
-use crate::paths::file_name;
-use crate::trace::{self, Kind, OpenFlags};
+use super::path_state::{Made, file_id};
+use super::{Event, Fold, Policy};
+use crate::event::{self, Kind, OpenFlags};
 
 impl<'t> Fold<'t> {
     pub(super) fn open(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
@@ -25,8 +26,9 @@ impl<'t> Fold<'t> {
             return self.look(&Event { kind: Kind::RealPath, ..e.clone() }, policy);
         }
         if !writes {
-            self.opened.entry(e.pid).or_default().push(e.path);
-            self.opened_for_child.entry(e.pid).or_default().push(e.path);
+            let process = self.processes.state(e.pid);
+            process.opened.push(e.path);
+            process.opened_for_child.push(e.path);
             return self.read(e, false, policy);
         }
         self.open_for_writing(e, flags, policy);
@@ -38,23 +40,23 @@ impl<'t> Fold<'t> {
         }
         match e.error {
             // A file could not be created, so its directory does not exist.
-            ENOENT if flags.has(OpenFlags::CREATE) => {
-                self.no_temporary_directory |= flags.has(OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY);
+            libc::ENOENT if flags.has(OpenFlags::CREATE) => {
+                self.run.no_temporary_directory |= flags.has(OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY);
                 if let Some(directory) = parent(e.path) {
-                    self.touch(directory).absent = true;
+                    self.paths.touch(directory).absent = true;
                 }
             }
             // The program would have read the file. What is made there later is another file.
-            ENOENT => {
-                self.touch(e.path).absent = true;
+            libc::ENOENT => {
+                self.paths.touch(e.path).absent = true;
                 // The path may be that of an old output, which the program would have unlinked.
-                if !(policy.opens_output)(self.program(e.pid)) {
-                    self.must_be_absent.insert(e.path);
+                if !(policy.opens_output)(self.processes.program(e.pid)) {
+                    self.paths.state(e.path).must_be_absent = true;
                 }
             }
-            EEXIST if writes => self.touch(e.path).kind = true,
+            libc::EEXIST if writes => self.paths.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
-            errno => self.touch(e.path).failed = Some((1, errno as u32)),
+            errno => self.paths.touch(e.path).failed = Some((1, errno as u32)),
         }
     }
 
@@ -64,21 +66,21 @@ impl<'t> Fold<'t> {
             _ => return self.refuse(Unrecorded::OutputSpecial, e.path),
         }
         if flags.has(OpenFlags::READ) {
-            self.read_again.extend(e.identity.map(|id| (id.device, id.inode)));
+            self.files.read_again.extend(e.identity.map(file_id));
         }
-        if self.is_made(e) && !matches!(self.made.get(e.path), None | Some(Made::Removed)) {
+        if self.is_made(e) && !matches!(self.paths.made(e.path), None | Some(Made::Removed)) {
             return;
         }
         // The path leads to the file through a link, which may lead elsewhere in the next run.
-        if self.leading.contains(e.path) {
+        if self.paths.looked(e.path).is_some_and(|looked| looked.leads) {
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
         let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
         let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
         if !fresh && flags.has(OpenFlags::NEW) {
-            self.was_absent(e.path);
+            self.paths.was_absent(e.path);
         } else if !fresh && empty {
-            let looked = self.touch(e.path);
+            let looked = self.paths.touch(e.path);
             looked.content = true;
             looked.identity = looked.identity.or(e.identity);
         } else if !fresh {
@@ -86,7 +88,7 @@ impl<'t> Fold<'t> {
             if e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
                 return self.refuse(Unrecorded::UpdatesFile, e.path);
             }
-            let looked = self.touch(e.path);
+            let looked = self.paths.touch(e.path);
             looked.content = true;
             looked.identity = looked.identity.or(e.identity);
         }
@@ -94,56 +96,57 @@ impl<'t> Fold<'t> {
         if flags.has(OpenFlags::EXCLUSIVE) {
             self.made_by_its_name(e, policy);
         }
-        self.name(e.path, !new);
+        self.paths.comes_or_goes(e.path, !new);
         let Habit { reports, times, .. } = self.habit(e.pid, policy);
         // In a report of a nested wrapper, the mode is that of the new file and not of the file
         // before.
         if !new && !reports {
-            self.note_mode(e.path, e.mode);
+            self.paths.note_mode(e.path, e.mode);
         }
         // The file is an input that is not empty and was not unlinked. For example, `objcopy` of
         // binutils 2.35 writes in this way to a file that has several names.
         let is_input = |l: &Looked| l.content && l.identity.is_some_and(|id| id.size_bytes > 0);
-        if !flags.has(OpenFlags::CREATE) || !new && self.looked.get(e.path).is_some_and(is_input) {
-            self.in_place.insert(e.path);
+        if !flags.has(OpenFlags::CREATE) || !new && self.paths.looked(e.path).is_some_and(is_input) {
+            self.paths.state(e.path).is_written_in_place = true;
         }
-        let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
+        let removed = self.paths.state(e.path).is_removed();
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
-        let reported = if reports { trace::output_reported(e.extra) } else { None };
+        let reported = if reports { event::output_reported(e.extra) } else { None };
         let (placement, mode) = reported.unwrap_or((placement, mode));
         if !reports && (times == Times::Mode || !matches!(mode.bits, 0o600 | 0o666 | 0o777)) {
-            self.gives_modes.insert(self.life(e.pid));
+            self.processes.modes(e.pid).sets_files = true;
         }
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
         if temporary && let Some(directory) = parent(e.path) {
-            self.temporary_places.insert(directory);
+            self.paths.state(directory).holds_temporary_files = true;
         }
         if temporary {
-            self.authors.insert(e.path, self.who.runs(e.pid));
+            self.paths.state(e.path).author = Some(self.processes.runs(e.pid));
         }
-        let writer = self.program(e.pid);
-        self.make(e.path, Made::File { placement, mode, writer, temporary });
+        let writer = self.processes.program(e.pid);
+        self.paths.make(e.path, Made::File { placement, mode, writer, temporary });
         if let Some(id) = e.identity {
-            self.made_inodes.insert((id.device, id.inode));
+            self.files.made.insert(file_id(id));
             if (policy.is_log)(e.path) {
-                self.logs.insert((id.device, id.inode), e.path);
+                self.files.logs.insert(file_id(id), e.path);
             }
         }
     }
 
     /// Handles something that was made by a call that requires that the path does not exist.
     pub(super) fn made_by_its_name(&mut self, e: &Event<'t>, policy: &Policy) {
-        let at_random = self.named_at_random.remove(&e.pid) || self.habit(e.pid, policy).names_at_random;
+        let draws_a_name = std::mem::take(&mut self.processes.state(e.pid).draws_a_name);
+        let at_random = draws_a_name || self.habit(e.pid, policy).names_at_random;
         let temporary = self.is_temporary_name(e, policy);
-        if at_random || temporary && !self.runs_a_compiler_part(e.pid, policy) {
-            self.temporary_names.insert(e.path);
-            self.random_names.push(e.path);
+        if at_random || temporary && !self.processes.runs_a_compiler_part(e.pid, policy) {
+            self.paths.state(e.path).is_named_at_random = true;
+            self.paths.random_names.push(e.path);
         } else if temporary || self.is_of_tempfile(e, policy) {
-            self.temporary_names.insert(e.path);
+            self.paths.state(e.path).is_named_at_random = true;
         } else {
-            self.was_absent(e.path);
+            self.paths.was_absent(e.path);
         }
     }
 
@@ -152,7 +155,7 @@ impl<'t> Fold<'t> {
     fn is_temporary_name(&self, e: &Event, policy: &Policy) -> bool {
         const NAMED_BY_LIBC: u16 = OpenFlags::TEMPORARY;
         let flags = if let Kind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
-        flags.has(NAMED_BY_LIBC) || self.runs_a_compiler_part(e.pid, policy)
+        flags.has(NAMED_BY_LIBC) || self.processes.runs_a_compiler_part(e.pid, policy)
     }
 
     /// Returns true if the name looks like one of Python's `tempfile` and is outside of the places

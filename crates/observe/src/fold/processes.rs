@@ -3,11 +3,14 @@
 //!
 //! Unaware of: paths other than those of programs and scripts.
 
+use larder_model::path::file_name;
 use larder_model::{Habit, Times, Unrecorded};
 
-use super::{ENOENT, Event, Fold, Origin, Policy};
-use crate::paths::file_name;
-use crate::trace::{Kind, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments};
+use super::path_state::file_id;
+use super::{Event, Fold, Origin, Policy};
+use crate::event::{
+    Kind, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
+};
 use crate::who::Running;
 
 impl<'t> Fold<'t> {
@@ -16,43 +19,31 @@ impl<'t> Fold<'t> {
     pub(super) fn process(&mut self, e: &Event<'t>, policy: &Policy) {
         match e.kind {
             Kind::Start => {
-                *self.starts.entry(e.pid).or_default() += 1;
-                let before = self.who.runs(e.pid);
-                self.who.learn(e);
-                self.habits.remove(&e.pid);
-                let is_made = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
-                if is_made {
-                    self.run_made.insert(e.pid)
-                } else {
-                    self.run_made.remove(&e.pid)
-                };
+                let before = self.processes.runs(e.pid);
+                self.processes.starts(e, self.files.is_made(e.identity));
                 self.finds_open(e, before, policy);
-                self.clock_reads.remove(&e.pid);
-                self.zone_reads.remove(&e.pid);
-                self.random_reads.remove(&e.pid);
-                self.guarded.remove(&e.pid);
                 self.read(&Event { mode: e.mode & !REPORTED_WHOLE, ..e.clone() }, true, policy);
             }
             Kind::Exec => {
-                *self.starts.entry(e.pid).or_default() -= 1;
+                self.processes.state(e.pid).began -= 1;
             }
             Kind::ExecFailed => {
-                *self.starts.entry(e.pid).or_default() += 1;
-                if e.error == ENOENT {
-                    self.touch(e.path).absent = true;
-                    self.must_be_absent.insert(e.path);
+                self.processes.state(e.pid).began += 1;
+                if e.error == libc::ENOENT {
+                    self.paths.touch(e.path).absent = true;
+                    self.paths.state(e.path).must_be_absent = true;
                 } else {
-                    self.touch(e.path).executed = true;
-                    self.touch(e.path).kind = true;
+                    self.paths.touch(e.path).executed = true;
+                    self.paths.touch(e.path).kind = true;
                 }
             }
             // The parent wrote `Exec` under its own pid, because it did not know the child's pid
             // yet.
             Kind::Spawned => {
-                *self.starts.entry(e.pid).or_default() += 1;
-                *self.starts.entry(e.extra).or_default() -= 1;
+                self.processes.state(e.pid).began += 1;
+                self.processes.state(e.extra).began -= 1;
             }
-            Kind::Anonymous => self.anonymous += 1,
+            Kind::Anonymous => self.processes.anonymous += 1,
             Kind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
             Kind::Drop if e.extra == crate::INTERRUPTED => self.refuse(Unrecorded::Interrupted, e.path),
             _ => self.refuse(Unrecorded::NotObserved, e.path),
@@ -72,41 +63,37 @@ impl<'t> Fold<'t> {
     /// executes or starts the program that may stat it. The shell's own script is left out: the
     /// shell opened it for itself.
     fn finds_open(&mut self, e: &Event<'t>, before: Running<'t>, policy: &Policy) {
-        let from_parent = self.opened_for_child.remove(&e.extra).filter(|_| e.extra != 0).unwrap_or_default();
+        let from_parent = std::mem::take(&mut self.processes.state(e.extra).opened_for_child);
+        let from_parent = if e.extra == 0 { Vec::new() } else { from_parent };
         let times = self.habit(e.pid, policy).times;
         if times < Times::Inputs {
             return;
         }
-        let own = self.opened.get(&e.pid).into_iter().flatten().map(|path| (*path, before));
-        let parent = self.who.runs(e.extra);
+        let own = self.processes.state(e.pid).opened.clone().into_iter().map(|path| (path, before));
+        let parent = self.processes.runs(e.extra);
         for (path, shell) in own.chain(from_parent.into_iter().map(|path| (path, parent))) {
-            if let (false, Some(looked)) = (is_script_of(shell, path), self.looked.get_mut(path)) {
+            if let (false, Some(looked)) = (is_script_of(shell, path), self.paths.looked_mut(path)) {
                 looked.times = looked.times.max(times);
             }
         }
     }
 
     pub(super) fn habit(&mut self, pid: u32, policy: &Policy) -> Habit {
-        if let Some(habit) = self.habits.get(&pid) {
-            return *habit;
+        if let Some(habit) = self.processes.get(pid).and_then(|state| state.habit) {
+            return habit;
         }
-        let running = self.who.runs(pid);
+        let running = self.processes.runs(pid);
         let running = self.author(running).unwrap_or(running);
         let habit = match running.program == policy.wrapper {
             true => Habit::OF_WRAPPER,
-            false => (policy.habit)(file_name(running.program), running.arguments, self.origin(pid, policy)),
+            false => {
+                let made_to_ask = self.processes.is_made_to_ask(pid, policy);
+                let origin = if made_to_ask { Origin::MadeToAsk } else { Origin::Other };
+                (policy.habit)(file_name(running.program), running.arguments, origin)
+            }
         };
-        self.habits.insert(pid, habit);
+        self.processes.state(pid).habit = Some(habit);
         habit
-    }
-
-    fn origin(&self, pid: u32, policy: &Policy) -> Origin {
-        let configures = |pid: u32| {
-            let Running { program, arguments } = self.who.runs(pid);
-            (policy.configures)(file_name(program), arguments)
-        };
-        let is_made_to_ask = self.run_made.contains(&pid) && self.who.line(pid).skip(1).any(configures);
-        if is_made_to_ask { Origin::MadeToAsk } else { Origin::Other }
     }
 
     /// Returns the program that wrote the script that a process runs, if the script is a temporary
@@ -114,13 +101,8 @@ impl<'t> Fold<'t> {
     /// example, Meson has Python describe itself in this way.
     fn author(&self, running: Running) -> Option<Running<'t>> {
         let script = arguments(running.arguments)?.find(|word| !word.starts_with(b"-"))?;
-        let author = self.authors.get(script)?;
-        (author.program == running.program).then_some(*author)
-    }
-
-    /// Identifies a process by its pid and by how many processes had that pid before.
-    pub(super) fn life(&self, pid: u32) -> (u32, u32) {
-        (pid, self.lives.get(&pid).copied().unwrap_or_default())
+        let author = self.paths.get(script)?.author?;
+        (author.program == running.program).then_some(author)
     }
 
     pub(super) fn tries_sockets(&mut self, pid: u32, policy: &Policy) -> bool {
@@ -128,26 +110,10 @@ impl<'t> Fold<'t> {
         habit.tries_sockets || habit.reports
     }
 
-    /// Returns the file name of the program that a process runs.
-    pub(super) fn program(&self, pid: u32) -> &'t [u8] {
-        file_name(self.who.runs(pid).program)
-    }
-
-    pub(super) fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
-        let program = self.program(pid);
-        let (last, is_part) = self.last_part.get();
-        if std::ptr::eq(last, program) {
-            return is_part;
-        }
-        let is_part = (policy.is_compiler_part)(program);
-        self.last_part.set((program, is_part));
-        is_part
-    }
-
     /// Handles the first event of a process after it drew random numbers that libc may have drawn
     /// for itself. That event shows whether libc did.
     pub(super) fn after_drawing(&mut self, e: &Event<'t>, policy: &Policy) {
-        let Some(what_for) = self.drawn.remove(&e.pid) else { return };
+        let Some(what_for) = self.processes.state(e.pid).drawn.take() else { return };
         let makes_a_name = match e.kind {
             Kind::Open(flags) => flags.has(OpenFlags::EXCLUSIVE),
             Kind::MakeDirectory | Kind::Lstat | Kind::Symlink | Kind::Link => true,
@@ -163,7 +129,7 @@ impl<'t> Fold<'t> {
     /// Handles a draw that was not for a name. It guards libc's memory, once in the life of a
     /// program, or is the program's own.
     pub(super) fn drew(&mut self, pid: u32, what_for: u32, policy: &Policy) {
-        if what_for == RANDOM_FOR_MEMORY && self.guarded.insert(pid) {
+        if what_for == RANDOM_FOR_MEMORY && !std::mem::replace(&mut self.processes.state(pid).is_guarded, true) {
             return;
         }
         let event = Event {
@@ -180,31 +146,30 @@ impl<'t> Fold<'t> {
     }
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
-        const LOCAL_TIME: u32 = 4;
         let habit = self.habit(e.pid, policy);
         let clock = e.kind == Kind::Clock;
+        let process = self.processes.state(e.pid);
         let (reads, allowed, why) = match e.kind {
-            Kind::Random => (&mut self.random_reads, habit.random_reads, Unrecorded::Random),
-            _ if e.extra == LOCAL_TIME => (&mut self.zone_reads, habit.zone_reads, Unrecorded::Clock),
-            _ => (&mut self.clock_reads, habit.clock_reads, Unrecorded::Clock),
+            Kind::Random => (&mut process.random_reads, habit.random_reads, Unrecorded::Random),
+            _ if e.extra == LOCAL_TIME => (&mut process.zone_reads, habit.zone_reads, Unrecorded::Clock),
+            _ => (&mut process.clock_reads, habit.clock_reads, Unrecorded::Clock),
         };
         if !clock && habit.names_at_random {
-            self.named_at_random.insert(e.pid);
+            process.draws_a_name = true;
             return;
         }
         // The vDSO draws a key once, and makes any number of random numbers from it without a
         // system call.
         let count = if !clock && e.extra == RANDOM_BY_VDSO { u32::MAX } else { 1 };
-        let reads = reads.entry(e.pid).or_default();
         *reads = reads.saturating_add(count);
         if *reads <= allowed {
             return;
         }
-        let program = self.who.runs(e.pid).program;
+        let program = self.processes.runs(e.pid).program;
         match e.identity {
-            _ if !clock && policy.chance_is_compared => self.chance_program = self.chance_program.or(Some(program)),
+            _ if !clock && policy.chance_is_compared => self.run.depends_on_chance(program),
             Some(output) if clock && habit.tells_time => {
-                self.times_told.push((program, (output.device, output.inode)));
+                self.run.times_told.push((program, file_id(output)));
             }
             _ => self.refuse(why, program),
         }
@@ -217,9 +182,9 @@ impl<'t> Fold<'t> {
             return;
         }
         if !(policy.variable_is_covered)(e.path) {
-            self.environment.insert(e.path, value);
+            self.run.environment.insert(e.path, value);
         } else if matches!(e.path, b"TEMP" | b"TEMPDIR" | b"TMP" | b"TMPDIR") {
-            self.temporary_directories.insert(e.path, value);
+            self.run.temporary_directories.insert(e.path, value);
         }
     }
 }

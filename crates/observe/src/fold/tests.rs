@@ -1,16 +1,16 @@
-use larder_model::{Change, Digest, Placement, Times};
+use larder_model::{Change, Digest, Habit, Identity, Looked, Placement, Prior, Times};
 
 use super::*;
-use crate::trace::OpenFlags;
+use crate::event::OpenFlags;
 
 const PID: u32 = 7;
 const READ: u16 = OpenFlags::READ;
 const MAKE: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
 
-fn event(kind: Kind, path: &str) -> trace::Event {
+fn event(kind: Kind, path: &str) -> event::Event {
     let id = path.bytes().fold(1u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
     let identity = Identity { device: 1, inode: id, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
-    trace::Event {
+    event::Event {
         pid: PID,
         error: 0,
         kind,
@@ -22,19 +22,19 @@ fn event(kind: Kind, path: &str) -> trace::Event {
     }
 }
 
-fn open(path: &str, flags: u16) -> trace::Event {
+fn open(path: &str, flags: u16) -> event::Event {
     event(Kind::Open(OpenFlags(flags)), path)
 }
 
-fn failed(error: i32, event: trace::Event) -> trace::Event {
-    trace::Event { error, identity: None, mode: 0, ..event }
+fn failed(error: i32, event: event::Event) -> event::Event {
+    event::Event { error, identity: None, mode: 0, ..event }
 }
 
-fn folded(program: &str, events: Vec<trace::Event>) -> Folded {
+fn folded(program: &str, events: Vec<event::Event>) -> Folded {
     folded_by(false, program, events)
 }
 
-fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<trace::Event>) -> Folded {
+fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Event>) -> Folded {
     events.insert(0, event(Kind::Start, program));
     let policy = Policy {
         replaces_output: &|program| program == b"as",
@@ -104,7 +104,7 @@ fn told(folded: &Folded) -> (String, String, String) {
     (looked.join(", "), changed.join(", "), refused)
 }
 
-fn check(what: &str, program: &str, events: Vec<trace::Event>, expect: (&str, &str, &str)) {
+fn check(what: &str, program: &str, events: Vec<event::Event>, expect: (&str, &str, &str)) {
     let (looked, changed, refused) = told(&folded(program, events));
     assert_eq!((&*looked, &*changed, &*refused), expect, "{what}");
 }
@@ -112,14 +112,14 @@ fn check(what: &str, program: &str, events: Vec<trace::Event>, expect: (&str, &s
 #[test]
 fn a_script_of_its_own_is_trusted_as_its_author_is() {
     let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
-    let python = |pid: u32, told: &str| trace::Event {
+    let python = |pid: u32, told: &str| event::Event {
         pid,
         path2: [told, "\x1f"].concat().into(),
         ..event(Kind::Start, "/b/python3")
     };
-    let read_clock = |pid: u32| trace::Event { pid, extra: 1, ..event(Kind::Clock, "") };
+    let read_clock = |pid: u32| event::Event { pid, extra: 1, ..event(Kind::Clock, "") };
     let refusals = |author: &str, flags: u16, script: &str| {
-        let made = trace::Event { pid: 2, ..open("/t/own.py", flags) };
+        let made = event::Event { pid: 2, ..open("/t/own.py", flags) };
         let events = vec![python(2, author), made, python(3, script), read_clock(3), read_clock(3)];
         let refusals = folded("/b/sh", events).refusals;
         refusals.iter().filter(|(why, _)| *why == Unrecorded::Clock).count()
@@ -149,10 +149,10 @@ fn what_is_made_is_no_input() {
     let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
     let unlinked = vec![open("/t/cc1.s", temporary), event(Kind::Unlink, "/t/cc1.s")];
     check("temporary", "/b/cc1", unlinked, ("", "", ""));
-    let renamed = trace::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/x.tmp") };
+    let renamed = event::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/x.tmp") };
     check("renamed", "/b/cc1", vec![open("/w/x.tmp", temporary), renamed], ("", "/w/x.o", ""));
     check("elsewhere", "/b/cc1", vec![open("/etc/x", MAKE)], ("", "/etc/x", "output-elsewhere"));
-    let other_name = trace::Event { path: b"/w/./x.s".to_vec(), ..open("/w/x.s", READ) };
+    let other_name = event::Event { path: b"/w/./x.s".to_vec(), ..open("/w/x.s", READ) };
     check("by another name", "/b/cc1", vec![open("/w/x.s", MAKE), other_name], ("", "/w/x.s", ""));
 }
 
@@ -172,14 +172,14 @@ fn a_look_at_an_output_counts_as_it_was_before() {
 }
 
 /// Returns the event with the identity of a file of 5 bytes.
-fn with_bytes(event: trace::Event) -> trace::Event {
-    trace::Event { identity: event.identity.map(|id| Identity { size_bytes: 5, ..id }), ..event }
+fn with_bytes(event: event::Event) -> event::Event {
+    event::Event { identity: event.identity.map(|id| Identity { size_bytes: 5, ..id }), ..event }
 }
 
 const TEMPORARY: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
 
-fn renamed(from: &str, to: &str) -> trace::Event {
-    trace::Event { path2: to.into(), ..event(Kind::Rename(OpenFlags(0)), from) }
+fn renamed(from: &str, to: &str) -> event::Event {
+    event::Event { path2: to.into(), ..event(Kind::Rename(OpenFlags(0)), from) }
 }
 
 #[test]
@@ -240,9 +240,9 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
 
 #[test]
 fn libc_asks_for_random_numbers_itself() {
-    let draws = |extra| trace::Event { extra, ..event(Kind::Random, "getrandom") };
-    let (name, memory) = (|| draws(trace::RANDOM_FOR_NAME), || draws(trace::RANDOM_FOR_MEMORY));
-    let refused = |what: &str, events: Vec<trace::Event>, expect: &str| {
+    let draws = |extra| event::Event { extra, ..event(Kind::Random, "getrandom") };
+    let (name, memory) = (|| draws(event::RANDOM_FOR_NAME), || draws(event::RANDOM_FOR_MEMORY));
+    let refused = |what: &str, events: Vec<event::Event>, expect: &str| {
         assert_eq!(told(&folded("/b/program", events)).2, expect, "{what}");
     };
     refused("to guard its memory", vec![memory(), open("/w/x", READ)], "");
@@ -260,7 +260,7 @@ fn libc_asks_for_random_numbers_itself() {
 #[test]
 fn make_goes_by_the_kinds_that_a_directory_lists() {
     let kinds = |program: &str, extra: u32| {
-        let seen = folded(program, vec![trace::Event { extra, ..event(Kind::List, "/w/d") }]).seen;
+        let seen = folded(program, vec![event::Event { extra, ..event(Kind::List, "/w/d") }]).seen;
         seen.looked.iter().any(|(path, looked)| path == b"/w/d" && looked.kinds)
     };
     assert!(kinds("/b/make", 0) && !kinds("/b/as", 0));
@@ -270,8 +270,8 @@ fn make_goes_by_the_kinds_that_a_directory_lists() {
 #[test]
 fn the_mode_of_a_directory_is_handed_on() {
     let times = |program: &str, mode: u32| {
-        let looked = trace::Event { mode: 0o040_755, ..event(Kind::Lstat, "/w/d") };
-        let made = trace::Event { extra: mode, ..event(Kind::MakeDirectory, "/w/e") };
+        let looked = event::Event { mode: 0o040_755, ..event(Kind::Lstat, "/w/d") };
+        let made = event::Event { extra: mode, ..event(Kind::MakeDirectory, "/w/e") };
         let seen = folded(program, vec![looked, made]).seen;
         seen.looked.iter().find(|(path, _)| path == b"/w/d").map(|(_, looked)| looked.times)
     };
@@ -283,7 +283,7 @@ fn the_mode_of_a_directory_is_handed_on() {
 #[test]
 fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     let times = |program: &str, file: &str| {
-        let script = trace::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
+        let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
         let seen = folded("/b/sh", vec![script, open(file, READ), event(Kind::Start, program)]).seen;
         seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
     };
@@ -292,8 +292,8 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     assert_eq!(times("/b/generator", "/w/s"), Some(Times::Blind));
     // The shell may open the file before it starts the program by `vfork`.
     let started = |file: &str| {
-        let script = trace::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
-        let child = |pid: u32, program: &str| trace::Event { pid, extra: script.pid, ..event(Kind::Start, program) };
+        let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
+        let child = |pid: u32, program: &str| event::Event { pid, extra: script.pid, ..event(Kind::Start, program) };
         let events = [script.clone(), open("/w/s", READ), open("/w/in", READ), child(71, "/b/generator")];
         let later = [open("/w/next", READ), child(72, "/b/cp"), child(73, "/b/generator")];
         let seen = folded("/b/sh", events.into_iter().chain(later).collect()).seen;
@@ -306,7 +306,7 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
 
 #[test]
 fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
-    let forked = trace::Event { extra: 99, mode: 99, ..event(Kind::Forked, "") };
+    let forked = event::Event { extra: 99, mode: 99, ..event(Kind::Forked, "") };
     let events = vec![open("/w/x.o", MAKE), forked, event(Kind::Start, "/b/sh")];
     let by_as = folded("/b/as", events).seen.changed;
     let by_sh = folded("/b/sh", vec![open("/w/x.o", MAKE)]).seen.changed;
@@ -331,7 +331,7 @@ fn what_would_not_have_been_made_is_written_in_place() {
 /// if the input has several names.
 #[test]
 fn an_input_that_is_opened_as_it_is_is_written_in_place() {
-    let events = |first: trace::Event| vec![first, open("/w/x.o", MAKE)];
+    let events = |first: event::Event| vec![first, open("/w/x.o", MAKE)];
     let placement = |events| match &*folded("/b/as", events).seen.changed {
         [(_, Change::File { placement, .. })] => *placement,
         other => panic!("{other:?}"),
@@ -342,10 +342,10 @@ fn an_input_that_is_opened_as_it_is_is_written_in_place() {
 
 #[test]
 fn the_mode_of_what_was_made_hangs_on_the_umask() {
-    let counts = |program: &str, then: trace::Event| {
+    let counts = |program: &str, then: event::Event| {
         folded(program, vec![open("/w/a", MAKE), open("/w/a", READ), then]).seen.umask
     };
-    let given = |bits: u32, event: trace::Event| trace::Event { extra: bits, ..event };
+    let given = |bits: u32, event: event::Event| event::Event { extra: bits, ..event };
     assert!(counts("/b/cp", given(0o600, open("/w/b", MAKE))));
     assert!(counts("/b/sh", given(0o744, event(Kind::ChangeMode, "/w/a"))));
     assert!(!counts("/b/sh", open("/w/b", MAKE)));
@@ -355,9 +355,9 @@ fn the_mode_of_what_was_made_hangs_on_the_umask() {
 fn the_time_may_be_told_to_a_log() {
     let read_clock = |output: Option<&str>| {
         let identity = output.and_then(|path| event(Kind::Stat, path).identity);
-        trace::Event { extra: 3, identity, ..event(Kind::Clock, "") }
+        event::Event { extra: 3, identity, ..event(Kind::Clock, "") }
     };
-    let is_refused = |output: Option<&str>, then: Vec<trace::Event>| {
+    let is_refused = |output: Option<&str>, then: Vec<event::Event>| {
         // The policy of these tests allows every program one read of the clock.
         let made = vec![open("/w/config.log", MAKE), open("/w/x", MAKE), read_clock(output), read_clock(output)];
         folded("/b/date", [made, then].concat()).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
@@ -366,14 +366,14 @@ fn the_time_may_be_told_to_a_log() {
     assert!(is_refused(Some("/w/x"), vec![]));
     assert!(is_refused(Some("/w/other/config.log"), vec![]));
     assert!(is_refused(None, vec![]));
-    let renamed = trace::Event { path2: b"/w/y".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/config.log") };
+    let renamed = event::Event { path2: b"/w/y".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/config.log") };
     assert!(is_refused(Some("/w/config.log"), vec![renamed]));
     assert!(is_refused(Some("/w/config.log"), vec![open("/w/config.log", READ)]));
 }
 
 #[test]
 fn what_cannot_be_recorded() {
-    let clock = |extra| trace::Event { extra, ..event(Kind::Clock, "") };
+    let clock = |extra| event::Event { extra, ..event(Kind::Clock, "") };
     check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
     check("local time", "/b/cc1", vec![clock(4)], ("", "", "clock"));
     check("once by habit", "/b/sh", vec![clock(1)], ("", "", ""));
@@ -390,13 +390,13 @@ fn what_cannot_be_recorded() {
         let events = vec![failed(short, event(Kind::Shortage, "write"))];
         check("only its error matters", "/b/cc1", events, ("", "", "shortage"));
     }
-    let internal = || vec![trace::Event { extra: 0, ..event(Kind::ChildDied, "") }];
+    let internal = || vec![event::Event { extra: 0, ..event(Kind::ChildDied, "") }];
     check("a child's internal error", "/b/cc1", internal(), ("", "", "internal-error"));
     check("a child's exit code", "/b/sh", internal(), ("", "", ""));
     check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));
     check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
     check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
-    let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
+    let silent = event::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
     check("no start event", "/b/cc1", vec![silent], ("", "", "not-observed"));
 }
 
@@ -406,10 +406,10 @@ fn what_cannot_be_recorded() {
 fn a_probe_is_made_and_started_by_what_configures() {
     let reads = |made: bool, by: &str| {
         let probe = event(Kind::Start, "/w/conftest");
-        let start = trace::Event { pid: 8, extra: PID, path2: Vec::new(), ..probe.clone() };
-        let make = trace::Event { identity: probe.identity, ..open("/w/conftest", MAKE) };
-        let clock = || trace::Event { pid: 8, extra: 1, ..event(Kind::Clock, "") };
-        let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/w/conftest") };
+        let start = event::Event { pid: 8, extra: PID, path2: Vec::new(), ..probe.clone() };
+        let make = event::Event { identity: probe.identity, ..open("/w/conftest", MAKE) };
+        let clock = || event::Event { pid: 8, extra: 1, ..event(Kind::Clock, "") };
+        let silent = event::Event { pid: 8, ..event(Kind::Exec, "/w/conftest") };
         let mut events = if made { vec![make] } else { Vec::new() };
         events.extend([silent, start, clock(), clock(), clock()]);
         folded(by, events).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
@@ -423,14 +423,14 @@ fn a_probe_is_made_and_started_by_what_configures() {
 #[test]
 fn only_the_wrapper_reports() {
     let asks = |program: &str| {
-        let reported = trace::Event { extra: trace::REPORTED_UMASK, ..event(Kind::Umask, "") };
+        let reported = event::Event { extra: event::REPORTED_UMASK, ..event(Kind::Umask, "") };
         folded(program, vec![reported]).seen.umask_is_set
     };
     assert!(!asks("/opt/larder"));
     assert!(asks("/w/larder"));
 }
 
-fn updated(path: &str) -> trace::Event {
+fn updated(path: &str) -> event::Event {
     let mut open = open(path, OpenFlags::WRITE | OpenFlags::APPEND);
     open.identity = open.identity.map(|id| Identity { size_bytes: 5, ..id });
     open
@@ -438,7 +438,7 @@ fn updated(path: &str) -> trace::Event {
 
 #[test]
 fn variables_of_the_callers_count() {
-    let asked = |name: &str, value: &str| trace::Event {
+    let asked = |name: &str, value: &str| event::Event {
         path2: value.into(),
         error: if value.is_empty() { 2 } else { 0 },
         ..event(Kind::GetEnvironment, name)
@@ -453,7 +453,7 @@ fn variables_of_the_callers_count() {
 fn where_temporary_files_go_counts_where_none_can_be_made() {
     let asked = failed(2, event(Kind::GetEnvironment, "TMPDIR"));
     let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
-    let counts = |made: trace::Event| !folded("/b/cc1", vec![asked.clone(), made]).seen.environment.is_empty();
+    let counts = |made: event::Event| !folded("/b/cc1", vec![asked.clone(), made]).seen.environment.is_empty();
     assert!(counts(failed(2, open("/t/x.o", temporary))));
     assert!(!counts(failed(2, open("/w/o/x.o", MAKE))));
     assert!(!counts(open("/t/x.o", MAKE)));
@@ -464,7 +464,7 @@ fn where_temporary_files_go_counts_where_none_can_be_made() {
 #[test]
 fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
     let events = |new: u16| {
-        let renamed = trace::Event { path2: b"/w/l.a".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/stX") };
+        let renamed = event::Event { path2: b"/w/l.a".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/stX") };
         vec![
             open("/w/l.a", MAKE | new),
             open("/w/stX", MAKE | OpenFlags::NEW | OpenFlags::TEMPORARY),
@@ -480,7 +480,7 @@ fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
 /// A process that draws a key by the vDSO may later make random numbers without a system call.
 #[test]
 fn random_numbers_by_the_vdso_are_a_programs_own() {
-    let drawn = trace::Event { extra: RANDOM_BY_VDSO, ..event(Kind::Random, "getrandom") };
+    let drawn = event::Event { extra: RANDOM_BY_VDSO, ..event(Kind::Random, "getrandom") };
     let name = open("/w/tmpX", MAKE | OpenFlags::EXCLUSIVE);
     // Python may draw a number for its hash function, but the draw of a key does not tell how many
     // numbers it makes.

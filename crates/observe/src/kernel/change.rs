@@ -5,12 +5,13 @@
 
 use std::io;
 
+use larder_model::path::parent;
 use larder_sys::{Kind as FileKind, Look, Notification};
 
 use super::calls::{At, Call};
 use super::open::{error_of_making, may_make_in};
+use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
-use super::settle::{Expected, Pending};
 use super::watch::{DROP_UNSUPPORTED, Watch, bare, error_of};
 use crate::{Event, Kind, OpenFlags};
 
@@ -154,16 +155,11 @@ fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(old) if old.kind != FileKind::Directory && directory => Err(refused(libc::ENOTDIR)),
         Ok(_) if directory && has_names(to) => Err(refused(libc::ENOTEMPTY)),
         Ok(_) => Ok(()),
-        Err(_) => match larder_sys::look_through(parent(to)) {
+        Err(_) => match larder_sys::look_through(parent(to).unwrap_or(b".")) {
             Ok(place) if place.device != look.device => Err(refused(libc::EXDEV)),
             place => place.map(drop),
         },
     }
-}
-
-fn parent(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
-    &path[..slash.max(1)]
 }
 
 /// Succeeds if we may change the attributes of a file: only its owner and the superuser may. Others

@@ -9,8 +9,22 @@
 
 use larder_sys::FilterStep;
 
-use super::Closing;
 use super::calls::{Call, Row, When, rows};
+
+/// The choice whether the kernel also asks us when a descriptor is closed.
+///
+/// If a program has a signal handler that does not restart calls, a signal can end a call with
+/// EINTR before we have received the question. Programs expect that a file is not opened then. They
+/// do not expect that a descriptor stays open. For example, `dash` has such a handler for SIGCHLD
+/// and closes pipes just when its children end: the process that reads from the pipe would wait for
+/// its end for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Used for programs without such a handler, such as compilers and binutils.
+    Asked,
+    /// Used for all other programs. The state of a file when it was closed is then unknown.
+    Unasked,
+}
 
 /// The system call table of this machine (`AUDIT_ARCH_*`).
 #[cfg(target_arch = "x86_64")]

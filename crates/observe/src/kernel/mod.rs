@@ -49,8 +49,8 @@
 //! | `process` | memory, directory and descriptors of a process |
 //! | `watch` | turning a call into events; calls that only look |
 //! | `open`, `change`, `start` | events of opening, of changing, and of executing programs |
-//! | `clock` | making reads of the clock visible |
-//! | `settle` | whether what was foreseen happened |
+//! | `clock`, `vdso` | making reads of the clock visible |
+//! | `pending`, `settle` | whether what was foreseen happened |
 //! | `sample` | observing single processes by `ptrace`, to judge the programs of a whole command |
 //!
 //! Unaware of: what follows from an event, where verdicts are stored.
@@ -60,10 +60,12 @@ mod change;
 mod clock;
 mod filter;
 mod open;
+mod pending;
 mod process;
 mod sample;
 mod settle;
 mod start;
+mod vdso;
 mod watch;
 
 use std::cell::Cell;
@@ -71,6 +73,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
+pub use self::filter::Closing;
+pub use self::sample::Interest;
 pub(crate) use self::sample::{How, Life, lives, take_samples};
 
 use larder_spawn::{Command, Destinations};
@@ -90,21 +94,6 @@ const PROCESSES_MAX: usize = 512;
 /// Runs a tool while the kernel asks us about its system calls.
 pub struct KernelObserver {
     closing: Closing,
-}
-
-/// The choice whether the kernel also asks us when a descriptor is closed.
-///
-/// If a program has a signal handler that does not restart calls, a signal can end a call with
-/// EINTR before we have received the question. Programs expect that a file is not opened then. They
-/// do not expect that a descriptor stays open. For example, `dash` has such a handler for SIGCHLD
-/// and closes pipes just when its children end: the process that reads from the pipe would wait for
-/// its end for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closing {
-    /// Used for programs without such a handler, such as compilers and binutils.
-    Asked,
-    /// Used for all other programs. The state of a file when it was closed is then unknown.
-    Unasked,
 }
 
 impl KernelObserver {

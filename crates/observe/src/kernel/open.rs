@@ -7,17 +7,14 @@ use std::io;
 use larder_sys::{Kind as FileKind, Look, Notification};
 
 use super::calls::{At, Call};
+use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
-use super::settle::{Expected, Pending};
 use super::watch::{DROP_UNSUPPORTED, Watch, error_of, looked};
-use crate::trace::identity_of;
-use crate::{Event, Kind, OpenFlags};
+use crate::event::{Event, Kind, LOCAL_TIME, OpenFlags, identity_of, mode_of};
 
 const EXECUTE: u8 = 1;
 const WRITE: u8 = 2;
 const READ: u8 = 4;
-/// The `extra` of a `Kind::Clock` event for local time.
-const LOCAL_TIME: u32 = 4;
 
 /// Converts the flags of `open` into those of the trace.
 fn open_flags(flags: i32) -> OpenFlags {
@@ -111,7 +108,7 @@ impl Watch {
         self.written.insert((look.device, look.inode));
         if let Some(event) = self.events.get_mut(event) {
             event.identity = Some(larder_model::Identity { size_bytes: 0, ..identity_of(look) });
-            event.mode = crate::trace::mode_of(look);
+            event.mode = mode_of(look);
         }
     }
 }

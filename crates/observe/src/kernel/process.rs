@@ -8,7 +8,7 @@ use std::io;
 use larder_sys::{Look, Notification};
 
 use super::calls::At;
-use crate::trace::{RANDOM_FOR_MEMORY, RANDOM_FOR_NAME};
+use crate::event::{RANDOM_FOR_MEMORY, RANDOM_FOR_NAME};
 
 /// The longest path that the kernel accepts, with its NUL.
 const PATH_BYTES: usize = 4096;

@@ -24,12 +24,13 @@ use std::os::unix::fs::FileExt;
 use larder_sys::{Did, Followed, Notification};
 
 use super::calls::{Call, When, rows};
-use super::clock::Patches;
 use super::filter::{ARCHITECTURE, NUMBERS_END, applies};
 use super::process::Caller;
+use super::vdso::Patches;
 use super::watch::{Watch, bare};
-use crate::preload::{Desk, Desks, encode};
-use crate::{Event, Interest, Kind, Trace};
+use crate::encoding::encode;
+use crate::preload::{Desk, Desks};
+use crate::{Event, Kind, Trace};
 
 /// The maximum number of calls in one sample, if only the beginning of a program is of interest. It
 /// takes about 10 ms.
@@ -40,6 +41,20 @@ const CALLS_MAX: u32 = 20_000;
 const PROCESSES: &[u8] = b"/proc/";
 /// The samples are dropped if their file is larger than this.
 const SAMPLES_BYTES_MAX: u64 = 1 << 30;
+
+/// How much the kernel is to observe of a program that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Nothing, because the program has a verdict already.
+    Nothing,
+    /// Like [`Interest::Beginning`], but one long sample, or three short ones, are enough for the
+    /// whole run, whatever options the program's processes have.
+    OneLong,
+    /// The beginning of a process. It tells enough because the program is one that lives long.
+    Beginning,
+    /// The whole process.
+    Everything,
+}
 
 /// How much of a process was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,29 +6,8 @@
 //!
 //! Unaware of: what the call was.
 
-use super::process::Caller;
+use super::pending::{Expected, Pending};
 use super::watch::{DROP_UNREADABLE, Watch};
-
-/// What can be seen once a call has done what was foreseen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// The path exists. The event of this index still lacks the identity of the new file.
-    Made { event: usize },
-    /// The path exists.
-    There,
-    /// The path does not exist.
-    Gone,
-    /// The process runs the program of this device and inode.
-    Runs { image: (u64, u64) },
-}
-
-/// A call that was let go on and whose effect is not checked yet.
-#[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub(super) caller: Caller,
-    pub(super) path: Vec<u8>,
-    pub(super) expected: Expected,
-}
 
 impl Watch {
     /// Checks the pending calls now that `thread` makes its next call. At the end of the run

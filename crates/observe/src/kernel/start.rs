@@ -9,15 +9,13 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 use larder_sys::{Kind as FileKind, Look, Notification};
-use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache, elf};
 
 use super::calls::At;
+use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
-use super::settle::{Expected, Pending};
 use super::watch::{DROP_CLASS, DROP_UNREADABLE, DROP_UNSUPPORTED, Watch, bare, looked};
-use crate::trace::{ARGUMENT_END, ARGUMENTS_BYTES_MAX};
-use crate::{Event, Kind};
+use crate::elf::loader_of;
+use crate::event::{ARGUMENT_END, ARGUMENTS_BYTES_MAX, Event, Kind};
 
 const DROP_SUID: u32 = 2;
 const INTERPRETERS_MAX: usize = 5;
@@ -25,10 +23,6 @@ const INTERPRETERS_MAX: usize = 5;
 const HEAD_BYTES: usize = 256;
 const EXECUTE: u8 = 1;
 const SPECIAL_BITS: u32 = 0o6000;
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = elf::EM_X86_64;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = elf::EM_AARCH64;
 
 /// The foreseen outcome of executing a file.
 #[derive(Debug)]
@@ -214,20 +208,6 @@ fn judge_binary(path: &[u8], file: &File, head: &[u8], look: Look) -> Verdict {
         Some(Some(loader)) if larder_sys::look_through(&loader).is_err() => Verdict::Fails(libc::ENOENT),
         Some(loader) => Verdict::Begins { image: path.to_vec(), look, loader },
     }
-}
-
-/// Returns the dynamic loader of a program for this machine. Returns `Some(None)` if the program is
-/// static, and `None` if it is not for this machine.
-fn loader_of(file: &File) -> Option<Option<Vec<u8>>> {
-    let cache = ReadCache::new(file);
-    let header = elf::FileHeader64::<Endianness>::parse(&cache).ok()?;
-    let endian = header.endian().ok()?;
-    if header.e_machine(endian) != MACHINE {
-        return None;
-    }
-    let segments = header.program_headers(endian, &cache).ok()?;
-    let loader = segments.iter().find_map(|segment| segment.interpreter(endian, &cache).ok()?);
-    Some(loader.map(<[u8]>::to_vec))
 }
 
 #[cfg(test)]

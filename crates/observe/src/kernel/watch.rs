@@ -8,11 +8,11 @@ use larder_model::Identity;
 use larder_sys::{Look, Notification};
 
 use super::calls::{At, CLONE_NEW, Call, rows};
-use super::clock::Patches;
 use super::filter::ARCHITECTURE;
+use super::pending::Pending;
 use super::process::{Caller, Trouble, process_of};
-use super::settle::Pending;
-use crate::trace::{RANDOM_BY_VDSO, identity_of, mode_of};
+use super::vdso::Patches;
+use crate::event::{RANDOM_BY_VDSO, identity_of, mode_of};
 use crate::{Event, Kind};
 
 /// The `extra` of a `Kind::Drop` event: the reason (`LARDER_DROP_*` in `preload/log.h`).

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use larder_sys::Words;
 
-use super::log::{FIRST_EVENT, TAIL_WORD};
+use super::log::TAIL_WORD;
+use crate::encoding::FIRST_EVENT;
 
 const SAMPLER_WORD: usize = 6;
 const ENDS_WORD: usize = 7;

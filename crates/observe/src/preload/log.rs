@@ -1,5 +1,5 @@
-//! Decodes the log that the preloaded library writes. `preload/log.h` describes its form and its
-//! numbers.
+//! The file of the log that the preloaded library writes: its header, and reading it at the end.
+//! `preload/log.h` describes its form and its numbers.
 //!
 //! Unaware of: what follows from an event.
 
@@ -9,15 +9,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Duration;
 
-use larder_model::Identity;
-
-use crate::trace::{Event, Kind, OpenFlags, Trace};
+use crate::encoding::{FIRST_EVENT, u32_at, u64_at, whole_bytes};
+use crate::event::{Event, Kind};
+use crate::trace::Trace;
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
 const VERSION: u32 = 5;
-pub(crate) const FIRST_EVENT: u64 = 20480;
 const OVERFLOW_AT: u64 = 12;
-pub(super) const EVENT_HEAD_BYTES: usize = 72;
 /// How many 64-bit words at the start of the header a nested wrapper maps.
 pub(super) const HEADER_WORDS: usize = 8;
 /// The word whose second half is `overflow`.
@@ -86,7 +84,12 @@ pub(super) fn close(file: &File) {
     const CLOSING: u32 = 2;
     const LOOKS_MAX: u32 = 100;
     const LOOK_EVERY: Duration = Duration::from_millis(2);
-    if file.write_all_at(&(CLOSING | KERNEL_ASKS).to_ne_bytes(), OVERFLOW_AT).is_err() {
+    let mut bits = [0; 4];
+    let marked = file.read_exact_at(&mut bits, OVERFLOW_AT).and_then(|()| {
+        let bits = u32_at(&bits, 0) | CLOSING | KERNEL_ASKS;
+        file.write_all_at(&bits.to_ne_bytes(), OVERFLOW_AT)
+    });
+    if marked.is_err() {
         return;
     }
     // This pairs with the fence of `log_closing` in `preload/log.c`.
@@ -115,137 +118,16 @@ fn check(log: Vec<u8>) -> Trace {
     Trace { incomplete: whole_bytes(&log) != log.len(), log, ..Trace::default() }
 }
 
-/// Iterates over the events of a log, each with its offset in the file and its bytes.
-pub(crate) fn placed(log: &[u8]) -> impl Iterator<Item = (u64, &[u8], Event<&[u8]>)> {
-    let mut at = 0;
-    decode(log).map(move |event| {
-        let begin = at;
-        at += size_of_event(&event);
-        (FIRST_EVENT + begin as u64, &log[begin..at], event)
-    })
-}
-
-/// Returns how many bytes from the start are whole events.
-pub(crate) fn whole_bytes(log: &[u8]) -> usize {
-    decode(log).map(|event| size_of_event(&event)).sum()
-}
-
-fn size_of_event(event: &Event<&[u8]>) -> usize {
-    (EVENT_HEAD_BYTES + event.path.len() + event.path2.len()).next_multiple_of(8)
-}
-
-/// Iterates over the events of a log, up to the first one that is not whole.
-pub(crate) fn decode(mut log: &[u8]) -> impl Iterator<Item = Event<&[u8]>> {
-    std::iter::from_fn(move || {
-        let size = if log.len() < EVENT_HEAD_BYTES { 0 } else { u32_at(log, 0) as usize };
-        if size < EVENT_HEAD_BYTES || size > log.len() || size % 8 != 0 {
-            return None;
-        }
-        let (first, rest) = log.split_at(size);
-        log = rest;
-        event(first)
-    })
-}
-
-fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
-    let kind = kind(u16_at(bytes, 4), u16_at(bytes, 6))?;
-    let path_end = EVENT_HEAD_BYTES.checked_add(u32_at(bytes, 60) as usize)?;
-    let path2_end = path_end.checked_add(u32_at(bytes, 64) as usize)?;
-    let error = u32_at(bytes, 12) as i32;
-    let mode = u32_at(bytes, 56);
-    let identity = Identity {
-        device: u64_at(bytes, 16),
-        inode: u64_at(bytes, 24),
-        size_bytes: u64_at(bytes, 32),
-        modified_ns: u64_at(bytes, 40) as i64,
-        changed_ns: u64_at(bytes, 48) as i64,
-    };
-    Some(Event {
-        pid: u32_at(bytes, 8),
-        error,
-        kind,
-        path: bytes.get(EVENT_HEAD_BYTES..path_end)?,
-        path2: bytes.get(path_end..path2_end)?,
-        identity: (identity.inode != 0).then_some(identity),
-        mode,
-        extra: u32_at(bytes, 68),
-    })
-}
-
-/// The kind with number `n` is at index `n - 1`.
-const KINDS: [Kind; 37] = [
-    Kind::Start,
-    Kind::Object,
-    Kind::Exec,
-    Kind::ExecFailed,
-    Kind::Spawned,
-    Kind::Anonymous,
-    Kind::Drop,
-    Kind::Open(OpenFlags(0)),
-    Kind::Stat,
-    Kind::Lstat,
-    Kind::Access,
-    Kind::ReadLink,
-    Kind::RealPath,
-    Kind::List,
-    Kind::Unlink,
-    Kind::Rename(OpenFlags(0)),
-    Kind::Link,
-    Kind::Symlink,
-    Kind::MakeDirectory,
-    Kind::RemoveDirectory,
-    Kind::ChangeMode,
-    Kind::Truncate,
-    Kind::SetTimes,
-    Kind::MakeNode,
-    Kind::ChangeOwner,
-    Kind::SetAttribute,
-    Kind::GetEnvironment,
-    Kind::Umask,
-    Kind::Clock,
-    Kind::Network,
-    Kind::UnixSocket,
-    Kind::Identity,
-    Kind::ChildDied,
-    Kind::Closed,
-    Kind::Random,
-    Kind::Forked,
-    Kind::Shortage,
-];
-
-fn kind(number: u16, flags: u16) -> Option<Kind> {
-    match KINDS.get(usize::from(number).checked_sub(1)?)? {
-        Kind::Open(_) => Some(Kind::Open(OpenFlags(flags))),
-        Kind::Rename(_) => Some(Kind::Rename(OpenFlags(flags))),
-        kind => Some(*kind),
-    }
-}
-
-/// Returns the number of a kind in the log.
-pub(super) fn number(kind: Kind) -> u16 {
-    let same = |other: &Kind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
-    KINDS.iter().position(same).map_or(0, |at| at as u16 + 1)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use larder_model::Identity;
     use larder_testkit::{golden, golden_bytes};
 
     use super::*;
+    use crate::encoding::{EVENT_HEAD_BYTES, decode};
+    use crate::event::OpenFlags;
 
     fn sample(kind: u16, path: &[u8]) -> Vec<u8> {
         let size = (EVENT_HEAD_BYTES + path.len()).next_multiple_of(8);

@@ -24,11 +24,7 @@ use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
 pub(crate) use desks::{Desk, Desks};
-#[cfg(feature = "fuzzing")]
-pub(crate) use log::whole_bytes;
-pub(crate) use log::{decode, placed};
-pub(crate) use outer::encode;
-pub use outer::{IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, OuterLog};
+pub use outer::OuterLog;
 pub use program::{Program, judge};
 
 use crate::{Observed, Observer, Trace};

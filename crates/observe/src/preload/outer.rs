@@ -10,19 +10,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use larder_model::Identity;
 use larder_sys::Words;
 
-use super::log::{self, EVENT_HEAD_BYTES};
+use super::log;
 use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
-use crate::trace::{Event, Kind, REPORTED_WHOLE, Trace};
-
-/// The `extra` of a `Kind::List`: the order of the names did not matter to the program that listed
-/// them.
-pub const IN_ANY_ORDER: u32 = 1;
-/// The `extra` of a `Kind::List`: the order of the names did not matter, but the kind of each name
-/// did.
-pub const IN_ANY_ORDER_OF_KINDS: u32 = 2;
+use crate::encoding::{FIRST_EVENT, encode, whole_bytes};
+use crate::event::{Event, Kind, REPORTED_WHOLE};
+use crate::trace::Trace;
 
 /// The log of an outer run, and the library that its programs preload.
 pub struct OuterLog {
@@ -67,7 +61,7 @@ impl OuterLog {
 
     /// Writes all events of a trace to the outer log.
     pub fn report(&self, trace: &Trace) {
-        let whole = &trace.log[..log::whole_bytes(&trace.log)];
+        let whole = &trace.log[..whole_bytes(&trace.log)];
         let mut bytes = whole.to_vec();
         trace.events.iter().for_each(|event| encode(event, &mut bytes));
         if trace.incomplete {
@@ -95,7 +89,7 @@ impl OuterLog {
         }
         let words = self.header.words();
         let at = words[log::TAIL_WORD].fetch_add(bytes.len() as u64, AcqRel);
-        let fits = at >= log::FIRST_EVENT && at + bytes.len() as u64 <= words[log::CAPACITY_WORD].load(Relaxed);
+        let fits = at >= FIRST_EVENT && at + bytes.len() as u64 <= words[log::CAPACITY_WORD].load(Relaxed);
         // The size of the first event is written last. Until then, readers stop there.
         let size_bytes = 4.min(bytes.len());
         let written = || {
@@ -113,66 +107,9 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(path))
 }
 
-/// Appends the bytes of one event (`preload/log.h`).
-pub(crate) fn encode(event: &Event, to: &mut Vec<u8>) {
-    let flags = match event.kind {
-        Kind::Open(flags) | Kind::Rename(flags) => flags.0,
-        _ => 0,
-    };
-    let used = EVENT_HEAD_BYTES + event.path.len() + event.path2.len();
-    let size = used.next_multiple_of(8);
-    let none = Identity { device: 0, inode: 0, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
-    let identity = event.identity.unwrap_or(none);
-    to.extend((size as u32).to_ne_bytes());
-    to.extend(log::number(event.kind).to_ne_bytes());
-    to.extend(flags.to_ne_bytes());
-    to.extend(event.pid.to_ne_bytes());
-    to.extend(event.error.to_ne_bytes());
-    to.extend(identity.device.to_ne_bytes());
-    to.extend(identity.inode.to_ne_bytes());
-    to.extend(identity.size_bytes.to_ne_bytes());
-    to.extend(identity.modified_ns.to_ne_bytes());
-    to.extend(identity.changed_ns.to_ne_bytes());
-    to.extend(event.mode.to_ne_bytes());
-    to.extend((event.path.len() as u32).to_ne_bytes());
-    to.extend((event.path2.len() as u32).to_ne_bytes());
-    to.extend(event.extra.to_ne_bytes());
-    to.extend_from_slice(&event.path);
-    to.extend_from_slice(&event.path2);
-    to.resize(to.len() + size - used, 0);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::OpenFlags;
-
-    #[test]
-    fn what_is_written_is_read() {
-        let identity = Some(Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 });
-        let open = Kind::Open(OpenFlags(OpenFlags::READ | OpenFlags::NEW));
-        let of = |kind, path: &[u8], path2: &[u8]| Event {
-            pid: 7,
-            error: 2,
-            kind,
-            path: path.to_vec(),
-            path2: path2.to_vec(),
-            identity,
-            mode: 0o100_644,
-            extra: 9,
-        };
-        let events = [
-            of(open, b"/a/b", b""),
-            of(Kind::Symlink, b"x", b"/y/zz"),
-            of(Kind::Forked, b"", b""),
-            of(Kind::Random, b"f", b""),
-        ];
-        let mut bytes = Vec::new();
-        events.iter().for_each(|event| encode(event, &mut bytes));
-        let trace = Trace { log: bytes, ..Trace::default() };
-        let read: Vec<Event> = trace.iter().map(|event| event.owned()).collect();
-        assert_eq!(read, events);
-    }
 
     #[test]
     fn variables_are_taken_out_and_put_in_again() {

@@ -12,9 +12,9 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::{Endianness, ReadCache, ReadRef};
+use object::ReadCache;
+
+use crate::elf::Segments;
 
 /// The answer whether a library can be preloaded into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,29 +68,12 @@ fn judge_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
 /// `None`.
 fn loader_of_plain(file: &File) -> Option<Vec<u8>> {
     let cache = ReadCache::new(file);
-    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
-    let endian = header.endian().ok()?;
-    if header.e_machine(endian) != MACHINE {
-        return None;
-    }
-    let segments = header.program_headers(endian, &cache).ok()?;
-    let loader = segments.iter().find_map(|segment| segment.interpreter(endian, &cache).ok()?)?;
-    let dynamic = segments.iter().find(|s| s.p_type(endian) == PT_DYNAMIC)?;
-    let entries = dynamic.dynamic(endian, &cache).ok()??;
-    let value = |tag: u32| entries.iter().find(|d| d.tag32(endian) == Some(tag)).map(|d| d.d_val(endian));
-    let (address, size) = (value(DT_STRTAB)?, value(DT_STRSZ)?);
-    let load = segments.iter().find(|s| {
-        s.p_type(endian) == PT_LOAD && (s.p_vaddr(endian)..s.p_vaddr(endian) + s.p_filesz(endian)).contains(&address)
-    })?;
-    let names = (&cache).read_bytes_at(load.p_offset(endian) + (address - load.p_vaddr(endian)), size).ok()?;
+    let segments = Segments::parse(&cache)?;
+    let loader = segments.loader()?;
+    let names = segments.dynamic_names()?;
     let is_sanitized = SANITIZERS.iter().any(|sanitizer| memchr::memmem::find(names, sanitizer).is_some());
     (!is_sanitized).then(|| loader.to_vec())
 }
-
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = object::elf::EM_X86_64;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = object::elf::EM_AARCH64;
 
 #[cfg(test)]
 mod tests {

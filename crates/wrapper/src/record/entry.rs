@@ -9,7 +9,7 @@ use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secre
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
+use larder_observe::{Closing, Folded, Observed, RunModel};
 use larder_portability::{
     CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
 };
@@ -61,6 +61,8 @@ pub(crate) struct Run<'a> {
     /// True if its process ids differ from those of the run before it.
     pub(crate) numbers_differ: bool,
     pub(crate) trust: &'a ObserverTrust<'a>,
+    /// What one pass over the trace shows.
+    pub(crate) model: &'a RunModel<'a>,
 }
 
 impl Run<'_> {
@@ -72,15 +74,15 @@ impl Run<'_> {
     ) -> Result<Recorded, NotRecorded> {
         let finished = &observed_run.observed.finished;
         let exit_code = exit_code(finished, self.observer)?;
-        if let Some(sign) = observed_run.sign_of_harm(exit_code) {
+        if let Some(sign) = observed_run.sign_of_harm(self.model, exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
         }
-        let scripts = ScriptScan::of(&self.command_facts(), &observed_run.observed.trace);
+        let scripts = ScriptScan::of(&self.command_facts(), self.model);
         let mut folded = self.folded(observed_run, &scripts)?;
         unchanged_since_the_end(finished, &folded.seen.changed)?;
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, &scripts, &mut folded)?;
-        let witnessed = self.witness(&folded.seen, &observed_run.observed.trace)?;
+        let witnessed = self.witness(&folded.seen)?;
         let sees_closing = match self.observer {
             Depfile => false,
             Kernel => closing(self.request.family) == Closing::Asked,
@@ -93,7 +95,7 @@ impl Run<'_> {
         let streams = stored.streams(&finished.written)?;
         let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
         let Decision { limit: otherwise, mut rewrites } =
-            self.portability(&folded, &witnessed, &observed_run.observed.trace, exit_code, &outputs, &streams);
+            self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
         let set = witnessed.set();
         // `otherwise` restricts the result after another run has shown that it holds no process id
         // and no random number.
@@ -135,11 +137,11 @@ impl Run<'_> {
     }
 
     /// Checks once more everything that the run relied on, and makes observations of it.
-    fn witness(&self, seen: &Seen, trace: &Trace) -> Result<VerifiedInputs, NotRecorded> {
+    fn witness(&self, seen: &Seen) -> Result<VerifiedInputs, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
-        // Only whole commands need this, so a compile does not walk over the trace.
+        // Only whole commands need this.
         let is_command = self.request.family == Family::Command;
-        let run = if is_command { run_by_shells_alone(trace, is_config_status) } else { HashSet::new() };
+        let run = if is_command { run_by_shells_alone(self.model, is_config_status) } else { HashSet::new() };
         let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
         let witness = InputVerifier {
             forms: self.request.forms(&anywhere, &uncut),
@@ -166,7 +168,7 @@ impl Run<'_> {
         outputs: &[StoredOutput],
         streams: &StoredStreams,
     ) -> Result<Option<Chance>, NotRecorded> {
-        let numbers = scripts.numbers(&observed.trace, &folded.inodes_shown);
+        let numbers = scripts.numbers(self.model, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
         let by_chance = told || scripts.own_process.alone && self.is_keyed_whole();
         if scripts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
@@ -214,7 +216,6 @@ impl Run<'_> {
         &self,
         folded: &Folded,
         witnessed: &VerifiedInputs,
-        trace: &Trace,
         exit_code: u8,
         outputs: &[StoredOutput],
         streams: &StoredStreams,
@@ -230,7 +231,7 @@ impl Run<'_> {
             looked: &folded.seen.looked,
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded.seen.looked.iter().any(is_gccs),
-            assembled: assembled(&witnessed.carried().rooted, trace),
+            assembled: assembled(&witnessed.carried().rooted, self.model),
         };
         let searched = |content| Searched { content, recorder: self.recorder, stat_cache: self.stat_cache };
         let contents: Vec<Option<Searched>> = outputs.iter().map(|output| output.content().map(searched)).collect();
@@ -336,18 +337,15 @@ impl Run<'_> {
 }
 
 /// Returns the first of these files that an assembler opened.
-fn assembled<'r>(rooted: &'r [Vec<u8>], trace: &Trace) -> Option<&'r Vec<u8>> {
+fn assembled<'r>(rooted: &'r [Vec<u8>], run: &RunModel) -> Option<&'r Vec<u8>> {
     if rooted.is_empty() {
         return None;
     }
-    let (mut who, mut opened) = (Who::default(), HashSet::new());
-    for event in trace.iter() {
-        who.learn(&event);
-        let program = file_name(who.runs(event.pid).program);
-        if matches!(event.kind, Kind::Open(_)) && (program == b"as" || program.ends_with(b"-as")) {
-            opened.insert(file_name(event.path));
-        }
-    }
+    let by_assembler = run.opens.iter().filter(|open| {
+        let program = file_name(run.opener(open).program);
+        program == b"as" || program.ends_with(b"-as")
+    });
+    let opened: HashSet<&[u8]> = by_assembler.map(|open| file_name(open.path)).collect();
     rooted.iter().find(|path| opened.contains(file_name(path)))
 }
 

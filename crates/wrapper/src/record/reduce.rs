@@ -11,7 +11,7 @@ use larder_model::path::file_name;
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
-use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
+use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
 use larder_portability::ScriptScan;
 use larder_store::Bounds;
 
@@ -52,7 +52,8 @@ impl Run<'_> {
         scripts: &ScriptScan,
         folded: &mut Folded,
     ) -> Result<(), NotRecorded> {
-        let unseen = self.trust.unseen(observed_run).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let unseen =
+            self.trust.unseen(observed_run, self.model).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         let place = &self.context.place;
         let seen = &mut folded.seen;
         seen.looked.extend(unseen);
@@ -63,7 +64,7 @@ impl Run<'_> {
             (seen.host, HOST),
             (seen.sockets, SOCKETS),
         ];
-        self.add_variables_left_out(scripts, &observed_run.observed.trace, seen);
+        self.add_variables_left_out(scripts, seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
@@ -120,12 +121,12 @@ impl Run<'_> {
 
     /// Adds variables that the key of an unknown tool leaves out, if a text names them or a program
     /// is known to use them.
-    fn add_variables_left_out(&self, scripts: &ScriptScan, trace: &Trace, seen: &mut Seen) {
+    fn add_variables_left_out(&self, scripts: &ScriptScan, seen: &mut Seen) {
         let place = &self.context.place;
         let mut names = scripts.variables.clone();
         let mut all = scripts.list_variables;
-        for event in trace.iter().filter(|event| event.kind == Kind::Start) {
-            let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
+        for start in &self.model.starts {
+            let program = String::from_utf8_lossy(file_name(start.program)).into_owned();
             let served = SERVED.iter().filter(|(name, _)| *name == program);
             names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
             all |= LISTS_VARIABLES.contains(&program.as_str());

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use larder_compiler::Family;
 use larder_lookup::{Abilities, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
+use larder_observe::RunModel;
 use larder_spawn::{Finished, Token};
 use larder_store::Turn;
 use larder_sys::{ChildEnd, Rival};
@@ -129,9 +130,11 @@ pub(super) fn run(
     let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
     end_as_the_tool_on_panic(observed_run.observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
-    let odd = trust.learn(&observed_run);
-    let unseen =
-        || trust.unseen(&observed_run).ok().filter(|_| observed_run.observer != larder_model::Observer::Depfile);
+    let model = RunModel::of(&observed_run.observed.trace);
+    let odd = trust.learn(&observed_run, &model);
+    let unseen = || {
+        trust.unseen(&observed_run, &model).ok().filter(|_| observed_run.observer != larder_model::Observer::Depfile)
+    };
     parent_run::ran(&context.place, request, observed_run.observed.finished.pid, &observed_run.observed.trace, unseen);
     let run = Run {
         context,
@@ -145,25 +148,27 @@ pub(super) fn run(
         observer: observed_run.observer,
         numbers_differ,
         trust: &trust,
+        model: &model,
     };
     if let Some(odd) = odd {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), request.subject(), &odd);
     }
-    conclude(cx, &run, observed_run, trouble, verify.as_ref(), turn, token)
+    conclude(cx, &run, &observed_run, trouble, verify.as_ref(), turn, token);
+    RunEnd::Code(leave(observed_run.observed.finished))
 }
 
-/// Records a run that has ended, reports the outcome, and ends as the tool did.
+/// Records a run that has ended, and reports the outcome.
 fn conclude(
     cx: RequestContext,
     run: &Run,
-    observed_run: ObservedRun,
+    observed_run: &ObservedRun,
     trouble: Option<Fallback>,
     verify: Option<&ActionResult>,
     turn: Option<Turn>,
     token: Box<Token>,
-) -> RunEnd {
+) {
     let (RequestContext { context, store, stat_cache, request }, recorder) = (cx, run.recorder);
-    let recorded = run.record(&observed_run, verify);
+    let recorded = run.record(observed_run, verify);
     let outcome = outcome(&recorded, trouble, verify.is_some(), request.subject());
     let (outcome, word) = recorder.finish(outcome);
     context.recorded(|recording| {
@@ -189,7 +194,6 @@ fn conclude(
             keep_within_limit(context, counters, recorded.grown);
         }
     }
-    RunEnd::Code(leave(observed_run.observed.finished))
 }
 
 /// Returns the outcome to count. `verifies` is true if the run was to verify a record.

@@ -8,8 +8,8 @@ use larder_compiler::Family;
 use larder_lookup::Choice;
 use larder_model::{Fallback, Outcome};
 use larder_observe::{
-    BothObservers, Closing, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer,
-    PreloadObserver, Sample, SampledObserver, Verdict, What,
+    BothObservers, Closing, DepfileObserver, Interest, KernelObserver, Observed, Observer, PreloadObserver, RunModel,
+    Sample, SampledObserver, Verdict, What,
 };
 use larder_spawn::{Command, Destinations};
 use larder_sys::Rival;
@@ -41,8 +41,7 @@ impl ObservedRun {
     ///
     /// For example, the loader ends a program whose libc lacks something that the preloaded library
     /// needs.
-    pub(crate) fn sign_of_harm(&self, exit_code: u8) -> Option<Vec<u8>> {
-        let trace = &self.observed.trace;
+    pub(crate) fn sign_of_harm(&self, run: &RunModel, exit_code: u8) -> Option<Vec<u8>> {
         let verdict = self.verdict.as_ref();
         // The library reported a call that failed with ENOSYS, and the kernel observer saw no such
         // call.
@@ -57,11 +56,11 @@ impl ObservedRun {
             return Some(b"the preloaded library and the kernel observer saw different things".to_vec());
         }
         let first = self.observed.finished.pid;
-        let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.pid == first;
-        if self.observer == larder_model::Observer::Preload && !trace.iter().any(|event| began(&event)) {
+        let began = run.starts.iter().any(|start| start.pid == first);
+        if self.observer == larder_model::Observer::Preload && !began {
             return Some(b"the tool did not begin".to_vec());
         }
-        trace.iter().find(|event| event.error == ENOSYS).map(|event| event.path.to_vec())
+        run.first_unknown_call.map(<[u8]>::to_vec)
     }
 }
 

@@ -17,7 +17,7 @@ use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
-use larder_observe::{Event, Interest, Kind, Observed, REPORTED_WHOLE, Sample, Sight, Trace, What, identity_of};
+use larder_observe::{Interest, Observed, RunModel, Sample, Sight, Start, What, identity_of};
 use larder_store::{Bounds, StatCache};
 use larder_sys::ChildEnd;
 
@@ -63,14 +63,14 @@ impl<'a> ObserverTrust<'a> {
     /// Stores a verdict for each program of a run, and how to observe the tool the next time. A
     /// failure to store it is harmless, because the program is then judged again. Returns the first
     /// thing that only one observer saw, as text.
-    pub(crate) fn learn(&self, observed_run: &ObservedRun) -> Option<String> {
+    pub(crate) fn learn(&self, observed_run: &ObservedRun, run: &RunModel) -> Option<String> {
         if let Some(samples) = &observed_run.samples {
-            return self.learn_by_samples(&observed_run.observed, samples);
+            return self.learn_by_samples(&observed_run.observed, run, samples);
         }
         let verdict = observed_run.verdict.as_ref()?;
         let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
         let (mut faulty, mut tool_is_faulty) = (false, false);
-        for (path, content) in self.of(&observed_run.observed.trace) {
+        for (path, content) in self.of(run) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
             faulty |= missed;
             tool_is_faulty |= missed && content == self.request.action.tool;
@@ -98,8 +98,8 @@ impl<'a> ObserverTrust<'a> {
         verdict.missed.iter().chain(&verdict.invented).next().map(message)
     }
 
-    fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
-        let programs = self.of(&observed.trace);
+    fn learn_by_samples(&self, observed: &Observed, run: &RunModel, samples: &[Sample]) -> Option<String> {
+        let programs = self.of(run);
         for (path, content) in &programs {
             let look = larder_sys::look_through(path).ok().map(|look| identity_of(&look));
             let of_it: Vec<&Sample> =
@@ -124,7 +124,7 @@ impl<'a> ObserverTrust<'a> {
         match odd {
             Some(_) => self.keep(&Judgement::Disbelieved),
             // A run that fails may start fewer programs, so it says nothing here.
-            None if ended_well && self.is_unjudged(&programs, &observed.trace, samples) => {
+            None if ended_well && self.is_unjudged(&programs, run, samples) => {
                 self.keep(&Judgement::Again);
             }
             None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
@@ -135,12 +135,12 @@ impl<'a> ObserverTrust<'a> {
 
     /// Returns true if a program ran for which the samples do not suffice: one of `programs`, or
     /// one whose file is gone.
-    fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, trace: &Trace, samples: &[Sample]) -> bool {
+    fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, run: &RunModel, samples: &[Sample]) -> bool {
         let is_known = |(path, content): (&Vec<u8>, &Digest)| {
             let judgement = self.recorder.judgement(&program_key(content, self.place));
             judgement.is_some() || self.is_believed_by_name(path)
         };
-        self.gone_unjudged(trace, samples).is_some() || !programs.iter().all(is_known)
+        self.gone_unjudged(run, samples).is_some() || !programs.iter().all(is_known)
     }
 
     /// Stores the verdict for a program by its content. It is stored by its path as well if the
@@ -154,21 +154,22 @@ impl<'a> ObserverTrust<'a> {
 
     /// Returns a program whose file is gone or changed by now and for which the samples do not
     /// suffice.
-    fn gone_unjudged(&self, trace: &Trace, samples: &[Sample]) -> Option<Vec<u8>> {
+    fn gone_unjudged(&self, run: &RunModel, samples: &[Sample]) -> Option<Vec<u8>> {
         let own = own_path();
         // For each path: the file that is there now, and earlier files that have enough samples.
         let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
-        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
-            let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
-            let files = began.entry(event.path).or_insert_with(|| vec![now()]);
-            if files.iter().any(|file| is_same(file, &event.identity)) {
+        for start in run.starts.iter().filter(|start| begins(start) && start.program != own) {
+            let now = || larder_sys::look_through(start.program).ok().map(|look| identity_of(&look));
+            let files = began.entry(start.program).or_insert_with(|| vec![now()]);
+            if files.iter().any(|file| is_same(file, &start.identity)) {
                 continue;
             }
-            let of_it = |sample: &&Sample| sample.program == event.path && is_same(&sample.identity, &event.identity);
+            let of_it =
+                |sample: &&Sample| sample.program == start.program && is_same(&sample.identity, &start.identity);
             if !samples.iter().filter(of_it).any(|sample| self.is_enough(sample)) {
-                return Some(event.path.to_vec());
+                return Some(start.program.to_vec());
             }
-            files.push(event.identity);
+            files.push(start.identity);
         }
         None
     }
@@ -287,7 +288,7 @@ impl<'a> ObserverTrust<'a> {
     }
 
     /// Returns the paths that loader and libc read unseen in a run, or why the run is not trusted.
-    pub(crate) fn unseen(&self, observed_run: &ObservedRun) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
+    pub(crate) fn unseen(&self, observed_run: &ObservedRun, run: &RunModel) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if observed_run.observer != larder_model::Observer::Preload {
             let taken = self.preload_is_forced && observed_run.verdict.is_some();
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
@@ -298,11 +299,11 @@ impl<'a> ObserverTrust<'a> {
             if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
                 return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
             }
-            if let Some(path) = self.gone_unjudged(&observed_run.observed.trace, samples) {
+            if let Some(path) = self.gone_unjudged(run, samples) {
                 return Err(self.doubt(Judgement::Again, path));
             }
         }
-        for (path, content) in self.of(&observed_run.observed.trace) {
+        for (path, content) in self.of(run) {
             let judgement = self.recorder.judgement(&program_key(&content, self.place));
             let by_name = || self.recorder.judgement(&made_program_key(self.request, &path, self.place));
             match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
@@ -333,14 +334,14 @@ impl<'a> ObserverTrust<'a> {
     }
 
     /// Returns the programs that were started, with the digests of their files.
-    fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
+    fn of(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
         let mut programs = BTreeMap::new();
         let own = own_path();
-        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
-            if !programs.contains_key(event.path)
-                && let Some(content) = self.content(event.path)
+        for start in run.starts.iter().filter(|start| begins(start) && start.program != own) {
+            if !programs.contains_key(start.program)
+                && let Some(content) = self.content(start.program)
             {
-                programs.insert(event.path.to_vec(), content);
+                programs.insert(start.program.to_vec(), content);
             }
         }
         programs
@@ -357,8 +358,8 @@ impl<'a> ObserverTrust<'a> {
 
 /// Returns true for the start of a program, unless a wrapper inside the run has reported everything
 /// about it.
-fn begins(event: &Event<&[u8]>) -> bool {
-    event.kind == Kind::Start && event.error == 0 && event.mode & REPORTED_WHOLE == 0
+fn begins(start: &Start) -> bool {
+    !start.failed && !start.is_reported_whole
 }
 
 /// Describes what only one observer saw.

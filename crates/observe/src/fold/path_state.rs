@@ -1,0 +1,291 @@
+//! What a fold knows of each path, and of each file by its device and inode.
+//!
+//! Unaware of: processes, and the rules of the policy.
+
+use larder_model::quick::{Map, Set};
+use larder_model::{FileMode, Identity, Looked, Placement, Times};
+
+use crate::who::Running;
+
+/// What the command made at a path.
+#[derive(Clone, Debug)]
+pub(super) enum Made<'t> {
+    /// `writer` is the file name of the program. It is kept because by the end another process may
+    /// have the same pid.
+    File {
+        placement: Placement,
+        mode: FileMode,
+        writer: &'t [u8],
+        temporary: bool,
+    },
+    Link,
+    Directory(FileMode),
+    Removed,
+}
+
+/// What is known of one path. `'t` is the lifetime of the trace.
+#[derive(Default)]
+pub(super) struct PathState<'t> {
+    /// How the command accessed the path, if it did so before it made something there.
+    pub(super) looked: Option<Looked>,
+    /// What the command made here, if it is still here.
+    pub(super) made: Option<Made<'t>>,
+    /// The path came or went, and this tells whether it existed before.
+    pub(super) existed: Option<bool>,
+    /// File type and permissions before the command changed them. The permissions are 0 if they are
+    /// unknown.
+    pub(super) mode_before: Option<u32>,
+    /// The resolved form of a path with `..` in it, at the end of the run. The outer `None` means
+    /// that it was not looked up, the inner one that it does not exist.
+    pub(super) real: Option<Option<Vec<u8>>>,
+    /// The program that made a temporary file here, with its arguments.
+    pub(super) author: Option<Running<'t>>,
+    /// The path has `..` in it and led to something that the command had made.
+    pub(super) leads_to_made: bool,
+    /// The command gave the file that it made here extended attributes. For example, `cp` sets
+    /// modes in this way.
+    pub(super) is_attributed: bool,
+    /// The command gave the file that it made here an mtime.
+    pub(super) is_dated: bool,
+    /// The path must not exist before a run. If something had been there, the command would have
+    /// made nothing here, or something else.
+    pub(super) must_be_absent: bool,
+    /// A program other than a compiler looked at the path before the command made it. Such a look
+    /// may decide what is done, as it does in `make`.
+    pub(super) looked_at_by_others: bool,
+    /// The name was made up at random.
+    pub(super) is_named_at_random: bool,
+    /// The path is a directory in which a temporary file was made.
+    pub(super) holds_temporary_files: bool,
+    /// `lstat` said that the path does not exist. LLVM calls it before it removes a file.
+    pub(super) lstat_failed: bool,
+    /// `unlink` said that the path does not exist.
+    pub(super) unlink_failed: bool,
+    /// The output is written in place: it was opened without O_CREAT, or it is an input as well.
+    pub(super) is_written_in_place: bool,
+    /// The writer of the output would have renamed an old output to a temporary name, to write into
+    /// that file.
+    pub(super) would_be_reused: bool,
+    /// The path is in the order of what was made.
+    is_in_made_order: bool,
+}
+
+impl PathState<'_> {
+    /// Returns true if `unlink` left nothing here.
+    pub(super) fn is_removed(&self) -> bool {
+        matches!(self.made, Some(Made::Removed)) || self.unlink_failed
+    }
+
+    /// Forgets the mtime and attributes that the command gave the file. Returns true if there was
+    /// such an mtime.
+    pub(super) fn forget_attributes(&mut self) -> bool {
+        self.is_attributed = false;
+        std::mem::take(&mut self.is_dated)
+    }
+}
+
+/// The state of all paths.
+#[derive(Default)]
+pub(super) struct Paths<'t> {
+    states: Map<&'t [u8], PathState<'t>>,
+    /// Accessed paths, in the order of their first access.
+    looked_order: Vec<&'t [u8]>,
+    /// Paths at which something was made, in the order in which that happened first.
+    made_order: Vec<&'t [u8]>,
+    /// A directory was made.
+    made_directories: bool,
+    /// Names that programs made up at random for others to use. For example, `mktemp` does so.
+    pub(super) random_names: Vec<&'t [u8]>,
+}
+
+impl<'t> Paths<'t> {
+    /// Returns the state of a path, or `None` if nothing is known of it.
+    pub(super) fn get(&self, path: &[u8]) -> Option<&PathState<'t>> {
+        self.states.get(path)
+    }
+
+    /// Returns the state of a path, to change it.
+    pub(super) fn state(&mut self, path: &'t [u8]) -> &mut PathState<'t> {
+        self.states.entry(path).or_default()
+    }
+
+    /// Returns how a path was accessed, to add an access to it.
+    pub(super) fn touch(&mut self, path: &'t [u8]) -> &mut Looked {
+        let state = self.states.entry(path).or_default();
+        if state.looked.is_none() {
+            self.looked_order.push(path);
+        }
+        state.looked.get_or_insert_default()
+    }
+
+    /// Returns how a path was accessed, if it was.
+    pub(super) fn looked(&self, path: &[u8]) -> Option<&Looked> {
+        self.get(path)?.looked.as_ref()
+    }
+
+    /// Returns how a path was accessed, to change that.
+    pub(super) fn looked_mut(&mut self, path: &[u8]) -> Option<&mut Looked> {
+        self.states.get_mut(path)?.looked.as_mut()
+    }
+
+    /// Returns what the command made at a path.
+    pub(super) fn made(&self, path: &[u8]) -> Option<&Made<'t>> {
+        self.get(path)?.made.as_ref()
+    }
+
+    /// Returns what the command made at a path, to change that.
+    pub(super) fn made_mut(&mut self, path: &[u8]) -> Option<&mut Made<'t>> {
+        self.states.get_mut(path)?.made.as_mut()
+    }
+
+    /// Returns true if the command made a file at this path, and the file is still there.
+    pub(super) fn is_made_file(&self, path: &[u8]) -> bool {
+        matches!(self.made(path), Some(Made::File { .. }))
+    }
+
+    /// Returns true if the command made a temporary file at this path.
+    pub(super) fn is_temporary(&self, path: &[u8]) -> bool {
+        matches!(self.made(path), Some(Made::File { temporary: true, .. }))
+    }
+
+    /// Returns true if the path is below a directory that the command made.
+    pub(super) fn is_below_made(&self, path: &[u8]) -> bool {
+        if !self.made_directories {
+            return false;
+        }
+        let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        slashes.any(|at| at > 0 && matches!(self.made(&path[..at]), Some(Made::Directory(_))))
+    }
+
+    /// Returns true if the command made something at this path, or a directory above it.
+    pub(super) fn is_made(&self, path: &[u8]) -> bool {
+        self.made(path).is_some() || self.is_below_made(path)
+    }
+
+    /// Notes what the command made at a path.
+    pub(super) fn make(&mut self, path: &'t [u8], made: Made<'t>) {
+        self.made_directories |= matches!(made, Made::Directory(_));
+        let state = self.states.entry(path).or_default();
+        if !std::mem::replace(&mut state.is_in_made_order, true) {
+            self.made_order.push(path);
+        }
+        state.made = Some(made);
+    }
+
+    /// Removes what the command made at a path.
+    pub(super) fn take_made(&mut self, path: &[u8]) -> Option<Made<'t>> {
+        self.states.get_mut(path)?.made.take()
+    }
+
+    /// Notes that a path comes or goes. Only whether it existed before the first change counts.
+    pub(super) fn comes_or_goes(&mut self, path: &'t [u8], existed: bool) {
+        self.state(path).existed.get_or_insert(existed);
+    }
+
+    /// Returns whether a path that came or went existed before.
+    pub(super) fn existed(&self, path: &[u8]) -> Option<bool> {
+        self.get(path)?.existed
+    }
+
+    /// Notes that the path did not exist before the run.
+    pub(super) fn was_absent(&mut self, path: &'t [u8]) {
+        if self.existed(path).is_none() {
+            self.touch(path).absent = true;
+            self.state(path).must_be_absent = true;
+        }
+    }
+
+    /// Notes the mode that a path had before the command changed it.
+    pub(super) fn note_mode(&mut self, path: &'t [u8], mode: u32) {
+        if mode == 0 {
+            return;
+        }
+        let noted = self.state(path).mode_before.get_or_insert(mode);
+        if *noted & 0o7777 == 0 && *noted >> 12 == mode >> 12 {
+            *noted = mode;
+        }
+    }
+
+    /// Returns the mode that a path had before the command changed it.
+    pub(super) fn mode_before(&self, path: &[u8]) -> Option<u32> {
+        self.get(path)?.mode_before
+    }
+
+    /// Returns true if the earlier mode of a file that the command wrote cannot matter because the
+    /// file is new, or if that mode is known. In the second case the mode becomes an observation.
+    pub(super) fn mode_before_is_known(&mut self, path: &'t [u8]) -> bool {
+        let Some(Made::File { placement, .. }) = self.made(path) else { return false };
+        let anew = matches!(placement, Placement::Unlink | Placement::Rename);
+        if anew || self.existed(path) == Some(false) {
+            return true;
+        }
+        let known = self.mode_before(path).is_some_and(|mode| mode >> 12 == 0o10 && mode & 0o7777 != 0);
+        if known {
+            let looked = self.touch(path);
+            looked.kind = true;
+            looked.times = looked.times.max(Times::Mode);
+        }
+        known
+    }
+
+    /// Moves the mtime and attributes that the command gave a file to its new path. Returns true if
+    /// a file with such an mtime was there and is lost.
+    pub(super) fn move_attributes(&mut self, from: &[u8], to: &'t [u8]) -> bool {
+        let is_lost = self.states.get_mut(to).is_some_and(PathState::forget_attributes);
+        let Some(old) = self.states.get_mut(from) else { return is_lost };
+        let is_attributed = old.is_attributed;
+        let is_dated = old.forget_attributes();
+        let new = self.state(to);
+        (new.is_attributed, new.is_dated) = (is_attributed, is_dated);
+        is_lost
+    }
+
+    /// Returns whether a resolved form of the path was noted, and if so, that form.
+    pub(super) fn real(&self, path: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.get(path)?.real.as_ref()
+    }
+
+    /// Returns all paths at which something was made, in the order in which that happened first.
+    pub(super) fn take_made_order(&mut self) -> Vec<&'t [u8]> {
+        std::mem::take(&mut self.made_order)
+    }
+
+    /// Returns all accessed paths, in the order of their first access.
+    pub(super) fn take_looked_order(&mut self) -> Vec<&'t [u8]> {
+        std::mem::take(&mut self.looked_order)
+    }
+
+    /// Returns the paths that came or went, and whether each existed before.
+    pub(super) fn names(&self) -> Vec<(Vec<u8>, bool)> {
+        let names = self.states.iter().filter_map(|(path, state)| Some((path.to_vec(), state.existed?)));
+        names.collect()
+    }
+}
+
+/// The device and inode of a file.
+pub(super) type FileId = (u64, u64);
+
+/// Returns the device and inode of a file.
+pub(super) fn file_id(identity: Identity) -> FileId {
+    (identity.device, identity.inode)
+}
+
+/// What is known of files by their device and inode, whatever their paths are.
+#[derive(Default)]
+pub(super) struct Files<'t> {
+    /// Files that the command made.
+    pub(super) made: Set<FileId>,
+    /// Files that the command made and read again.
+    pub(super) read_again: Set<FileId>,
+    /// The state of each written file when it was closed last.
+    pub(super) closed: Map<FileId, Identity>,
+    /// Logs that the command made, with their paths.
+    pub(super) logs: Map<FileId, &'t [u8]>,
+}
+
+impl Files<'_> {
+    /// Returns true if the command made the file.
+    pub(super) fn is_made(&self, identity: Option<Identity>) -> bool {
+        identity.is_some_and(|id| self.made.contains(&file_id(id)))
+    }
+}

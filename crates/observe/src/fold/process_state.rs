@@ -1,0 +1,193 @@
+//! What a fold knows of each process: the program that it runs, and what it did so far.
+//!
+//! Unaware of: what programs are trusted with.
+
+use std::cell::Cell;
+
+use larder_model::Habit;
+use larder_model::path::file_name;
+use larder_model::quick::Map;
+
+use super::policy::Policy;
+use crate::event::Event;
+use crate::who::{Running, Who};
+
+/// What is known of one process, by its pid.
+#[derive(Default)]
+pub(super) struct ProcessState<'t> {
+    /// How many processes had this pid before.
+    earlier: u32,
+    /// The habit of the program that the process runs, once it was asked for.
+    pub(super) habit: Option<Habit>,
+    /// The process runs a program which the command made.
+    runs_made: bool,
+    /// How many programs began in the process, less those that were executed. If each program was
+    /// observed, it is 0.
+    pub(super) began: i64,
+    /// How often the process has read the clock.
+    pub(super) clock_reads: u32,
+    /// How often the process has asked for local time.
+    pub(super) zone_reads: u32,
+    /// How many random numbers the process has drawn.
+    pub(super) random_reads: u32,
+    /// The last event of the process was a draw of random numbers that libc may have made for
+    /// itself, with this `extra`.
+    pub(super) drawn: Option<u32>,
+    /// libc has drawn the random numbers that guard the memory of the process.
+    pub(super) is_guarded: bool,
+    /// The process drew random numbers for a name and has not made anything with that name yet.
+    pub(super) draws_a_name: bool,
+    /// The file that the process read last.
+    pub(super) last_read: Option<&'t [u8]>,
+    /// The file that the process read last, if nothing in the command had opened it before.
+    pub(super) first_read: Option<&'t [u8]>,
+    /// The files that the process opened for reading. The program that it executes next may inherit
+    /// them.
+    pub(super) opened: Vec<&'t [u8]>,
+    /// Those of `opened` that were opened since the process last started another one. A shell that
+    /// uses `vfork` opens files for its child.
+    pub(super) opened_for_child: Vec<&'t [u8]>,
+}
+
+/// A process, by its pid and by how many processes had that pid before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Life {
+    pid: u32,
+    earlier: u32,
+}
+
+/// What a process did with modes. It matters at the end of the run, when another process may have
+/// its pid.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Modes {
+    /// The process set the modes of files.
+    pub(super) sets_files: bool,
+    /// The process set the modes of directories.
+    pub(super) sets_directories: bool,
+    /// The process looked at something that the command had made and whose mode depends on the
+    /// umask.
+    pub(super) saw_masked: bool,
+}
+
+/// The state of all processes.
+#[derive(Default)]
+pub(super) struct Processes<'t> {
+    tree: Who<'t>,
+    states: Map<u32, ProcessState<'t>>,
+    modes: Map<Life, Modes>,
+    /// How many programs were started without telling the pid.
+    pub(super) anonymous: i64,
+    /// The program of the previous event, by its address in the trace, and whether it is a part of
+    /// a compiler. This is a cache: most events have the same program as the one before.
+    last_part: Cell<(&'t [u8], bool)>,
+}
+
+impl<'t> Processes<'t> {
+    /// Returns the state of a process, to change it.
+    pub(super) fn state(&mut self, pid: u32) -> &mut ProcessState<'t> {
+        self.states.entry(pid).or_default()
+    }
+
+    /// Returns the state of a process, or `None` if nothing is known of it.
+    pub(super) fn get(&self, pid: u32) -> Option<&ProcessState<'t>> {
+        self.states.get(&pid)
+    }
+
+    /// Returns the program that a process runs, with its arguments.
+    pub(super) fn runs(&self, pid: u32) -> Running<'t> {
+        self.tree.runs(pid)
+    }
+
+    /// Returns the file name of the program that a process runs.
+    pub(super) fn program(&self, pid: u32) -> &'t [u8] {
+        file_name(self.tree.runs(pid).program)
+    }
+
+    /// Returns true if a process runs a known part of a compiler.
+    pub(super) fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
+        let program = self.program(pid);
+        let (last, is_part) = self.last_part.get();
+        if std::ptr::eq(last, program) {
+            return is_part;
+        }
+        let is_part = (policy.is_compiler_part)(program);
+        self.last_part.set((program, is_part));
+        is_part
+    }
+
+    /// Returns true if the command made the program that a process runs, and a program that
+    /// examines the machine is among the ancestors of the process.
+    pub(super) fn is_made_to_ask(&self, pid: u32, policy: &Policy) -> bool {
+        let configures = |pid: u32| {
+            let Running { program, arguments } = self.tree.runs(pid);
+            (policy.configures)(file_name(program), arguments)
+        };
+        self.get(pid).is_some_and(|state| state.runs_made) && self.tree.line(pid).skip(1).any(configures)
+    }
+
+    /// Updates the process in which a program began. Files that it has open stay open.
+    pub(super) fn starts(&mut self, e: &Event<&'t [u8]>, is_made: bool) {
+        self.tree.learn(e);
+        let state = self.state(e.pid);
+        state.began += 1;
+        state.habit = None;
+        state.runs_made = is_made;
+        (state.clock_reads, state.zone_reads, state.random_reads) = (0, 0, 0);
+        state.is_guarded = false;
+    }
+
+    /// Updates a process that was forked. It goes on with what its parent's program has done.
+    pub(super) fn forked(&mut self, e: &Event<&'t [u8]>) {
+        let Some(source) = self.tree.learn(e) else { return };
+        let source = self.state(source);
+        let (is_guarded, clock, zone, random) =
+            (source.is_guarded, source.clock_reads, source.zone_reads, source.random_reads);
+        let state = self.state(e.pid);
+        state.earlier += 1;
+        state.habit = None;
+        state.opened = Vec::new();
+        state.is_guarded = is_guarded;
+        (state.clock_reads, state.zone_reads, state.random_reads) = (clock, zone, random);
+    }
+
+    /// Identifies a process for the rest of the run.
+    pub(super) fn life(&self, pid: u32) -> Life {
+        Life { pid, earlier: self.get(pid).map_or(0, |state| state.earlier) }
+    }
+
+    /// Returns what a process did with modes, to change it.
+    pub(super) fn modes(&mut self, pid: u32) -> &mut Modes {
+        let life = self.life(pid);
+        self.modes.entry(life).or_default()
+    }
+
+    /// Returns what a process did with modes.
+    pub(super) fn modes_of(&self, life: Life) -> Modes {
+        self.modes.get(&life).copied().unwrap_or_default()
+    }
+
+    /// Returns true if a process saw a mode that depends on the umask and set a mode itself.
+    pub(super) fn copy_masked_modes(&self) -> bool {
+        self.modes.values().any(|modes| modes.saw_masked && (modes.sets_files || modes.sets_directories))
+    }
+
+    /// Returns true if a program was executed and its start was not observed.
+    pub(super) fn missed_a_start(&self) -> bool {
+        let unaccounted: i64 = self.states.values().map(|state| state.began).sum();
+        self.states.values().any(|state| state.began < 0) || unaccounted > self.anonymous
+    }
+
+    /// Returns the processes whose last event was a draw of random numbers that libc may have made
+    /// for itself, each with the `extra` of that event, in the order of their pids.
+    pub(super) fn take_drawn(&mut self) -> Vec<(u32, u32)> {
+        let drawn = self.states.iter_mut().filter_map(|(pid, state)| Some((*pid, state.drawn.take()?)));
+        let mut drawn: Vec<_> = drawn.collect();
+        drawn.sort_unstable();
+        drawn
+    }
+
+    /// Returns true if a process drew random numbers for a name that it did not use.
+    pub(super) fn draw_an_unused_name(&self) -> bool {
+        self.states.values().any(|state| state.draws_a_name)
+    }
+}
