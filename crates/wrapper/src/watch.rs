@@ -21,8 +21,8 @@ use larder_lookup::{
 };
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, Closing, DepfileObserver, Interest, KernelObserver, Observed, Observer, PreloadObserver, RunModel,
-    Sample, SampledObserver, Sight, Start, Verdict, What, identity_of,
+    Access, AccessKind, BothObservers, Closing, DepfileObserver, Interest, KernelObserver, Observed, Observer,
+    PreloadObserver, RunModel, Sample, SampledObserver, Start, Verdict, identity_of,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
@@ -69,9 +69,9 @@ impl Watched {
         let verdict = self.verdict.as_ref();
         // The library reported a call that failed with ENOSYS, and the kernel observer saw no such
         // call.
-        let made_up = verdict.and_then(|v| v.invented.iter().find(|sight| sight.what == What::Failed(ENOSYS)));
-        if let Some(sight) = made_up {
-            return Some(sight.path.clone());
+        let made_up = verdict.and_then(|v| v.invented.iter().find(|access| access.kind == AccessKind::Failed(ENOSYS)));
+        if let Some(access) = made_up {
+            return Some(access.path.clone());
         }
         if exit_code == 0 {
             return None;
@@ -192,7 +192,7 @@ impl<'a> Programs<'a> {
         let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let (mut faulty, mut tool_is_faulty) = (false, false);
         for (path, content) in self.of(run) {
-            let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
+            let missed = verdict.missed.iter().chain(&verdict.invented).any(|access| access.program == path);
             faulty |= missed;
             tool_is_faulty |= missed && content == self.request.action.tool;
             let judgement = match missed {
@@ -228,7 +228,7 @@ impl<'a> Programs<'a> {
             let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
                 true => Judgement::Disbelieved,
                 false if of_it.iter().any(|sample| self.is_enough(sample)) => {
-                    let unseen: Vec<Sight> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
+                    let unseen: Vec<Access> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
                     self.believed(content, path, &unseen)
                 }
                 false => continue,
@@ -395,13 +395,13 @@ impl<'a> Programs<'a> {
 
     /// Returns the verdict that the library is trusted. It includes what was unseen in earlier
     /// runs.
-    fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
+    fn believed(&self, content: &Digest, path: &[u8], unseen: &[Access]) -> Judgement {
         let before = self.sink.judgement(&program_key(content, self.place));
         let mut all = match before {
             Some(Judgement::Believed(before)) => before,
             _ => Vec::new(),
         };
-        all.extend(unseen.iter().filter(|sight| sight.program == path).filter_map(unseen_look));
+        all.extend(unseen.iter().filter(|access| access.program == path).filter_map(unseen_look));
         all.sort();
         all.dedup();
         if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
@@ -483,13 +483,13 @@ fn begins(start: &Start) -> bool {
 }
 
 /// Describes what only one observer saw.
-fn said(odd: &Sight) -> String {
+fn said(odd: &Access) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
         "the preloaded library is not trusted for {}: only one observer saw {} ({:?})",
         text(&odd.program),
         text(&odd.path),
-        odd.what
+        odd.kind
     )
 }
 
@@ -509,17 +509,19 @@ pub(crate) fn own_path() -> Vec<u8> {
     larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default()
 }
 
-fn unseen_look(sight: &Sight) -> Option<Unseen> {
-    let way = match sight.what {
-        What::Read => Way::Content,
-        What::Looked => Way::Kind,
-        What::Link => Way::Link,
-        What::Listed => Way::Listing,
-        What::Absent => Way::Absence,
-        What::Failed(errno) => Way::Error(errno as u32),
-        What::Made | What::Removed | What::Changed | What::Socket | What::Asked => return None,
+fn unseen_look(access: &Access) -> Option<Unseen> {
+    let way = match access.kind {
+        AccessKind::Read => Way::Content,
+        AccessKind::Looked => Way::Kind,
+        AccessKind::Link => Way::Link,
+        AccessKind::Listed => Way::Listing,
+        AccessKind::Absent => Way::Absence,
+        AccessKind::Failed(errno) => Way::Error(errno as u32),
+        AccessKind::Made | AccessKind::Removed | AccessKind::Changed | AccessKind::Socket | AccessKind::Asked => {
+            return None;
+        }
     };
-    Some(Unseen { path: sight.path.clone(), way })
+    Some(Unseen { path: access.path.clone(), way })
 }
 
 fn merge(looked: &mut Looked, look: &Unseen) {
