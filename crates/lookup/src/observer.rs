@@ -6,7 +6,7 @@
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::path::file_name;
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
-use larder_observe::{DepfilePlan, Program, judge};
+use larder_observe::{DepfilePlan, Program, inspect_program};
 use larder_store::Store;
 
 use crate::request::FromDisk;
@@ -48,7 +48,7 @@ pub fn choose_observer(
 ) -> Result<Choice, Bypass> {
     // The library's log would not fit, because it is mapped into each process of the tool.
     let limited = larder_sys::address_space_is_limited();
-    let preload_works = || match judge(&request.command.program).0 {
+    let preload_works = || match inspect_program(&request.command.program).0 {
         Program::Dynamic { loader } => abilities.preload(&loader),
         Program::NotPreloadable => false,
     };

@@ -25,7 +25,7 @@
  *
  * If a sampler is at work, a program that begins and does not have enough samples yet asks it for
  * one, which means that the kernel observes its process as well:
- *   1. The process takes a free desk, fills it in, and waits for the answer.
+ *   1. The process takes a free slot, fills it in, and waits for the answer.
  *   2. The sampler attaches to the process.
  *   3. The process executes its program once more.
  */
@@ -45,7 +45,7 @@
 /* Not a loss: the kernel asks the supervisor as well before each system call. */
 #define LARDER_KERNEL_ASKS 4u
 
-#define LARDER_DESKS 32        /* the most processes that are sampled or ask for it at a time */
+#define LARDER_SAMPLE_SLOTS 32 /* the most processes that are sampled or ask for it at a time */
 #define LARDER_PROGRAMS_AT 4096u
 #define LARDER_PROGRAMS 512    /* the most programs that are sampled in one run */
 #define LARDER_KNOWN_AT 12288u
@@ -55,22 +55,22 @@
 #define LARDER_KNOWN ((uint64_t)1 << 32)
 #define LARDER_UNANSWERED 4u   /* after so many unanswered questions, no process asks any more */
 
-enum larder_desk_phase {
-    LARDER_DESK_FREE = 0,
-    LARDER_DESK_TAKEN = 1,   /* the process is filling it in */
-    LARDER_DESK_ASKS = 2,    /* the process waits for an answer */
-    LARDER_DESK_WATCHED = 3, /* the process is watched; the sampler frees the desk afterwards */
-    LARDER_DESK_REFUSED = 4, /* the process is not watched; it frees the desk itself */
-    LARDER_DESK_GIVEN_UP = 5, /* the process is watched, and did not execute its program anew */
+enum larder_slot_phase {
+    LARDER_SLOT_FREE = 0,
+    LARDER_SLOT_TAKEN = 1,   /* the process is filling it in */
+    LARDER_SLOT_ASKS = 2,    /* the process waits for an answer */
+    LARDER_SLOT_WATCHED = 3, /* the process is watched; the sampler frees the slot afterwards */
+    LARDER_SLOT_REFUSED = 4, /* the process is not watched; it frees the slot itself */
+    LARDER_SLOT_GIVEN_UP = 5, /* the process is watched, and did not execute its program anew */
 };
 
-struct larder_desk {
-    uint32_t phase;    /* enum larder_desk_phase; the process waits for it to change (futex) */
+struct larder_sample_slot {
+    uint32_t phase;    /* enum larder_slot_phase; the process waits for it to change (futex) */
     uint32_t pid;
     /* The index of the program in the table of struct larder_program. The upper half is the index
      * of the entry for the program with its options. */
     uint64_t program;
-    /* An address in the process. There are the desk's number and the program's key, 8 bytes each.
+    /* An address in the process. There are the slot's number and the program's key, 8 bytes each.
      * The sampler knows by them that `pid` is the process that asks. */
     uint64_t address;
 };
@@ -101,7 +101,7 @@ struct larder_header {
     uint64_t sampler_ends;
     uint64_t unanswered; /* how often the sampler did not answer in time */
     uint64_t began_s; /* the start of the run, in seconds since 1970; 0: unknown */
-    struct larder_desk desks[LARDER_DESKS];
+    struct larder_sample_slot slots[LARDER_SAMPLE_SLOTS];
 };
 
 /* An event has these 72 bytes, then `path_len` bytes of path, then `path2_len` bytes of path2, then
@@ -243,7 +243,7 @@ enum larder_time {
 #define LARDER_FEW 4
 
 _Static_assert(sizeof(struct larder_event) == 72, "the event is 72 bytes");
-_Static_assert(sizeof(struct larder_header) == 80 + 24 * LARDER_DESKS, "the header is followed by nothing");
+_Static_assert(sizeof(struct larder_header) == 80 + 24 * LARDER_SAMPLE_SLOTS, "the header is followed by nothing");
 _Static_assert(LARDER_PROGRAMS_AT + LARDER_PROGRAMS * sizeof(struct larder_program) == LARDER_KNOWN_AT,
                "files follow the programs");
 _Static_assert(LARDER_KNOWN_AT + LARDER_KNOWN_FILES * sizeof(struct larder_known) == LARDER_LOG_START,

@@ -87,9 +87,9 @@ static unsigned place_of(uint64_t key)
 
 bool sample_watches(uint32_t pid)
 {
-    for (unsigned i = 0; i < LARDER_DESKS; i++)
-        if (__atomic_load_n(&header->desks[i].phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED &&
-            header->desks[i].pid == pid)
+    for (unsigned i = 0; i < LARDER_SAMPLE_SLOTS; i++)
+        if (__atomic_load_n(&header->slots[i].phase, __ATOMIC_ACQUIRE) == LARDER_SLOT_WATCHED &&
+            header->slots[i].pid == pid)
             return true;
     return false;
 }
@@ -142,39 +142,39 @@ static const char *way_back(const struct stat *own_file, char ***argv, struct st
     return NULL;
 }
 
-/* Returns the desk if the sampler has attached to this process, and otherwise NULL. */
-static struct larder_desk *ask(uint32_t pid, unsigned place, unsigned options)
+/* Returns the slot if the sampler has attached to this process, and otherwise NULL. */
+static struct larder_sample_slot *ask(uint32_t pid, unsigned place, unsigned options)
 {
     struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
-    struct larder_desk *desk = NULL;
+    struct larder_sample_slot *slot = NULL;
     unsigned at = 0;
-    for (; at < LARDER_DESKS && !desk; at++)
-        if (exchange_atomically(&header->desks[at].phase, LARDER_DESK_FREE, LARDER_DESK_TAKEN))
-            desk = &header->desks[at];
-    if (!desk)
+    for (; at < LARDER_SAMPLE_SLOTS && !slot; at++)
+        if (exchange_atomically(&header->slots[at].phase, LARDER_SLOT_FREE, LARDER_SLOT_TAKEN))
+            slot = &header->slots[at];
+    if (!slot)
         return NULL;
     volatile uint64_t sign[2] = {at - 1, programs[place].key};
     int sampler = (int)header->sampler;
-    desk->pid = pid;
-    desk->program = place | (uint64_t)options << 32;
-    desk->address = (uint64_t)(unsigned long)sign;
+    slot->pid = pid;
+    slot->program = place | (uint64_t)options << 32;
+    slot->address = (uint64_t)(unsigned long)sign;
     raw_prctl(ALLOW_TRACER, (unsigned long)sampler);
-    __atomic_store_n(&desk->phase, LARDER_DESK_ASKS, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&slot->phase, LARDER_SLOT_ASKS, __ATOMIC_SEQ_CST);
     /* The signal may arrive just before the sampler waits, so it is sent again each time. */
     for (unsigned times = 0; times < TIMES && raw_kill(sampler, SIGNAL_WAKES) == 0; times++) {
-        raw_wait_on(&desk->phase, LARDER_DESK_ASKS, PATIENCE_MS);
-        if (__atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) != LARDER_DESK_ASKS)
+        raw_wait_on(&slot->phase, LARDER_SLOT_ASKS, PATIENCE_MS);
+        if (__atomic_load_n(&slot->phase, __ATOMIC_ACQUIRE) != LARDER_SLOT_ASKS)
             break;
     }
-    if (exchange_atomically(&desk->phase, LARDER_DESK_ASKS, LARDER_DESK_FREE)) {
+    if (exchange_atomically(&slot->phase, LARDER_SLOT_ASKS, LARDER_SLOT_FREE)) {
         if (add_atomically(&header->unanswered, 1) + 1 >= LARDER_UNANSWERED)
             __atomic_store_n(&header->sampler, 0, __ATOMIC_RELAXED);
         return NULL;
     }
-    if (exchange_atomically(&desk->phase, LARDER_DESK_REFUSED, LARDER_DESK_FREE))
+    if (exchange_atomically(&slot->phase, LARDER_SLOT_REFUSED, LARDER_SLOT_FREE))
         return NULL;
-    bool watched = __atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED && desk->pid == pid;
-    return watched ? desk : NULL;
+    bool watched = __atomic_load_n(&slot->phase, __ATOMIC_ACQUIRE) == LARDER_SLOT_WATCHED && slot->pid == pid;
+    return watched ? slot : NULL;
 }
 
 void sample(const struct stat *own_file, char **argv, char **envp)
@@ -195,11 +195,11 @@ void sample(const struct stat *own_file, char **argv, char **envp)
     if (enough || sample_watches(pid))
         return;
     const char *path = way_back(own_file, &argv, &found);
-    struct larder_desk *desk = path ? ask(pid, place, options) : NULL;
-    if (!desk)
+    struct larder_sample_slot *slot = path ? ask(pid, place, options) : NULL;
+    if (!slot)
         return;
     /* The path may lead to another file by now. */
     if (raw_stat(AT_FDCWD, path, &now, 0) == 0 && key_of(&now) == key_of(&found))
         raw_execve(path, argv, envp);
-    __atomic_store_n(&desk->phase, LARDER_DESK_GIVEN_UP, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&slot->phase, LARDER_SLOT_GIVEN_UP, __ATOMIC_SEQ_CST);
 }

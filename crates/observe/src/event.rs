@@ -89,11 +89,11 @@ pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 /// what the preloaded library does not see of this program.
 pub const REPORTED_WHOLE: u32 = 1 << 31;
 
-/// The `extra` of a [`Kind::List`]: the order of the names did not matter to the program that listed
-/// them.
+/// The `extra` of a [`Kind::List`]: the order of the names did not matter to the program that
+/// listed them.
 pub const IN_ANY_ORDER: u32 = 1;
-/// The `extra` of a [`Kind::List`]: the order of the names did not matter, but the kind of each name
-/// did.
+/// The `extra` of a [`Kind::List`]: the order of the names did not matter, but the kind of each
+/// name did.
 pub const IN_ANY_ORDER_OF_KINDS: u32 = 2;
 
 /// The `extra` of a [`Kind::Clock`] event for `clock_gettime`.

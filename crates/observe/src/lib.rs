@@ -18,6 +18,7 @@
 // This crate is empty on systems other than Linux. Tools run unobserved there.
 #![cfg(target_os = "linux")]
 
+mod crosscheck;
 mod depfile;
 mod elf;
 mod encoding;
@@ -26,17 +27,17 @@ mod fold;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzz;
-mod judge;
 mod kernel;
 mod loader;
 mod observer;
 mod paths;
 mod preload;
+mod process_tree;
 mod run_model;
 mod sampled;
 mod trace;
-mod who;
 
+pub use crosscheck::{Access, AccessKind, BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Verdict, compare};
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use event::{
     Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
@@ -44,13 +45,12 @@ pub use event::{
     reported_output,
 };
 pub use fold::{Folded, HabitOf, Origin, Policy, fold};
-pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
 pub use kernel::{Closing, INTERRUPTED, Interest, KernelObserver};
 pub use loader::loader_looks;
 pub use observer::{Observed, Observer};
 pub use paths::without_parents;
-pub use preload::{OuterLog, PreloadObserver, Program, judge};
+pub use preload::{OuterLog, PreloadObserver, Program, inspect_program};
+pub use process_tree::{ProcessTree, Running};
 pub use run_model::{Image, Open, Phase, RunModel, Start};
 pub use sampled::{Sample, SampledObserved, SampledObserver};
 pub use trace::Trace;
-pub use who::{Running, Who};

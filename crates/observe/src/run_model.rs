@@ -2,8 +2,8 @@
 //! they opened. Everything after the run reads the model, so that the trace is decoded and the
 //! process tree is built only once for all of that.
 //!
-//! [`fold()`](crate::fold()) is the only other pass, because its rules need every event, and texts that
-//! are found by this model.
+//! [`fold()`](crate::fold()) is another pass. Its rules need every event, and the words in texts
+//! that are found by this model.
 //!
 //! Unaware of: what follows from any of it.
 
@@ -11,8 +11,8 @@ use larder_model::Identity;
 use larder_model::quick::Map;
 
 use crate::event::{Event, Kind, OpenFlags, REPORTED_WHOLE};
+use crate::process_tree::{ProcessTree, Running};
 use crate::trace::Trace;
-use crate::who::{Running, Who};
 
 /// What one pass over a trace shows. `'t` is the lifetime of the trace: all paths are slices of it.
 ///
@@ -95,7 +95,7 @@ impl<'t> RunModel<'t> {
     /// Builds the model of a run from its trace.
     pub fn of(trace: &'t Trace) -> RunModel<'t> {
         let mut model = RunModel::default();
-        let mut tree = Who::default();
+        let mut tree = ProcessTree::default();
         let mut current: Map<u32, u32> = Map::default();
         for event in trace.iter() {
             if event.kind == Kind::Start {

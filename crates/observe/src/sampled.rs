@@ -14,8 +14,8 @@ use larder_model::Identity;
 use larder_spawn::{Command, Destinations};
 use larder_sys::{Beside, Rivalry};
 
+use crate::crosscheck::EXECUTED;
 use crate::encoding::placed;
-use crate::judge::EXECUTED;
 use crate::kernel::{How, Interest, Life, lives, take_samples};
 use crate::{Kind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
 
@@ -65,16 +65,16 @@ impl SampledObserver {
         interest: &dyn Fn(&[u8]) -> Interest,
     ) -> io::Result<SampledObserved> {
         let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
-        let (desks, theirs) = (self.preload.desks()?, self.preload.desks()?);
+        let (slots, theirs) = (self.preload.sample_slots()?, self.preload.sample_slots()?);
         // If the sampler cannot be started, there are no samples. Nothing else changes.
         let sampler = Beside::start(move || drop(take_samples(theirs, interest, &self.samples))).ok();
-        desks.open(sampler.as_ref().map_or(0, Beside::pid));
+        slots.open(sampler.as_ref().map_or(0, Beside::pid));
         let observed = self.preload.run(command, to, rival);
-        desks.close();
+        slots.close();
         sampler.into_iter().for_each(Beside::end);
         let observed = observed?;
         let lives = lives(&self.samples).unwrap_or_default();
-        let samples = judged(&observed.trace, &lives, &wrapper);
+        let samples = compared(&observed.trace, &lives, &wrapper);
         Ok(SampledObserved { observed, samples })
     }
 }
@@ -87,26 +87,26 @@ struct Said {
     late: Vec<u8>,
 }
 
-fn judged(trace: &Trace, lives: &[Life], wrapper: &[u8]) -> Vec<Sample> {
+fn compared(trace: &Trace, lives: &[Life], wrapper: &[u8]) -> Vec<Sample> {
     let said = said(trace, lives);
-    let plumbing = [PreloadObserver::plumbing()];
-    let judged = |(life, said): (&Life, Said)| {
+    let own_paths = [PreloadObserver::own_directory()];
+    let compared = |(life, said): (&Life, Said)| {
         let (early, late) = (library(said.early), library(said.late));
         let start = early.iter().chain(late.iter()).find(|event| event.kind == Kind::Start)?;
         let (program, identity) = (start.path.to_vec(), start.identity);
         let kernel = life.trace();
-        let mut verdict = compare(&late, &kernel, &plumbing, wrapper);
+        let mut verdict = compare(&late, &kernel, &own_paths, wrapper);
         if life.how == How::Cut {
-            verdict.invented = compare(&early, &kernel, &plumbing, wrapper).invented;
+            verdict.invented = compare(&early, &kernel, &own_paths, wrapper).invented;
         }
         // If the process forked a child to execute a program, the kernel does not see that
         // execution here.
-        verdict.invented.retain(|sight| sight.program != EXECUTED);
+        verdict.invented.retain(|access| access.program != EXECUTED);
         verdict.alike = !verdict.dropped && verdict.missed.is_empty() && verdict.invented.is_empty();
         Some(Sample { program, identity, whole: life.how == How::Whole, verdict })
     };
     let clear = lives.iter().zip(said).filter(|(life, _)| life.how != How::Unclear);
-    clear.filter_map(judged).collect()
+    clear.filter_map(compared).collect()
 }
 
 fn library(log: Vec<u8>) -> Trace {

@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use larder_model::Looked;
 use larder_observe::{
-    BothObservers, Closing, Folded, KernelObserver, Kind, Observed, Observer, Policy, PreloadObserver, Sight, Verdict,
-    What, fold,
+    Access, AccessKind, BothObservers, Closing, Folded, KernelObserver, Kind, Observed, Observer, Policy,
+    PreloadObserver, Verdict, fold,
 };
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
@@ -186,15 +186,15 @@ fn verdict(words: &[&str]) -> Option<Verdict> {
     Some(both.run(&command, &Destinations::now(), None).expect("runs").verdict())
 }
 
-fn told(sights: &[Sight]) -> Vec<String> {
-    sights.iter().map(|s| format!("{} {} {:?}", text(&s.program), text(&s.path), s.what)).collect()
+fn told(accesses: &[Access]) -> Vec<String> {
+    accesses.iter().map(|s| format!("{} {} {:?}", text(&s.program), text(&s.path), s.kind)).collect()
 }
 
 fn judged_alike(words: &[&str]) {
     let Some(verdict) = verdict(words) else { return };
     let (missed, invented) = (told(&verdict.missed), told(&verdict.invented));
     assert!(verdict.alike, "{words:?}: missed {missed:#?}, invented {invented:#?}, dropped {}", verdict.dropped);
-    assert!(verdict.unseen.iter().any(|sight| sight.path == b"/etc/ld.so.cache"), "{words:?}");
+    assert!(verdict.unseen.iter().any(|access| access.path == b"/etc/ld.so.cache"), "{words:?}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn raw_calls_are_found_out() {
         return;
     }
     let Some(verdict) = verdict(&[&program]) else { return };
-    let expect = Sight { program: program.into_bytes(), path: b"/etc/hostname".to_vec(), what: What::Read };
+    let expect = Access { program: program.into_bytes(), path: b"/etc/hostname".to_vec(), kind: AccessKind::Read };
     assert!(!verdict.alike && !verdict.dropped);
     assert_eq!(verdict.missed, [expect]);
 }

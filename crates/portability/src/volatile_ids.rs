@@ -12,7 +12,7 @@ use std::path::Path;
 use larder_compiler::{compiled_names_other_processes, is_compiler_part};
 use larder_model::Identity;
 use larder_model::path::file_name;
-use larder_observe::{Image, Program, RunModel, judge};
+use larder_observe::{Image, Program, RunModel, inspect_program};
 use larder_relocate::hides_its_text;
 
 /// Directories of the system's packages. An interpreter's own library mentions everything, so it
@@ -86,7 +86,7 @@ pub(crate) fn ran_what_names_processes(run: &RunModel) -> bool {
 /// names of the functions that they call, and can be searched for those.
 fn names_processes(image: &Image) -> bool {
     let path = Path::new(OsStr::from_bytes(image.path));
-    let is_dynamic = !image.is_program || matches!(judge(image.path).0, Program::Dynamic { .. });
+    let is_dynamic = !image.is_program || matches!(inspect_program(image.path).0, Program::Dynamic { .. });
     let is_the_same = image.identity.is_some_and(|identity| is_still(path, identity));
     let names =
         |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();

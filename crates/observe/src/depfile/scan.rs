@@ -7,7 +7,7 @@
 //! Unaware of: where headers are.
 
 use super::reason::{Reason, text};
-use super::words::{Word, holds, judge};
+use super::words::{Word, classify, holds};
 
 /// A header that a text includes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
             return refused(word);
         }
         self.pragma |= word == b"_Pragma";
-        match judge(word, self.system) {
+        match classify(word, self.system) {
             Word::Plain => Ok(()),
             Word::Refused => refused(word),
             Word::Assembler => {

@@ -17,7 +17,7 @@ use super::looks::{Found, Looks};
 use super::plan::DepfilePlan;
 use super::query::{Search, ask, libraries};
 use super::reason::{Reason, text};
-use crate::{Program, judge};
+use crate::{Program, inspect_program};
 
 /// The programs that later steps need.
 pub(super) struct Programs {
@@ -57,7 +57,7 @@ fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reas
     if !matches!(looks.look(path)?, Found::File(..)) {
         return Err(format!("{}: not a program", text(path)));
     }
-    let (kind, script) = judge(path);
+    let (kind, script) = inspect_program(path);
     if script {
         return Err(format!("{}: a script, not a program", text(path)));
     }

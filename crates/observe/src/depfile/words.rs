@@ -31,7 +31,7 @@ pub(super) enum Word {
 
 /// Judges an identifier. `system` is true if it stands in a header of the compiler's own
 /// directories.
-pub(super) fn judge(word: &[u8], system: bool) -> Word {
+pub(super) fn classify(word: &[u8], system: bool) -> Word {
     match word {
         b"__has_include" | b"__has_include_next" if system => Word::HasInclude,
         b"asm" | b"__asm" | b"__asm__" => Word::Assembler,
@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn words() {
-        let check = |word: &str, system, expect| assert_eq!(judge(word.as_bytes(), system), expect, "{word} {system}");
+        let check =
+            |word: &str, system, expect| assert_eq!(classify(word.as_bytes(), system), expect, "{word} {system}");
         for word in ["__TIME__", "__TIMESTAMP__", "__TI", "ME__", "E__", "TIME", "STAMP", "__has_embed", "__has_incl"] {
             check(word, true, Word::Refused);
             check(word, false, Word::Refused);

@@ -86,12 +86,12 @@ impl<'t> Fold<'t> {
             (Kind::MakeDirectory, libc::EEXIST) => self.paths.touch(e.path).kind = true,
             // The call was asked not to replace an existing path.
             (Kind::Rename(_) | Kind::Symlink | Kind::Link, libc::EEXIST) => {
-                if !self.paths.made(e.path2).is_some() {
+                if self.paths.made(e.path2).is_none() {
                     let looked = self.paths.touch(e.path2);
                     (looked.kind, looked.link) = (true, true);
                 }
                 // The kernel looked up the old path first, so it exists.
-                if e.kind != Kind::Symlink && !self.paths.made(e.path).is_some() {
+                if e.kind != Kind::Symlink && self.paths.made(e.path).is_none() {
                     let looked = self.paths.touch(e.path);
                     (looked.kind, looked.link) = (true, true);
                 }

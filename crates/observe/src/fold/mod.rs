@@ -17,7 +17,7 @@
 //! | `opening` | files that are opened, for reading or writing |
 //! | `changes` | paths that come and go, modes, times |
 //! | `finish` | what counts at the end |
-//! | `path_state`, `process_state`, `run_state` | what is known of each path, of each process, and of the run |
+//! | `path_state`, `process_state`, `run_state` | what is known of each path, process, and run |
 //!
 //! Unaware of: which observer made the trace, the content of files, the store.
 

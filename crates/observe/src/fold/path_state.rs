@@ -5,7 +5,7 @@
 use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Identity, Looked, Placement, Times};
 
-use crate::who::Running;
+use crate::process_tree::Running;
 
 /// What the command made at a path.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use larder_model::quick::Map;
 
 use super::policy::Policy;
 use crate::event::Event;
-use crate::who::{Running, Who};
+use crate::process_tree::{ProcessTree, Running};
 
 /// What is known of one process, by its pid.
 #[derive(Default)]
@@ -72,7 +72,7 @@ pub(super) struct Modes {
 /// The state of all processes.
 #[derive(Default)]
 pub(super) struct Processes<'t> {
-    tree: Who<'t>,
+    tree: ProcessTree<'t>,
     states: Map<u32, ProcessState<'t>>,
     modes: Map<Life, Modes>,
     /// How many programs were started without telling the pid.

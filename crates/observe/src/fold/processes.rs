@@ -11,7 +11,7 @@ use super::{Event, Fold, Origin, Policy};
 use crate::event::{
     Kind, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
 };
-use crate::who::Running;
+use crate::process_tree::Running;
 
 impl<'t> Fold<'t> {
     /// Handles the start of a program. Each successful execution must be followed by an event of

@@ -45,7 +45,8 @@ impl<'t> RunState<'t> {
         self.refusals.push((why, path.to_vec()));
     }
 
-    /// Notes a program that asked for random numbers or for its own addresses. The first one counts.
+    /// Notes a program that asked for random numbers or for its own addresses. The first one
+    /// counts.
     pub(super) fn depends_on_chance(&mut self, program: &'t [u8]) {
         self.chance_program.get_or_insert(program);
     }

@@ -1,6 +1,6 @@
 //! The kernel observer: the kernel asks us before each system call that names or changes a path
 //! (seccomp user notification), whatever kind of program makes the call. It is used for static
-//! programs, and to judge the preloaded observer.
+//! programs, and to check the preloaded observer.
 //!
 //! Each call is let go on and runs as it would without us. Just before that, we look up by the same
 //! path what the call *will* find, and write an event. This races with other processes that change
@@ -51,7 +51,7 @@
 //! | `open`, `change`, `start` | events of opening, of changing, and of executing programs |
 //! | `clock`, `vdso` | making reads of the clock visible |
 //! | `pending`, `settle` | whether what was foreseen happened |
-//! | `sample` | observing single processes by `ptrace`, to judge the programs of a whole command |
+//! | `sample` | observing single processes by `ptrace`, to check the programs of a whole command |
 //!
 //! Unaware of: what follows from an event, where verdicts are stored.
 
@@ -127,7 +127,7 @@ impl KernelObserver {
             listener: None,
             processes: HashMap::default(),
             given_up: false,
-            deserted: false,
+            no_process_left: false,
             first: 0,
             trace: Rc::clone(&trace),
         };
@@ -161,7 +161,7 @@ pub(crate) struct Supervisor {
     /// The run cannot be recorded, so no further events are written.
     given_up: bool,
     /// No process is left that could ask.
-    deserted: bool,
+    no_process_left: bool,
     first: u32,
     trace: Rc<Cell<Option<Trace>>>,
 }
@@ -211,7 +211,7 @@ impl Attendant for Supervisor {
     }
 
     fn listener(&self) -> Option<BorrowedFd<'_>> {
-        self.listener.as_ref().filter(|_| !self.deserted).map(AsFd::as_fd)
+        self.listener.as_ref().filter(|_| !self.no_process_left).map(AsFd::as_fd)
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -246,7 +246,7 @@ impl Attendant for Supervisor {
     }
 
     fn desert(&mut self) {
-        self.deserted = true;
+        self.no_process_left = true;
     }
 
     fn release(&mut self, others_live: bool) {

@@ -29,7 +29,7 @@ use super::process::Caller;
 use super::vdso::Patches;
 use super::watch::{Watch, bare};
 use crate::encoding::encode;
-use crate::preload::{Desk, Desks};
+use crate::preload::{SampleSlot, SampleSlots};
 use crate::{Event, Kind, Trace};
 
 /// The maximum number of calls in one sample, if only the beginning of a program is of interest. It
@@ -92,11 +92,11 @@ impl Life {
     }
 }
 
-/// Observes the processes that ask at `desks` and whose program is of `interest`, until the desks
+/// Observes the processes that ask at `slots` and whose program is of `interest`, until the slots
 /// are closed. Then writes all samples to `to`.
-pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, to: &File) -> io::Result<()> {
+pub(crate) fn take_samples(slots: SampleSlots, interest: &dyn Fn(&[u8]) -> Interest, to: &File) -> io::Result<()> {
     let mut sampler = Sampler {
-        desks,
+        slots,
         interest,
         followed: Followed::nobody(),
         asked: HashMap::new(),
@@ -105,7 +105,7 @@ pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, t
         calls: rows().map(|row| (row.number, (row.when, matches!(row.call, Call::Execute(..))))).collect(),
         patches: Patches::find(),
     };
-    while !sampler.desks.are_closed() {
+    while !sampler.slots.are_closed() {
         sampler.hear();
         if let Some((process, did)) = sampler.followed.wait() {
             sampler.did(process, did);
@@ -116,12 +116,12 @@ pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, t
 }
 
 struct Sampler<'a> {
-    desks: Desks,
+    slots: SampleSlots,
     interest: &'a dyn Fn(&[u8]) -> Interest,
     followed: Followed,
-    /// Processes that asked and have not stopped yet, each with its desk and with how much of it is
+    /// Processes that asked and have not stopped yet, each with its slot and with how much of it is
     /// of interest.
-    asked: HashMap<u32, (Desk, Interest)>,
+    asked: HashMap<u32, (SampleSlot, Interest)>,
     lives: Vec<Living>,
     /// The sample that each observed process belongs to, as an index into `lives`.
     of: HashMap<u32, usize>,
@@ -133,7 +133,7 @@ struct Sampler<'a> {
 /// A sample that is being taken, or is finished.
 struct Living {
     watch: Watch,
-    desk: Desk,
+    slot: SampleSlot,
     /// A part whose `end` is 0 is still observed.
     parts: Vec<Part>,
     calls: u32,
@@ -151,28 +151,29 @@ struct Living {
 impl Sampler<'_> {
     /// Attaches to the processes that ask.
     fn hear(&mut self) {
-        let waiting: Vec<Desk> = self.desks.waiting().filter(|desk| !self.asked.contains_key(&desk.pid)).collect();
-        for desk in waiting {
-            if !larder_sys::is_thread_of(desk.pid, desk.pid) {
-                self.desks.free(&desk);
+        let waiting: Vec<SampleSlot> =
+            self.slots.waiting().filter(|slot| !self.asked.contains_key(&slot.pid)).collect();
+        for slot in waiting {
+            if !larder_sys::is_thread_of(slot.pid, slot.pid) {
+                self.slots.free(&slot);
                 continue;
             }
-            if !self.desks.is_the_one(&desk) || self.of.contains_key(&desk.pid) {
-                self.desks.refuse(&desk);
+            if !self.slots.is_the_one(&slot) || self.of.contains_key(&slot.pid) {
+                self.slots.refuse(&slot);
                 continue;
             }
-            let program = larder_sys::link_target(format!("/proc/{}/exe", desk.pid).as_bytes());
+            let program = larder_sys::link_target(format!("/proc/{}/exe", slot.pid).as_bytes());
             let interest = program.map_or(Interest::Everything, |path| (self.interest)(&path));
             if interest == Interest::Nothing {
-                self.desks.is_known(&desk);
-                self.desks.refuse(&desk);
-            } else if self.followed.follow(desk.pid).is_err() {
+                self.slots.is_known(&slot);
+                self.slots.refuse(&slot);
+            } else if self.followed.follow(slot.pid).is_err() {
                 // `ptrace` is forbidden, or a debugger is attached. Count it as a sample, so that
                 // the program does not ask for ever.
-                self.desks.count(&desk, false);
-                self.desks.refuse(&desk);
+                self.slots.count(&slot, false);
+                self.slots.refuse(&slot);
             } else {
-                self.asked.insert(desk.pid, (desk, interest));
+                self.asked.insert(slot.pid, (slot, interest));
             }
         }
     }
@@ -195,17 +196,17 @@ impl Sampler<'_> {
     }
 
     fn began(&mut self, process: u32) {
-        let Some((desk, interest)) = self.asked.remove(&process) else { return };
-        if !self.desks.watch(&desk) {
+        let Some((slot, interest)) = self.asked.remove(&process) else { return };
+        if !self.slots.watch(&slot) {
             return self.followed.leave(process);
         }
-        self.desks.count(&desk, false);
+        self.slots.count(&slot, false);
         let mut watch = Watch::new(true);
         watch.not_begun = Some(process);
         watch.patches = Some(self.patches.clone());
-        let parts = vec![Part { pid: process, begin: self.desks.tail(), end: 0 }];
+        let parts = vec![Part { pid: process, begin: self.slots.tail(), end: 0 }];
         self.of.insert(process, self.lives.len());
-        self.lives.push(Living::of(watch, desk, parts, interest));
+        self.lives.push(Living::of(watch, slot, parts, interest));
         self.stay_near(process, self.lives.len() - 1);
     }
 
@@ -223,7 +224,7 @@ impl Sampler<'_> {
             Some(at) => {
                 self.of.insert(child, at);
                 let life = &mut self.lives[at];
-                life.parts.push(Part { pid: child, begin: self.desks.tail(), end: 0 });
+                life.parts.push(Part { pid: child, begin: self.slots.tail(), end: 0 });
                 let caller = Caller { thread: child, process: child };
                 life.watch.events.push(Event { extra: process, ..bare(caller, Kind::Forked) });
             }
@@ -235,7 +236,7 @@ impl Sampler<'_> {
         let life = &mut self.lives[at];
         life.calls += 1;
         if life.calls > calls_max(life.interest) {
-            self.desks.count(&life.desk, true);
+            self.slots.count(&life.slot, true);
             return self.cut(at, process);
         }
         if asks_for_processors(call) {
@@ -249,7 +250,7 @@ impl Sampler<'_> {
             }
         }
         let life = &mut self.lives[at];
-        if leaves_our_sight(process, call) || !life.begun && self.desks.is_given_up(&life.desk) {
+        if leaves_our_sight(process, call) || !life.begun && self.slots.is_given_up(&life.slot) {
             life.how = How::Unclear;
             return self.cut(at, process);
         }
@@ -290,11 +291,11 @@ impl Sampler<'_> {
     fn end(&mut self, process: u32, at: usize) {
         let life = &mut self.lives[at];
         self.of.remove(&process);
-        let tail = self.desks.tail();
+        let tail = self.slots.tail();
         let own = |part: &&mut Part| part.pid == process && part.end == 0;
         life.parts.iter_mut().filter(own).for_each(|part| part.end = tail);
         if life.parts[0].pid == process && life.parts[0].end == tail {
-            self.desks.free(&life.desk);
+            self.slots.free(&life.slot);
         }
         if life.parts.iter().any(|part| part.end == 0) {
             return;
@@ -303,8 +304,8 @@ impl Sampler<'_> {
         if life.how == How::Whole {
             life.watch.settle(None);
         }
-        if life.interest == Interest::OneLong && (life.how == How::Cut || self.desks.has_samples(&life.desk)) {
-            self.desks.is_known(&life.desk);
+        if life.interest == Interest::OneLong && (life.how == How::Cut || self.slots.has_samples(&life.slot)) {
+            self.slots.is_known(&life.slot);
         }
     }
 
@@ -354,9 +355,9 @@ fn leaves_our_sight(process: u32, call: &Notification) -> bool {
 }
 
 impl Living {
-    fn of(watch: Watch, desk: Desk, parts: Vec<Part>, interest: Interest) -> Living {
+    fn of(watch: Watch, slot: SampleSlot, parts: Vec<Part>, interest: Interest) -> Living {
         let (calls, begun, how, roams) = (0, false, How::Whole, false);
-        Living { watch, desk, parts, calls, interest, begun, how, others: Vec::new(), roams }
+        Living { watch, slot, parts, calls, interest, begun, how, others: Vec::new(), roams }
     }
 
     fn encoded(mut self) -> Vec<u8> {
@@ -425,12 +426,12 @@ mod tests {
     #[test]
     fn what_is_written_down_is_read() {
         let file = larder_sys::memory_file("samples", false).expect("can be made");
-        let desk = Desk::at_none();
+        let slot = SampleSlot::at_none();
         let living = |how, calls: u32| {
             let parts = vec![Part { pid: 7, begin: 1, end: 9 }, Part { pid: 8, begin: 2, end: u64::from(calls) }];
             let mut watch = Watch::new(true);
             watch.number_event(Caller { thread: 7, process: 7 }, Kind::Umask, 0o22, b"");
-            Living { how, ..Living::of(watch, desk, parts, Interest::Everything) }
+            Living { how, ..Living::of(watch, slot, parts, Interest::Everything) }
         };
         let mut bytes = living(How::Cut, 5).encoded();
         // A sample whose end was not seen.

@@ -48,7 +48,7 @@ impl Watch {
         let words = if at.dir.is_some() { call.arguments[2] } else { call.arguments[1] };
         self.hidden_clock_is_gone(caller.process);
         let mut interpreters = Vec::new();
-        let verdict = judge(caller, &path, &mut interpreters)?;
+        let verdict = foresee(caller, &path, &mut interpreters)?;
         // The first execution starts the tool itself. Our caller knows whether that worked, so it
         // needs no `Exec` or `ExecFailed` event.
         let first = self.not_begun == Some(caller.process);
@@ -166,7 +166,7 @@ fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Works out what executing `path` will do. The paths of the interpreters of scripts on the way are
 /// appended to `interpreters`.
-fn judge(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result<Verdict, Trouble> {
+fn foresee(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result<Verdict, Trouble> {
     let mut path = caller.seen_from_here(path).into_owned();
     loop {
         let look = match larder_sys::look_through(&path) {
@@ -181,7 +181,7 @@ fn judge(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result
         if (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).is_err() {
             return Ok(Verdict::Drops(DROP_UNREADABLE));
         }
-        let Some(line) = head.strip_prefix(b"#!") else { return Ok(judge_binary(&path, &file, &head, look)) };
+        let Some(line) = head.strip_prefix(b"#!") else { return Ok(foresee_binary(&path, &file, &head, look)) };
         let Some(interpreter) = interpreter_of(line) else { return Ok(Verdict::Fails(libc::ENOEXEC)) };
         if interpreters.len() >= INTERPRETERS_MAX {
             return Ok(Verdict::Fails(libc::ELOOP));
@@ -196,7 +196,7 @@ fn interpreter_of(line: &[u8]) -> Option<&[u8]> {
     line.split(|b| b" \t\0".contains(b)).find(|word| !word.is_empty())
 }
 
-fn judge_binary(path: &[u8], file: &File, head: &[u8], look: Look) -> Verdict {
+fn foresee_binary(path: &[u8], file: &File, head: &[u8], look: Look) -> Verdict {
     if !head.starts_with(b"\x7fELF") {
         return Verdict::Fails(libc::ENOEXEC);
     }
@@ -217,20 +217,20 @@ mod tests {
     #[test]
     fn programs_and_scripts() {
         let own = Caller { thread: std::process::id(), process: std::process::id() };
-        let judged = |path: &str| {
+        let foreseen = |path: &str| {
             let mut interpreters = Vec::new();
-            let verdict = judge(own, path.as_bytes(), &mut interpreters).expect("this process can be read");
+            let verdict = foresee(own, path.as_bytes(), &mut interpreters).expect("this process can be read");
             (verdict, interpreters)
         };
-        assert!(matches!(judged("/nonexistent/x").0, Verdict::Fails(libc::ENOENT)));
-        assert!(matches!(judged("/etc/passwd").0, Verdict::Fails(libc::EACCES)));
-        assert!(matches!(judged("/").0, Verdict::Fails(libc::EACCES)));
-        assert!(matches!(judged("/bin/sh").0, Verdict::Begins { loader: Some(_), .. }));
+        assert!(matches!(foreseen("/nonexistent/x").0, Verdict::Fails(libc::ENOENT)));
+        assert!(matches!(foreseen("/etc/passwd").0, Verdict::Fails(libc::EACCES)));
+        assert!(matches!(foreseen("/").0, Verdict::Fails(libc::EACCES)));
+        assert!(matches!(foreseen("/bin/sh").0, Verdict::Begins { loader: Some(_), .. }));
         let script = std::env::temp_dir().join(format!("larder-start-{}", std::process::id()));
         std::fs::write(&script, "#! /bin/sh -e\n").expect("writes");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&script, mode).expect("sets");
-        let (verdict, interpreters) = judged(script.to_str().expect("is text"));
+        let (verdict, interpreters) = foreseen(script.to_str().expect("is text"));
         assert!(matches!(verdict, Verdict::Begins { .. }));
         assert_eq!(interpreters, [b"/bin/sh"]);
         std::fs::remove_file(script).expect("removes");

@@ -10,10 +10,10 @@
 //!
 //! Unaware of: what follows from an event, which programs are trusted.
 
-mod desks;
 mod log;
 mod outer;
 mod program;
+mod sample_slots;
 mod self_test;
 
 use std::fs::File;
@@ -23,9 +23,9 @@ use std::os::unix::fs::FileExt;
 use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
-pub(crate) use desks::{Desk, Desks};
 pub use outer::OuterLog;
-pub use program::{Program, judge};
+pub use program::{Program, inspect_program};
+pub(crate) use sample_slots::{SampleSlot, SampleSlots};
 
 use crate::{Observed, Observer, Trace};
 
@@ -66,12 +66,12 @@ impl PreloadObserver {
     }
 
     /// Returns the part of the log by which processes ask for a sample.
-    pub(crate) fn desks(&self) -> io::Result<Desks> {
-        Desks::of(&self.log)
+    pub(crate) fn sample_slots(&self) -> io::Result<SampleSlots> {
+        SampleSlots::of(&self.log)
     }
 
     /// Returns the directory of the library and the log, as a prefix of their paths.
-    pub(crate) fn plumbing() -> Vec<u8> {
+    pub(crate) fn own_directory() -> Vec<u8> {
         format!("/proc/{}/fd/", larder_sys::process_id()).into_bytes()
     }
 

@@ -1,8 +1,8 @@
-//! Judges whether the preloaded library can be loaded into a program. The program must be
+//! Tells whether the preloaded library can be loaded into a program. The program must be
 //! dynamically linked, for this machine, without special rights, and without a sanitizer, because
-//! sanitizers must be loaded first. A script is judged by its interpreter.
+//! sanitizers must be loaded first. For a script, its interpreter counts.
 //!
-//! The library judges the programs that the tool executes in the same way (`preload/elf.c`).
+//! The library inspects the programs that the tool executes in the same way (`preload/elf.c`).
 //!
 //! Unaware of: whether the loader accepts the library.
 
@@ -40,12 +40,13 @@ const SANITIZERS: [&[u8]; 8] = [
     b"__msan_init",
 ];
 
-/// Judges the program at `path`. The second value is true if it is a script.
-pub fn judge(path: &[u8]) -> (Program, bool) {
-    judge_at(path, 0).map_or((Program::NotPreloadable, false), |verdict| verdict)
+/// Tells whether the library can be preloaded into the program at `path`. The second value is true
+/// if it is a script.
+pub fn inspect_program(path: &[u8]) -> (Program, bool) {
+    inspect_at(path, 0).map_or((Program::NotPreloadable, false), |verdict| verdict)
 }
 
-fn judge_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
+fn inspect_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
     let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
     let look = larder_sys::file_look(&file).ok()?;
     let mut head = [0; 256];
@@ -56,7 +57,7 @@ fn judge_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
         if depth >= INTERPRETERS_MAX {
             return None;
         }
-        let verdict = judge_at(interpreter, depth + 1)?;
+        let verdict = inspect_at(interpreter, depth + 1)?;
         return Some((verdict.0, true));
     }
     let special = look.mode & 0o6000 != 0;
@@ -81,13 +82,15 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine() {
-        let (Program::Dynamic { loader }, false) = judge(b"/bin/sh") else { panic!("/bin/sh is dynamically linked") };
+        let (Program::Dynamic { loader }, false) = inspect_program(b"/bin/sh") else {
+            panic!("/bin/sh is dynamically linked")
+        };
         assert!(loader.starts_with(b"/lib"), "{}", String::from_utf8_lossy(&loader));
-        assert_eq!(judge(b"/nonexistent"), (Program::NotPreloadable, false));
-        assert_eq!(judge(b"/etc/passwd"), (Program::NotPreloadable, false));
+        assert_eq!(inspect_program(b"/nonexistent"), (Program::NotPreloadable, false));
+        assert_eq!(inspect_program(b"/etc/passwd"), (Program::NotPreloadable, false));
         let script = std::env::temp_dir().join(format!("larder-judge-{}", std::process::id()));
         std::fs::write(&script, "#! /bin/sh -e\n").expect("writes");
-        assert_eq!(judge(script.as_os_str().as_bytes()), (Program::Dynamic { loader }, true));
+        assert_eq!(inspect_program(script.as_os_str().as_bytes()), (Program::Dynamic { loader }, true));
         std::fs::remove_file(script).expect("removes");
     }
 }

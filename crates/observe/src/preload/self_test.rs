@@ -107,11 +107,13 @@ fn with_loader(loader: &[u8]) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Program, judge};
+    use crate::{Program, inspect_program};
 
     #[test]
     fn this_systems_loader_passes_and_others_do_not() {
-        let (Program::Dynamic { loader }, _) = judge(b"/bin/sh") else { panic!("/bin/sh is dynamically linked") };
+        let (Program::Dynamic { loader }, _) = inspect_program(b"/bin/sh") else {
+            panic!("/bin/sh is dynamically linked")
+        };
         let tried = PreloadObserver::try_out(&loader, None);
         assert!(tried.is_ok(), "{}: {tried:?}", String::from_utf8_lossy(&loader));
         assert!(PreloadObserver::try_out(b"/nonexistent/loader", None).is_err());

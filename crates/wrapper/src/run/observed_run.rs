@@ -8,8 +8,8 @@ use larder_compiler::Family;
 use larder_lookup::Choice;
 use larder_model::{Fallback, Outcome};
 use larder_observe::{
-    BothObservers, Closing, DepfileObserver, Interest, KernelObserver, Observed, Observer, PreloadObserver, RunModel,
-    Sample, SampledObserver, Verdict, What,
+    AccessKind, BothObservers, Closing, DepfileObserver, Interest, KernelObserver, Observed, Observer, PreloadObserver,
+    RunModel, Sample, SampledObserver, Verdict,
 };
 use larder_spawn::{Command, Destinations};
 use larder_sys::Rival;
@@ -45,9 +45,9 @@ impl ObservedRun {
         let verdict = self.verdict.as_ref();
         // The library reported a call that failed with ENOSYS, and the kernel observer saw no such
         // call.
-        let made_up = verdict.and_then(|v| v.invented.iter().find(|sight| sight.what == What::Failed(ENOSYS)));
-        if let Some(sight) = made_up {
-            return Some(sight.path.clone());
+        let made_up = verdict.and_then(|v| v.invented.iter().find(|access| access.kind == AccessKind::Failed(ENOSYS)));
+        if let Some(access) = made_up {
+            return Some(access.path.clone());
         }
         if exit_code == 0 {
             return None;

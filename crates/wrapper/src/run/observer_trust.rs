@@ -1,7 +1,7 @@
 //! Learns from runs which programs the preloaded library can observe.
 //!
 //! The library is trusted for a program after the kernel observer has watched a run of it as well
-//! and both saw the same. What loader and libc did unseen in that run is then added to each of its
+//! and both saw the same. AccessKind loader and libc did unseen in that run is then added to each of its
 //! later runs. In a whole command, the kernel observer watches samples: a few processes of each
 //! program without a verdict. If these do not suffice, it watches the whole next run.
 //!
@@ -17,7 +17,7 @@ use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
-use larder_observe::{Interest, Observed, RunModel, Sample, Sight, Start, What, identity_of};
+use larder_observe::{Access, AccessKind, Interest, Observed, RunModel, Sample, Start, identity_of};
 use larder_store::{Bounds, StatCache};
 use larder_sys::ChildEnd;
 
@@ -35,7 +35,7 @@ const UNSEEN_MAX: usize = 4096;
 /// Why a run is not trusted, and the program that is the cause.
 pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 
-/// What the store knows about the programs of a request.
+/// AccessKind the store knows about the programs of a request.
 pub(crate) struct ObserverTrust<'a> {
     recorder: &'a Recorder<'a>,
     stat_cache: &'a StatCache,
@@ -71,7 +71,7 @@ impl<'a> ObserverTrust<'a> {
         let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
         let (mut faulty, mut tool_is_faulty) = (false, false);
         for (path, content) in self.of(run) {
-            let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
+            let missed = verdict.missed.iter().chain(&verdict.invented).any(|access| access.program == path);
             faulty |= missed;
             tool_is_faulty |= missed && content == self.request.action.tool;
             let judgement = match missed {
@@ -107,7 +107,7 @@ impl<'a> ObserverTrust<'a> {
             let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
                 true => Judgement::Disbelieved,
                 false if of_it.iter().any(|sample| self.is_enough(sample)) => {
-                    let unseen: Vec<Sight> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
+                    let unseen: Vec<Access> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
                     self.believed(content, path, &unseen)
                 }
                 false => continue,
@@ -275,13 +275,13 @@ impl<'a> ObserverTrust<'a> {
 
     /// Returns the verdict that the library is trusted. It includes what was unseen in earlier
     /// runs.
-    fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
+    fn believed(&self, content: &Digest, path: &[u8], unseen: &[Access]) -> Judgement {
         let before = self.recorder.judgement(&program_key(content, self.place));
         let mut all = match before {
             Some(Judgement::Believed(before)) => before,
             _ => Vec::new(),
         };
-        all.extend(unseen.iter().filter(|sight| sight.program == path).filter_map(unseen_look));
+        all.extend(unseen.iter().filter(|access| access.program == path).filter_map(unseen_look));
         all.sort();
         all.dedup();
         if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
@@ -363,13 +363,13 @@ fn begins(start: &Start) -> bool {
 }
 
 /// Describes what only one observer saw.
-fn message(odd: &Sight) -> String {
+fn message(odd: &Access) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
         "the preloaded library is not trusted for {}: only one observer saw {} ({:?})",
         text(&odd.program),
         text(&odd.path),
-        odd.what
+        odd.kind
     )
 }
 
@@ -384,17 +384,19 @@ fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
     one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
 }
 
-fn unseen_look(sight: &Sight) -> Option<Unseen> {
-    let way = match sight.what {
-        What::Read => Way::Content,
-        What::Looked => Way::Kind,
-        What::Link => Way::Link,
-        What::Listed => Way::Listing,
-        What::Absent => Way::Absence,
-        What::Failed(errno) => Way::Error(errno as u32),
-        What::Made | What::Removed | What::Changed | What::Socket | What::Asked => return None,
+fn unseen_look(access: &Access) -> Option<Unseen> {
+    let way = match access.kind {
+        AccessKind::Read => Way::Content,
+        AccessKind::Looked => Way::Kind,
+        AccessKind::Link => Way::Link,
+        AccessKind::Listed => Way::Listing,
+        AccessKind::Absent => Way::Absence,
+        AccessKind::Failed(errno) => Way::Error(errno as u32),
+        AccessKind::Made | AccessKind::Removed | AccessKind::Changed | AccessKind::Socket | AccessKind::Asked => {
+            return None;
+        }
     };
-    Some(Unseen { path: sight.path.clone(), way })
+    Some(Unseen { path: access.path.clone(), way })
 }
 
 fn merge(looked: &mut Looked, look: &Unseen) {

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use larder_lookup::{Place, Request};
-use larder_model::path::join;
+use larder_model::path::{absolute, join};
 use larder_model::{
     ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
     UMASK,
@@ -278,8 +278,4 @@ fn decoded(roots: &Roots, encoded: &[u8]) -> Vec<u8> {
     let mut path = Vec::new();
     let _ = roots.decode_path(encoded, &mut path);
     path
-}
-
-fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
-    if path.starts_with(b"/") { path.to_vec() } else { join(cwd, path) }
 }

@@ -2,7 +2,7 @@
 //! run.
 
 use larder_lookup::find;
-use larder_observe::{KernelObserver, Observer, PreloadObserver, Program, judge};
+use larder_observe::{KernelObserver, Observer, PreloadObserver, Program, inspect_program};
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
 
@@ -67,7 +67,7 @@ fn preload(around: &Surroundings) -> Check {
     let Some(tool) = find(b"true", path, &nobody(), false) else {
         return note(WHAT, "not tested: there is no /bin/true");
     };
-    if judge(&tool.path).0 == Program::NotPreloadable {
+    if inspect_program(&tool.path).0 == Program::NotPreloadable {
         return note(WHAT, "not tested: /bin/true is not a dynamically linked program for this machine");
     }
     let observer = match PreloadObserver::new() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, family_of};
 use larder_lookup::find;
-use larder_observe::{Program, judge};
+use larder_observe::{Program, inspect_program};
 
 use super::check::{Check, note, ok, problem};
 use super::compiling;
@@ -120,7 +120,7 @@ fn compiler(around: &Surroundings, path: &[u8], real: &Path) -> Check {
         Some(family) => family,
         None => Family::Generic,
     };
-    let kind = match judge(path) {
+    let kind = match inspect_program(path) {
         (Program::Dynamic { .. }, true) => "a script, keyed with its whole environment".to_owned(),
         (Program::Dynamic { .. }, false) => format!("family {}", family.name()),
         (Program::NotPreloadable, _) => "static, set-user-id, sanitized or of another machine".to_owned(),

@@ -24,7 +24,7 @@ use larder_sys::Rivalry;
 
 use crate::event::{self, LOCAL_TIME};
 use crate::paths::{has_parents, without_parents};
-use crate::who::Who;
+use crate::process_tree::ProcessTree;
 use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
 /// Files that libc reads by itself.
@@ -57,7 +57,7 @@ const NOTHING: &[u8] = b"/dev/null";
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum What {
+pub enum AccessKind {
     /// The content was read, or the file was executed.
     Read,
     /// The path was looked at, by a stat or `access`, with links followed.
@@ -84,13 +84,13 @@ pub enum What {
 
 /// One kind of access of one program to one path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Sight {
+pub struct Access {
     /// The path of the program's file. It is empty for executions, which count for any program.
     pub program: Vec<u8>,
     /// The path, as the program used it.
     pub path: Vec<u8>,
     /// The kind of the access.
-    pub what: What,
+    pub kind: AccessKind,
 }
 
 /// The result of comparing the two observers on one run.
@@ -100,11 +100,11 @@ pub struct Verdict {
     pub alike: bool,
     /// Accesses that only the kernel saw and that the loader or libc made. They are recorded with
     /// every later run of the program.
-    pub unseen: Vec<Sight>,
+    pub unseen: Vec<Access>,
     /// All other accesses that only the kernel saw. The library misses them.
-    pub missed: Vec<Sight>,
+    pub missed: Vec<Access>,
     /// Accesses that only the library saw.
-    pub invented: Vec<Sight>,
+    pub invented: Vec<Access>,
     /// Something happened that one of the two observers cannot follow.
     pub dropped: bool,
 }
@@ -119,11 +119,11 @@ pub struct BothObservers {
 pub struct BothObserved {
     /// The run, as the preloaded observer saw it.
     pub observed: Observed,
-    /// The same run, as the kernel observer saw it.
+    /// What the kernel observer saw of the same run.
     pub kernel: Trace,
     /// Prefixes of paths that only the preloaded observer uses, in this process and in nested
     /// wrappers.
-    plumbing: Vec<Vec<u8>>,
+    own_paths: Vec<Vec<u8>>,
     /// The path of our own program.
     wrapper: Vec<u8>,
 }
@@ -144,8 +144,8 @@ impl BothObservers {
         let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
         let began = |event: &Event| (event.kind == Kind::Start && event.path == wrapper).then_some(event.pid);
         let wrappers = kernel.iter().filter_map(|event| began(&event));
-        let plumbing = wrappers.chain([larder_sys::process_id()]).map(|pid| format!("/proc/{pid}/fd/").into_bytes());
-        Ok(BothObserved { plumbing: plumbing.collect(), observed, kernel, wrapper })
+        let own_paths = wrappers.chain([larder_sys::process_id()]).map(|pid| format!("/proc/{pid}/fd/").into_bytes());
+        Ok(BothObserved { own_paths: own_paths.collect(), observed, kernel, wrapper })
     }
 }
 
@@ -153,10 +153,10 @@ impl BothObserved {
     /// Returns the run as the kernel observer saw it, without the accesses that only the preloaded
     /// library makes, and with the reports of nested wrappers.
     pub fn by_kernel(self) -> Observed {
-        let plumbing = |path: &[u8]| self.plumbing.iter().any(|own| path.starts_with(own));
+        let is_own = |path: &[u8]| self.own_paths.iter().any(|own| path.starts_with(own));
         let mut reported = reports(&self.observed.trace, &self.wrapper);
         let mut events = Vec::new();
-        for event in self.kernel.events.into_iter().filter(|event| !plumbing(&event.path)) {
+        for event in self.kernel.events.into_iter().filter(|event| !is_own(&event.path)) {
             let own = event.kind == Kind::Start && event.path == self.wrapper;
             let unsaid = event::Event { kind: Kind::Drop, ..event.clone() };
             events.push(event);
@@ -171,15 +171,15 @@ impl BothObserved {
 
     /// Compares what both observers saw.
     pub fn verdict(&self) -> Verdict {
-        compare(&self.observed.trace, &self.kernel, &self.plumbing, &self.wrapper)
+        compare(&self.observed.trace, &self.kernel, &self.own_paths, &self.wrapper)
     }
 }
 
-/// The path that stands for random numbers in a [`What::Asked`].
+/// The path that stands for random numbers in a [`AccessKind::Asked`].
 const RANDOM: &[u8] = b"random";
 
 type Event<'t> = event::Event<&'t [u8]>;
-type Fact<'t> = (&'t [u8], Vec<u8>, What);
+type Fact<'t> = (&'t [u8], Vec<u8>, AccessKind);
 
 /// The program that stands in accesses by execution, because the observers may differ about which
 /// program executed a file.
@@ -189,10 +189,10 @@ pub(crate) const EXECUTED: &[u8] = b"";
 /// times, so each pid has a queue with one report for each run.
 fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<event::Event>>> {
     let mut reports: HashMap<u32, VecDeque<Vec<event::Event>>> = HashMap::new();
-    let mut who = Who::default();
+    let mut tree = ProcessTree::default();
     for event in preload.iter() {
-        who.learn(&event);
-        if who.runs(event.pid).program != wrapper {
+        tree.learn(&event);
+        if tree.runs(event.pid).program != wrapper {
             continue;
         }
         let of_process = reports.entry(event.pid).or_default();
@@ -207,10 +207,11 @@ fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<event::
 }
 
 /// Compares what both observers saw of one run. The preloaded library and its log are files below
-/// one of `plumbing`. The accesses of nested wrappers, whose program is `wrapper`, are ignored.
-pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &[u8]) -> Verdict {
+/// one of `own_paths`. The accesses of nested wrappers, whose program is `wrapper`, are ignored.
+pub fn compare(preload: &Trace, kernel: &Trace, own_paths: &[Vec<u8>], wrapper: &[u8]) -> Verdict {
     let links = Links::of(kernel);
-    let (theirs, ours) = (Facts::of(preload, &links, plumbing, wrapper), Facts::of(kernel, &links, plumbing, wrapper));
+    let (theirs, ours) =
+        (Facts::of(preload, &links, own_paths, wrapper), Facts::of(kernel, &links, own_paths, wrapper));
     let dropped = preload.incomplete || kernel.incomplete || theirs.dropped || ours.dropped || ours.unloaded;
     let mut verdict = Verdict { dropped, ..Verdict::default() };
     for fact in ours.all.iter().filter(|fact| !theirs.cover(fact)) {
@@ -218,13 +219,13 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
             true => &mut verdict.unseen,
             false => &mut verdict.missed,
         };
-        list.push(sight(fact));
+        list.push(access(fact));
     }
     // The kernel observer does not count a draw in the form that libc uses for itself. The library
     // sees such a draw if the program makes it by a function of libc. It is not invented.
-    let is_random = |fact: &Fact| fact.2 == What::Asked && fact.1 == RANDOM;
+    let is_random = |fact: &Fact| fact.2 == AccessKind::Asked && fact.1 == RANDOM;
     let invented = theirs.all.iter().filter(|fact| !ours.cover(fact) && !is_random(fact));
-    verdict.invented = invented.map(sight).collect();
+    verdict.invented = invented.map(access).collect();
     for list in [&mut verdict.unseen, &mut verdict.missed, &mut verdict.invented] {
         list.sort();
     }
@@ -232,8 +233,8 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
     verdict
 }
 
-fn sight((program, path, what): &Fact) -> Sight {
-    Sight { program: program.to_vec(), path: path.clone(), what: *what }
+fn access((program, path, what): &Fact) -> Access {
+    Access { program: program.to_vec(), path: path.clone(), kind: *what }
 }
 
 /// The accesses of a trace, by program.
@@ -241,7 +242,7 @@ fn sight((program, path, what): &Fact) -> Sight {
 struct Facts<'t> {
     all: HashSet<Fact<'t>>,
     /// The accesses of `all`, whichever program made them.
-    anybodys: HashSet<(Vec<u8>, What)>,
+    by_any_program: HashSet<(Vec<u8>, AccessKind)>,
     /// Accesses before the program itself began, so by its loader.
     loaders: HashSet<Fact<'t>>,
     /// Paths that a program reached by a path with `..` in it, resolved as text.
@@ -254,9 +255,9 @@ struct Facts<'t> {
 }
 
 impl<'t> Facts<'t> {
-    fn of(trace: &'t Trace, links: &Links<'t>, plumbing: &[Vec<u8>], wrapper: &[u8]) -> Facts<'t> {
+    fn of(trace: &'t Trace, links: &Links<'t>, own_paths: &[Vec<u8>], wrapper: &[u8]) -> Facts<'t> {
         let mut facts = Facts::default();
-        let mut who = Who::default();
+        let mut tree = ProcessTree::default();
         let mut loading: HashSet<u32> = HashSet::default();
         // The programs that a nested wrapper starts. The wrapper reports the tool that it runs, and
         // the library is not in the programs that it runs for its own purposes.
@@ -264,29 +265,29 @@ impl<'t> Facts<'t> {
         for e in trace.iter() {
             match e.kind {
                 Kind::Start => {
-                    who.learn(&e);
+                    tree.learn(&e);
                     if e.path == wrapper {
                         loading.remove(&e.pid);
                         continue;
                     }
-                    let is_wrapper = |pid: u32| !wrapper.is_empty() && who.runs(pid).program == wrapper;
-                    if who.line(e.pid).skip(1).any(is_wrapper) {
+                    let is_wrapper = |pid: u32| !wrapper.is_empty() && tree.runs(pid).program == wrapper;
+                    if tree.line(e.pid).skip(1).any(is_wrapper) {
                         helpers.insert(e.pid);
                     }
                     facts.unloaded |= !loading.insert(e.pid) && !helpers.contains(&e.pid);
                 }
-                Kind::Forked => drop(who.learn(&e)),
+                Kind::Forked => drop(tree.learn(&e)),
                 Kind::Drop => facts.dropped = true,
                 _ => {}
             }
-            if plumbing.iter().any(|own| e.path.starts_with(own)) {
+            if own_paths.iter().any(|own| e.path.starts_with(own)) {
                 // The library opens its log when it begins, which is after the loader has finished.
                 if matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::WRITE)) {
                     loading.remove(&e.pid);
                 }
                 continue;
             }
-            let program = who.runs(e.pid).program;
+            let program = tree.runs(e.pid).program;
             if !wrapper.is_empty() && program == wrapper && e.kind != Kind::Exec {
                 continue;
             }
@@ -298,7 +299,7 @@ impl<'t> Facts<'t> {
             let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Anonymous | Kind::Drop);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
-                if what == What::Looked && has_parents(&path) {
+                if what == AccessKind::Looked && has_parents(&path) {
                     facts.returned_to.insert((program, without_parents(&path)));
                 }
                 // A directory that is opened and then listed is given by two forms of its path.
@@ -313,33 +314,35 @@ impl<'t> Facts<'t> {
         facts.all.retain(|(_, path, _)| {
             path != NOTHING && !path.is_empty() && !LIBRARYS_OWN.iter().any(|own| path.starts_with(own))
         });
-        facts.anybodys = facts.all.iter().map(|(_, path, what)| (path.clone(), *what)).collect();
+        facts.by_any_program = facts.all.iter().map(|(_, path, what)| (path.clone(), *what)).collect();
         facts
     }
 
     /// Returns true if this observer saw the access, or another one that implies it.
     fn cover(&self, (program, path, what): &Fact<'t>) -> bool {
         let has = |what| match *program == EXECUTED {
-            true => self.anybodys.contains(&(path.clone(), what)),
-            false => [*program, EXECUTED].iter().any(|who| self.all.contains(&(*who, path.clone(), what))),
+            true => self.by_any_program.contains(&(path.clone(), what)),
+            false => [*program, EXECUTED].iter().any(|by| self.all.contains(&(*by, path.clone(), what))),
         };
-        let also: &[What] = match what {
-            What::Looked => &[What::Read, What::Listed, What::Made, What::Removed, What::Changed],
-            What::Read => &[What::Made],
-            What::Absent => &[What::Made],
-            What::Link => &[What::Removed, What::Made],
+        let also: &[AccessKind] = match what {
+            AccessKind::Looked => {
+                &[AccessKind::Read, AccessKind::Listed, AccessKind::Made, AccessKind::Removed, AccessKind::Changed]
+            }
+            AccessKind::Read => &[AccessKind::Made],
+            AccessKind::Absent => &[AccessKind::Made],
+            AccessKind::Link => &[AccessKind::Removed, AccessKind::Made],
             // A directory was opened to be listed, but was not listed.
-            What::Listed => &[What::Looked],
+            AccessKind::Listed => &[AccessKind::Looked],
             _ => &[],
         };
         // After `chdir` the library stats the new working directory.
         let itself = path.strip_suffix(b"/.").map(|dir| if dir.is_empty() { b"/".to_vec() } else { dir.to_vec() });
         let is_known = |dir: Vec<u8>| {
-            let ways = [What::Looked, What::Made, What::Failed(libc::EEXIST)];
+            let ways = [AccessKind::Looked, AccessKind::Made, AccessKind::Failed(libc::EEXIST)];
             ways.iter().any(|what| self.all.contains(&(*program, dir.clone(), *what)))
                 || self.returned_to.contains(&(*program, dir))
         };
-        let moved = *what == What::Looked && itself.is_some_and(is_known);
+        let moved = *what == AccessKind::Looked && itself.is_some_and(is_known);
         has(*what) || also.iter().any(|what| has(*what)) || moved
     }
 
@@ -349,8 +352,12 @@ impl<'t> Facts<'t> {
             path.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         };
         let libcs = LIBC_FILES.iter().any(|file| path == file.as_bytes()) || LIBC_DIRECTORIES.iter().any(within);
-        let looks = matches!(what, What::Read | What::Looked | What::Link | What::Absent | What::Listed);
-        let searched = matches!(what, What::Absent | What::Looked) && self.is_on_the_way(program, path, theirs);
+        let looks = matches!(
+            what,
+            AccessKind::Read | AccessKind::Looked | AccessKind::Link | AccessKind::Absent | AccessKind::Listed
+        );
+        let searched =
+            matches!(what, AccessKind::Absent | AccessKind::Looked) && self.is_on_the_way(program, path, theirs);
         looks && (libcs || searched || self.loaders.contains(fact))
     }
 
@@ -359,48 +366,50 @@ impl<'t> Facts<'t> {
     fn is_on_the_way(&self, program: &'t [u8], path: &[u8], theirs: &Facts<'t>) -> bool {
         let library = |path: &[u8]| theirs.libraries.iter().any(|(p, name)| *p == program && *name == file_name(path));
         let below = |other: &[u8]| other.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
-        let absent = self.all.iter().filter(|(p, _, what)| *p == program && *what == What::Absent);
+        let absent = self.all.iter().filter(|(p, _, what)| *p == program && *what == AccessKind::Absent);
         library(path) || absent.into_iter().any(|(_, other, _)| below(other) && library(other))
     }
 }
 
 /// Returns the accesses of one event.
-fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
+fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, AccessKind)> {
     let one = |what| vec![(e.path.to_vec(), what)];
     let looked = |what| match e.error {
         0 => one(what),
-        libc::ENOENT => one(What::Absent),
-        error => one(What::Failed(error)),
+        libc::ENOENT => one(AccessKind::Absent),
+        error => one(AccessKind::Failed(error)),
     };
     match e.kind {
         // The kernel observer cannot foresee if there is a terminal.
-        Kind::Open(_) if e.path == b"/dev/tty" => one(What::Looked),
+        Kind::Open(_) if e.path == b"/dev/tty" => one(AccessKind::Looked),
         Kind::Open(flags) => opened(e, flags, looked),
-        Kind::Object => looked(What::Read),
+        Kind::Object => looked(AccessKind::Read),
         // The library opens a script to find its interpreter.
         Kind::Exec if e.identity.is_some() && !e.path2.is_empty() => {
-            vec![(e.path.to_vec(), What::Read), (e.path2.to_vec(), What::Read)]
+            vec![(e.path.to_vec(), AccessKind::Read), (e.path2.to_vec(), AccessKind::Read)]
         }
-        Kind::Exec | Kind::Anonymous if e.identity.is_some() => one(What::Read),
+        Kind::Exec | Kind::Anonymous if e.identity.is_some() => one(AccessKind::Read),
         // The program was started although the library cannot be loaded into it. The program that
         // started it is not at fault.
         Kind::Drop if e.identity.is_some() => {
             let files = [e.path, e.path2].into_iter().filter(|path| !path.is_empty());
-            files.flat_map(|path| [(path.to_vec(), What::Read), (path.to_vec(), What::Looked)]).collect()
+            files.flat_map(|path| [(path.to_vec(), AccessKind::Read), (path.to_vec(), AccessKind::Looked)]).collect()
         }
-        Kind::ExecFailed => looked(What::Read),
-        Kind::Stat | Kind::Access => looked(What::Looked),
-        Kind::ReadLink if e.error == libc::EINVAL => one(What::Link),
-        Kind::Lstat | Kind::ReadLink => looked(What::Link),
+        Kind::ExecFailed => looked(AccessKind::Read),
+        Kind::Stat | Kind::Access => looked(AccessKind::Looked),
+        Kind::ReadLink if e.error == libc::EINVAL => one(AccessKind::Link),
+        Kind::Lstat | Kind::ReadLink => looked(AccessKind::Link),
         Kind::RealPath => links.visited(program, e.path),
-        Kind::List if e.error == 0 => vec![(inode(e), What::Listed), (e.path.to_vec(), What::Looked)],
-        Kind::List => looked(What::Listed),
-        Kind::Unlink | Kind::RemoveDirectory => looked(What::Removed),
-        Kind::Rename(_) if e.error == 0 => vec![(e.path.to_vec(), What::Removed), (e.path2.to_vec(), What::Made)],
+        Kind::List if e.error == 0 => vec![(inode(e), AccessKind::Listed), (e.path.to_vec(), AccessKind::Looked)],
+        Kind::List => looked(AccessKind::Listed),
+        Kind::Unlink | Kind::RemoveDirectory => looked(AccessKind::Removed),
+        Kind::Rename(_) if e.error == 0 => {
+            vec![(e.path.to_vec(), AccessKind::Removed), (e.path2.to_vec(), AccessKind::Made)]
+        }
         // The call was asked not to replace an existing path.
-        Kind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), What::Link)],
-        Kind::Symlink | Kind::Link if e.error == 0 => vec![(e.path2.to_vec(), What::Made)],
-        Kind::MakeDirectory | Kind::MakeNode => looked(What::Made),
+        Kind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), AccessKind::Link)],
+        Kind::Symlink | Kind::Link if e.error == 0 => vec![(e.path2.to_vec(), AccessKind::Made)],
+        Kind::MakeDirectory | Kind::MakeNode => looked(AccessKind::Made),
         Kind::Rename(_)
         | Kind::Symlink
         | Kind::Link
@@ -408,28 +417,32 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         | Kind::Truncate
         | Kind::SetTimes
         | Kind::ChangeOwner
-        | Kind::SetAttribute => one(What::Changed),
+        | Kind::SetAttribute => one(AccessKind::Changed),
         // The function does not matter, because a run with network access is not recorded.
-        Kind::Network => vec![(b"network".to_vec(), What::Socket)],
-        Kind::UnixSocket => one(What::Socket),
-        Kind::Identity => vec![(b"host".to_vec(), What::Asked)],
-        Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
+        Kind::Network => vec![(b"network".to_vec(), AccessKind::Socket)],
+        Kind::UnixSocket => one(AccessKind::Socket),
+        Kind::Identity => vec![(b"host".to_vec(), AccessKind::Asked)],
+        Kind::Umask => vec![(b"umask".to_vec(), AccessKind::Asked)],
         // A local time needs the time zone. The two observers see its read in different ways.
-        Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
-        Kind::Random if e.extra == 0 => vec![(RANDOM.to_vec(), What::Asked)],
+        Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), AccessKind::Asked)],
+        Kind::Random if e.extra == 0 => vec![(RANDOM.to_vec(), AccessKind::Asked)],
         // All other events stay inside of the program, or the two observers write them in different
         // ways.
         _ => Vec::new(),
     }
 }
 
-fn opened<'t>(e: &Event<'t>, flags: OpenFlags, looked: impl Fn(What) -> Vec<(Vec<u8>, What)>) -> Vec<(Vec<u8>, What)> {
+fn opened<'t>(
+    e: &Event<'t>,
+    flags: OpenFlags,
+    looked: impl Fn(AccessKind) -> Vec<(Vec<u8>, AccessKind)>,
+) -> Vec<(Vec<u8>, AccessKind)> {
     const DIRECTORY: u32 = 0o04;
     let no_content = flags.has(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY) || e.mode >> 12 == DIRECTORY;
     if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
-        looked(What::Made)
+        looked(AccessKind::Made)
     } else {
-        looked(if no_content { What::Looked } else { What::Read })
+        looked(if no_content { AccessKind::Looked } else { AccessKind::Read })
     }
 }
 
@@ -463,11 +476,11 @@ impl<'t> Links<'t> {
     const MAX: usize = 40;
 
     fn of(kernel: &'t Trace) -> Links<'t> {
-        let mut who = Who::default();
+        let mut tree = ProcessTree::default();
         let mut links = Links { read: HashMap::default(), directories: HashMap::default() };
         for e in kernel.iter() {
-            who.learn(&e);
-            let program = who.runs(e.pid).program;
+            tree.learn(&e);
+            let program = tree.runs(e.pid).program;
             match e.kind {
                 Kind::ReadLink => {
                     let way = links.read.entry(program).or_default().entry(e.path).or_default();
@@ -499,7 +512,7 @@ impl<'t> Links<'t> {
         links
     }
 
-    fn visited(&self, program: &[u8], path: &[u8]) -> Vec<(Vec<u8>, What)> {
+    fn visited(&self, program: &[u8], path: &[u8]) -> Vec<(Vec<u8>, AccessKind)> {
         let parts = |path: &[u8]| -> Vec<Vec<u8>> { path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect() };
         let (mut done, mut rest, mut facts, mut followed) = (Vec::new(), parts(path), Vec::new(), 0);
         while let Some(part) = rest.pop() {
@@ -514,7 +527,7 @@ impl<'t> Links<'t> {
             }
             let next = [&done, &b"/"[..], &part].concat();
             if let Some(error) = self.directories.get(program).and_then(|looks| looks.get(&next[..])) {
-                let what = if *error == 0 { What::Looked } else { What::Failed(*error) };
+                let what = if *error == 0 { AccessKind::Looked } else { AccessKind::Failed(*error) };
                 facts.push(([&next[..], b"/"].concat(), what));
             }
             // The path begins with the working directory if it was relative. That part has no
@@ -524,10 +537,10 @@ impl<'t> Links<'t> {
                 continue;
             };
             if way.missing {
-                facts.push((next.clone(), What::Absent));
+                facts.push((next.clone(), AccessKind::Absent));
             }
             if way.plain || way.target.is_some() {
-                facts.push((next.clone(), What::Link));
+                facts.push((next.clone(), AccessKind::Link));
             }
             match way.target {
                 Some(target) if followed < Self::MAX => {
@@ -563,13 +576,14 @@ mod tests {
         event::Event { pid: 7, error, kind, path, path2, identity: None, mode: 0, extra: 0 }
     }
 
-    fn judged(preload: &[event::Event], kernel: &[event::Event]) -> (bool, Vec<String>, Vec<String>) {
+    fn compared(preload: &[event::Event], kernel: &[event::Event]) -> (bool, Vec<String>, Vec<String>) {
         let trace = |events: &[event::Event]| {
             let start = event(Kind::Start, "/b/x", 0);
             Trace { events: [&[start], events].concat(), ..Trace::default() }
         };
         let verdict = compare(&trace(preload), &trace(kernel), &[PLUMBING.to_vec()], b"");
-        let paths = |sights: &[Sight]| sights.iter().map(|s| String::from_utf8_lossy(&s.path).into_owned()).collect();
+        let paths =
+            |accesses: &[Access]| accesses.iter().map(|s| String::from_utf8_lossy(&s.path).into_owned()).collect();
         (verdict.alike, paths(&verdict.unseen), paths(&verdict.missed))
     }
 
@@ -589,7 +603,7 @@ mod tests {
         let id = larder_model::Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
         let check = |what: &str, preload: &[_], kernel: &[_], alike, unseen: &[&str], missed: &[&str]| {
             let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
-            assert_eq!(judged(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
+            assert_eq!(compared(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
         };
         let loads = [missing("/opt/p.so"), read("/lib/p.so"), begins()];
         check("by the loader", std::slice::from_ref(&library), &loads, true, &["/opt/p.so"], &[]);
@@ -634,9 +648,9 @@ mod tests {
         let plain = |path: &str| event(Kind::ReadLink, path, libc::EINVAL);
         let kernel =
             [begins(), plain("/a"), link("/a/l", "../b"), plain("/b"), event(Kind::ReadLink, "/b/x", libc::ENOENT)];
-        let (alike, ..) = judged(&[event(Kind::RealPath, "/a/./l/../b/x", libc::ENOENT)], &kernel);
+        let (alike, ..) = compared(&[event(Kind::RealPath, "/a/./l/../b/x", libc::ENOENT)], &kernel);
         assert!(alike);
-        let (alike, _, missed) = judged(&[event(Kind::RealPath, "/a", 0)], &kernel);
+        let (alike, _, missed) = compared(&[event(Kind::RealPath, "/a", 0)], &kernel);
         assert_eq!((alike, missed.len()), (false, 3));
     }
 
@@ -652,7 +666,7 @@ mod tests {
             looked("/b", directory),
             event(Kind::Lstat, "/b/x", libc::ENOENT),
         ];
-        let (alike, ..) = judged(&[event(Kind::RealPath, "/a/l/x", libc::ENOENT)], &kernel);
+        let (alike, ..) = compared(&[event(Kind::RealPath, "/a/l/x", libc::ENOENT)], &kernel);
         assert!(alike);
     }
 }

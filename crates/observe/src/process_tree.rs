@@ -17,7 +17,7 @@ pub struct Running<'t> {
 
 /// The process tree, built up event by event.
 #[derive(Debug, Default)]
-pub struct Who<'t> {
+pub struct ProcessTree<'t> {
     running: Map<u32, Running<'t>>,
     parents: Map<u32, u32>,
     /// The process that started the first process of the trace. It also adopts processes whose
@@ -25,7 +25,7 @@ pub struct Who<'t> {
     outside: u32,
 }
 
-impl<'t> Who<'t> {
+impl<'t> ProcessTree<'t> {
     /// Updates the tree by one event. If the event shows a new process that was forked, returns the
     /// process that it inherits its program from.
     pub fn learn(&mut self, event: &Event<&'t [u8]>) -> Option<u32> {
@@ -90,33 +90,33 @@ mod tests {
 
     #[test]
     fn forks_and_what_they_become() {
-        let mut who = Who::default();
-        who.learn(&event(Kind::Start, 10, b"/sh", 1, 0));
+        let mut tree = ProcessTree::default();
+        tree.learn(&event(Kind::Start, 10, b"/sh", 1, 0));
         // A `vfork` child executes a program. The next child then finds the first child's number in
         // the shared memory.
-        assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 10, 10)), Some(10));
-        who.learn(&event(Kind::Start, 11, b"/date", 10, 0));
-        assert_eq!(who.learn(&event(Kind::Forked, 12, b"", 10, 11)), Some(10));
-        assert_eq!((who.runs(11).program, who.runs(12).program), (&b"/date"[..], &b"/sh"[..]));
+        assert_eq!(tree.learn(&event(Kind::Forked, 11, b"", 10, 10)), Some(10));
+        tree.learn(&event(Kind::Start, 11, b"/date", 10, 0));
+        assert_eq!(tree.learn(&event(Kind::Forked, 12, b"", 10, 11)), Some(10));
+        assert_eq!((tree.runs(11).program, tree.runs(12).program), (&b"/date"[..], &b"/sh"[..]));
         // The parent resumes.
-        assert_eq!(who.learn(&event(Kind::Forked, 10, b"", 1, 12)), None);
-        assert_eq!(who.runs(10).program, b"/sh");
+        assert_eq!(tree.learn(&event(Kind::Forked, 10, b"", 1, 12)), None);
+        assert_eq!(tree.runs(10).program, b"/sh");
         // A process whose parent ended before the process wrote anything.
-        assert_eq!(who.learn(&event(Kind::Forked, 13, b"", 1, 12)), Some(12));
-        assert_eq!(who.runs(13).program, b"/sh");
+        assert_eq!(tree.learn(&event(Kind::Forked, 13, b"", 1, 12)), Some(12));
+        assert_eq!(tree.runs(13).program, b"/sh");
         // A number is reused, and the process that forked it has written no event.
-        assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 77, 10)), Some(10));
-        assert_eq!(who.runs(11).program, b"/sh");
-        who.learn(&event(Kind::Start, 11, b"/date", 10, 0));
+        assert_eq!(tree.learn(&event(Kind::Forked, 11, b"", 77, 10)), Some(10));
+        assert_eq!(tree.runs(11).program, b"/sh");
+        tree.learn(&event(Kind::Start, 11, b"/date", 10, 0));
         // A number is reused, and the process that forked it has written events.
-        assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 13, 13)), Some(13));
-        assert_eq!(who.runs(11).program, b"/sh");
-        assert_eq!(who.runs(99).program, b"");
+        assert_eq!(tree.learn(&event(Kind::Forked, 11, b"", 13, 13)), Some(13));
+        assert_eq!(tree.runs(11).program, b"/sh");
+        assert_eq!(tree.runs(99).program, b"");
         // The numbers of both parent and child are reused.
-        who.learn(&event(Kind::Start, 20, b"/cc", 10, 0));
-        who.learn(&event(Kind::Start, 21, b"/cc1", 20, 0));
-        who.learn(&event(Kind::Start, 20, b"/sh", 10, 0));
-        assert_eq!(who.learn(&event(Kind::Forked, 21, b"", 20, 20)), Some(20));
-        assert_eq!(who.runs(21).program, b"/sh");
+        tree.learn(&event(Kind::Start, 20, b"/cc", 10, 0));
+        tree.learn(&event(Kind::Start, 21, b"/cc1", 20, 0));
+        tree.learn(&event(Kind::Start, 20, b"/sh", 10, 0));
+        assert_eq!(tree.learn(&event(Kind::Forked, 21, b"", 20, 20)), Some(20));
+        assert_eq!(tree.runs(21).program, b"/sh");
     }
 }
