@@ -87,7 +87,7 @@ pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 
 /// A bit in the `mode` of a [`Kind::Start`] that a nested wrapper reported: the trace also contains
 /// what the preloaded library does not see of this program.
-pub const REPORTED_WHOLE: u32 = 1 << 31;
+pub(crate) const REPORTED_WHOLE: u32 = 1 << 31;
 
 /// The `extra` of a [`Kind::List`]: the order of the names did not matter to the program that
 /// listed them.

@@ -41,8 +41,7 @@ pub use crosscheck::{Access, AccessKind, BothObserved, BothObservers, LIBC_DIREC
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use event::{
     Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
-    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, REPORTED_WHOLE, SOCKET, arguments, identity_of, mode_of,
-    reported_output,
+    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, arguments, identity_of, mode_of, reported_output,
 };
 pub use fold::{Folded, HabitOf, Origin, Policy, fold};
 pub use kernel::{Closing, INTERRUPTED, Interest, KernelObserver};
@@ -50,7 +49,7 @@ pub use loader::loader_looks;
 pub use observer::{Observed, Observer};
 pub use paths::without_parents;
 pub use preload::{OuterLog, PreloadObserver, Program, inspect_program};
-pub use process_tree::{ProcessTree, Running};
+pub use process_tree::Running;
 pub use run_model::{Image, Open, Phase, RunModel, Start};
 pub use sampled::{Sample, SampledObserved, SampledObserver};
 pub use trace::Trace;

@@ -17,7 +17,7 @@ pub struct Running<'t> {
 
 /// The process tree, built up event by event.
 #[derive(Debug, Default)]
-pub struct ProcessTree<'t> {
+pub(crate) struct ProcessTree<'t> {
     running: Map<u32, Running<'t>>,
     parents: Map<u32, u32>,
     /// The process that started the first process of the trace. It also adopts processes whose
@@ -28,7 +28,7 @@ pub struct ProcessTree<'t> {
 impl<'t> ProcessTree<'t> {
     /// Updates the tree by one event. If the event shows a new process that was forked, returns the
     /// process that it inherits its program from.
-    pub fn learn(&mut self, event: &Event<&'t [u8]>) -> Option<u32> {
+    pub(crate) fn learn(&mut self, event: &Event<&'t [u8]>) -> Option<u32> {
         match event.kind {
             Kind::Start => {
                 self.running.insert(event.pid, Running { program: event.path, arguments: event.path2 });
@@ -69,13 +69,13 @@ impl<'t> ProcessTree<'t> {
     }
 
     /// Returns a process and its ancestors, nearest first. At most 64 are returned.
-    pub fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
         const LONGEST: usize = 64;
         std::iter::successors(Some(pid), |pid| self.parents.get(pid).copied()).take(LONGEST)
     }
 
     /// Returns the program that a process runs. Both fields are empty if the process is unknown.
-    pub fn runs(&self, pid: u32) -> Running<'t> {
+    pub(crate) fn runs(&self, pid: u32) -> Running<'t> {
         self.running.get(&pid).copied().unwrap_or_default()
     }
 }
