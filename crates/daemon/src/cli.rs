@@ -393,10 +393,11 @@ mod tests {
             assert!(!rows.is_empty(), "docs/commands.md has no row for `larder {name}`");
             let below = words_of(name);
             for below in &below {
-                let is_named = rows.contains(&format!("`{below}`")) || rows.contains(&format!("`larder {name} {below}"));
+                let is_named =
+                    rows.contains(&format!("`{below}`")) || rows.contains(&format!("`larder {name} {below}"));
                 assert!(is_named, "docs/commands.md does not name `larder {name} {below}`");
             }
-            let options = word.get_opts().filter(|option| below.is_empty() && !option.is_hide_set());
+            let options = word.get_arguments().filter(|option| below.is_empty() && !option.is_hide_set());
             for long in options.filter_map(clap::Arg::get_long) {
                 assert!(page.contains(&format!("`--{long}")), "docs/commands.md does not name --{long} of {name}");
             }
