@@ -58,7 +58,7 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("roots", targets::roots, (64 << 10, 100)),
     ("scan", targets::scan, (64 << 10, 100)),
     ("size", targets::size, (64 << 10, 10)),
-    ("stamps", store::stamps, (1 << 20, 10)),
+    ("stamps", store::stat_cache, (1 << 20, 10)),
     // `docs/security.md` states this limit, and where it comes from.
     ("tree", targets::tree, (210 << 20, 12 * 64)),
     ("used", targets::used, (1 << 20, 400)),

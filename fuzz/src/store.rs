@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use larder_image::{Format, Packing, Progress, unpack};
 use larder_model::{Blob, Digest, FORMAT_VERSION, Outcome, Writer};
-use larder_store::{Counters, Stamps, Store};
+use larder_store::{Counters, StatCache, Store};
 use larder_sys::{Kind, Look, Trust};
 use tempfile::TempDir;
 
@@ -72,7 +72,7 @@ fn look(inode: u64) -> Look {
 
 /// A stat cache of at most 256 slots, which are filled with `data` again and again. The first byte
 /// says whether its header is made valid.
-pub(crate) fn stamps(data: &[u8]) {
+pub(crate) fn stat_cache(data: &[u8]) {
     const HEAD: usize = 80;
     const VERSION: [u8; 8] = 0x4c52_4453_0000_0001u64.to_ne_bytes();
     let place = Place::new();
@@ -89,23 +89,23 @@ pub(crate) fn stamps(data: &[u8]) {
     }
     place.put(Path::new("stamps").join(larder_sys::boot_id().expect("is known")), &bytes);
     let names = Digest([9; 32]);
-    let known = Stamps::open(&place.store, false);
+    let known = StatCache::open(&place.store, false);
     known.names_absent(&look(1234), &names);
     assert_eq!(known.content(&look(1)), None, "nothing is known of this file");
-    let stamps = Stamps::open(&place.store, true);
+    let stat_cache = StatCache::open(&place.store, true);
     let trust = Trust { files: true, directories: true };
     for inode in 0..40 {
-        stamps.keep_absent(&look(inode), 1 << 62, &names, || trust);
-        assert!(stamps.names_absent(&look(inode), &names), "the entry that was written last is found");
+        stat_cache.keep_absent(&look(inode), 1 << 62, &names, || trust);
+        assert!(stat_cache.names_absent(&look(inode), &names), "the entry that was written last is found");
     }
-    stamps.settle(&place.store).expect("is written");
+    stat_cache.settle(&place.store).expect("is written");
 }
 
 pub(crate) fn near(data: &[u8]) {
     let place = Place::new();
     // The digest of zeros belongs to the first slot.
     let subject = Digest([0; 32]);
-    place.store.note_near(&subject, &subject).expect("writes");
+    place.store.note_neighbour(&subject, &subject).expect("writes");
     assert_eq!(place.store.near(&subject), Some(subject));
     place.put("near".to_owned(), data);
     if let Some(found) = place.store.near(&subject) {
@@ -145,7 +145,7 @@ pub(crate) fn fsck(data: &[u8]) {
     store.evict(100).expect("evicts");
     let blob = Blob { digest: Digest::of(data), size_bytes: data.len() as u64 };
     assert!(store.put_blob(&mut &data[..]).expect("writes") == blob);
-    assert!(store.open_blob(&blob, &Stamps::none()).is_ok());
+    assert!(store.open_blob(&blob, &StatCache::none()).is_ok());
     store.clear().expect("clears");
     assert_eq!(store.fsck(false, &mut |_, _| {}).expect("reads"), Default::default());
 }

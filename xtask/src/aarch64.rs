@@ -1,8 +1,9 @@
-//! `cargo xtask test --arch aarch64`: a share of the tests on an emulated aarch64 machine.
+//! `cargo xtask test --arch aarch64`: runs a share of the tests on an emulated aarch64 machine.
 //!
-//! Tests of libraries that need nothing of the kernel but files run in user emulation (`qemu-aarch64-static`). It has no
-//! seccomp notification, no ptrace and no real `/proc/cpuinfo`, so all others run in a virtual machine with Debian's
-//! kernel. Emulation makes a compile take seconds: the share is chosen so that it ends within a quarter of an hour.
+//! Tests of libraries that need only files of the kernel run in user emulation
+//! (`qemu-aarch64-static`). It has no seccomp notification, no ptrace and no real `/proc/cpuinfo`,
+//! so all others run in a virtual machine with Debian's kernel. Under emulation a compile takes
+//! seconds. The share is chosen so that it ends within a quarter of an hour.
 
 use crate::arch::Arch;
 use crate::binaries::{self, cargo};
@@ -22,11 +23,11 @@ use std::time::{Duration, Instant};
 
 /// Debian's release in the machine.
 const SUITE: &str = "bookworm";
-/// Raised when what is made below changes, so that the disk is made anew.
+/// Increase it when the disk must be made again.
 const DISK_VERSION: &str = "1";
 const DISK_BYTES: u64 = 4 << 30;
-/// What is in the machine: compilers, and what tests start. Without clang, which takes minutes
-/// for a compile under emulation.
+/// The packages in the machine: compilers, and tools of the tests. clang is left out, because a
+/// compile takes minutes under emulation.
 const PACKAGES: &[&str] = &[
     "gcc",
     "g++",
@@ -40,21 +41,21 @@ const PACKAGES: &[&str] = &[
     "util-linux",
     "zlib1g-dev",
 ];
-/// Which of Debian's kernels.
+/// The series of Debian's kernel.
 const KERNEL: &str = "6.1";
 const PROCESSORS: u32 = 2;
 const MEMORY_MIB: u32 = 2048;
-/// All in the machine must end within it.
+/// The time limit for the machine.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
-/// A program of tests must end within it.
+/// The time limit for one test program.
 const LIMIT_OF_ONE: Duration = Duration::from_secs(15 * 60);
 
-/// A program of tests.
+/// A test program.
 struct Row {
     package: &'static str,
-    /// The test's name, or the library's for the tests in it.
+    /// The name of the test, or of the library for its unit tests.
     test: &'static str,
-    /// Tests that do not run, by a part of their names.
+    /// Tests that do not run, as parts of their names.
     leave_out: &'static [&'static str],
 }
 
@@ -75,7 +76,7 @@ const IN_USER_EMULATION: &[Row] = &[
 
 const IN_MACHINE: &[Row] = &[
     row("larder-sys", "larder_sys"),
-    // Simulations of queues take minutes under emulation, and depend on no machine.
+    // Simulations of queues take minutes under emulation, and do not depend on the machine.
     Row { leave_out: &["tokens::lines"], ..row("larder-spawn", "larder_spawn") },
     row("larder-observe", "larder_observe"),
     row("larder-observe", "known"),
@@ -91,7 +92,7 @@ const IN_MACHINE: &[Row] = &[
     row("larder-store", "larder_store"),
 ];
 
-/// The torture suite's share for each observer: a case of each sort that may depend on the machine.
+/// The torture cases for each observer: one of each kind that may depend on the machine.
 const TORTURE: &[(&str, &[&str])] = &[
     ("preload", &["A/shadow-CPATH/gcc", "C/dep-MD-MG/gcc", "F/link-map/gcc", "G/stat"]),
     ("kernel", &["A/shadow-CPATH/gcc", "C/dep-MD-MG/gcc", "F/link-map/gcc", "G/stat"]),
@@ -118,18 +119,18 @@ const TORTURE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What one program came to.
+/// The result of one test program.
 struct Outcome {
     name: String,
     ran_in: &'static str,
     counts: Counts,
     seconds: u64,
-    /// Where its output is.
+    /// The file with its output.
     log: PathBuf,
     is_failure: bool,
 }
 
-/// What a program of tests says at its end, and how many of its tests were left out because something is not there.
+/// The counts of a test program, with the tests that were skipped because something is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -137,7 +138,8 @@ struct Counts {
     skipped: u64,
 }
 
-/// Runs them all, or those with a text of `only` in their names; `true` if every test passed.
+/// Runs all test programs, or those whose names contain a text of `only`. Returns `true` if every
+/// test passed.
 pub(crate) fn test(place: &Place, only: &[String]) -> Result<bool> {
     setup::for_machines(place)?;
     binaries::build_for(place, Arch::Aarch64)?;
@@ -149,7 +151,8 @@ pub(crate) fn test(place: &Place, only: &[String]) -> Result<bool> {
     Ok(print(&outcomes))
 }
 
-/// Prints a row for each program, and where the output is of those that failed. Returns whether none did.
+/// Prints a row for each program, and the log paths of those that failed. Returns `true` if none
+/// failed.
 fn print(outcomes: &[Outcome]) -> bool {
     let mut table = Table::new(2, &["tests", "ran in", "passed", "failed", "skipped", "s"]);
     for Outcome { name, ran_in, counts, seconds, .. } in outcomes {
@@ -165,11 +168,11 @@ fn print(outcomes: &[Outcome]) -> bool {
     outcomes.iter().all(|outcome| !outcome.is_failure)
 }
 
-/// A program of tests that cargo built.
+/// A test program that cargo built.
 #[derive(Debug)]
 struct Built {
     package: String,
-    /// The package's directory, which is the tests' working directory.
+    /// The directory of the package, which is the working directory of the tests.
     dir: PathBuf,
     test: String,
     program: PathBuf,
@@ -190,7 +193,7 @@ fn built_tests(place: &Place, packages: &BTreeSet<&str>) -> Result<Vec<Built>> {
     Ok(built)
 }
 
-/// The program of tests that a message of cargo names, if it does.
+/// Returns the test program in a message of cargo, if there is one.
 fn of_message(line: &str) -> Option<Built> {
     let message: Value = serde_json::from_str(line).ok()?;
     let program = message["executable"].as_str()?;
@@ -204,7 +207,7 @@ fn of_message(line: &str) -> Option<Built> {
     Some(Built { package: package.into(), dir: dir.into(), test: test.into(), program: program.into() })
 }
 
-/// The programs of these rows, built, and each with its row.
+/// Builds the test programs of these rows, and returns each with its row.
 fn built_rows(place: &Place, rows: &'static [Row], only: &[String]) -> Result<Vec<(&'static Row, Built)>> {
     let rows: Vec<_> = rows.iter().filter(|row| is_wanted(&format!("{} {}", row.package, row.test), only)).collect();
     if rows.is_empty() {
@@ -232,7 +235,7 @@ fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<
         let start = Instant::now();
         let mut command = Command::new("qemu-aarch64-static");
         command.arg(&built.program).arg("--nocapture").current_dir(&built.dir);
-        let ended = run::limited(&mut command, &log, LIMIT_OF_ONE)?;
+        let failure = run::limited(&mut command, &log, LIMIT_OF_ONE)?;
         let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
         Ok(Outcome {
             name,
@@ -240,17 +243,18 @@ fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<
             counts: counts(&String::from_utf8_lossy(&text)),
             seconds: start.elapsed().as_secs(),
             log,
-            is_failure: ended.failure.is_some(),
+            is_failure: failure.is_some(),
         })
     };
     built_rows(place, IN_USER_EMULATION, only)?.into_iter().map(run_one).collect()
 }
 
-/// Sums what each `test result:` line says, and counts the tests that say that they were skipped.
+/// Sums up the `test result:` lines, and counts the tests that were skipped.
 fn counts(text: &str) -> Counts {
     let mut counts = Counts::default();
     for line in text.lines() {
-        // A skipped test's line may begin behind "test name ... ", which the harness wrote before it.
+        // The line of a skipped test may follow "test name ... ", which the harness printed before
+        // it.
         counts.skipped += u64::from(line.contains("skipped: "));
         let Some(result) = line.strip_prefix("test result: ") else { continue };
         let number = |word: &str| {
@@ -282,7 +286,7 @@ fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Res
         if !is_wanted(&name, only) {
             continue;
         }
-        // Without the option larder chooses by itself.
+        // Without the option larder chooses an observer.
         let option = if *observer == "auto" { String::new() } else { format!("--observer {observer}") };
         let (suite, only) = ("larder-torture --bin /opt/larder/larder --verbose", cases.join("|"));
         script += &format!("one {name} /tmp {suite} {option} --only '^({only})$'\n");
@@ -322,7 +326,7 @@ fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Res
     names.into_iter().map(|(name, shown)| outcome_of(&host, logs, &name, shown)).collect()
 }
 
-/// What the machine left about one program: its output, its exit code and how long it took.
+/// Reads the output, exit code and duration of one program that the machine left.
 fn outcome_of(host: &Path, logs: &Path, name: &str, shown: String) -> Result<Outcome> {
     let read = |end: &str| {
         let path = host.join("results").join(format!("{name}.{end}"));
@@ -332,7 +336,9 @@ fn outcome_of(host: &Path, logs: &Path, name: &str, shown: String) -> Result<Out
     };
     let (text, end) = (read("log")?, read("end")?);
     let mut numbers = end.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
-    let (Some(code), Some(seconds)) = (numbers.next(), numbers.next()) else { bail!("{name}: no end but {end:?}") };
+    let (Some(code), Some(seconds)) = (numbers.next(), numbers.next()) else {
+        bail!("{name}: no exit code and duration, but {end:?}")
+    };
     let log = logs.join(name);
     fs::write(&log, &text).with_context(|| format!("cannot write {}", log.display()))?;
     let counts = if name.starts_with("torture-") { torture_counts(&text) } else { counts(&text) };
@@ -354,7 +360,8 @@ impl Share<'_> {
         Ok(())
     }
 
-    /// Makes the repository's files there to which tests know the path, and returns the script's beginning.
+    /// Copies the files of the repository there whose paths are compiled into tests. Returns the
+    /// beginning of the script.
     fn begin(&self) -> Result<String> {
         let tracked = run::output(Command::new("git").arg("-C").arg(self.repo).args(["ls-files", "crates"]))?;
         for file in tracked
@@ -369,7 +376,8 @@ impl Share<'_> {
     }
 }
 
-/// The script's beginning. A program's output goes to the disk first: each write through the shared directory takes long.
+/// The beginning of the script. The output of a program goes to the disk first, because each write
+/// to the shared directory is slow.
 const BEGIN: &str = r#"mkdir -p 'REPO' /opt && cp -a /host/repo/. 'REPO' && cp -a /host/bin /opt/larder || exit 1
 export LARDER_BIN=/opt/larder/larder PATH=/opt/larder:$PATH
 one() {
@@ -385,7 +393,7 @@ one() {
 }
 "#;
 
-/// From `larder: N cases, …` and `N wrong, …`: cases that were right passed.
+/// Reads `larder: N cases, …` and `N wrong, …`. Cases that were not wrong passed.
 fn torture_counts(text: &str) -> Counts {
     let first_number = |line: &str| line.split(' ').next().and_then(|word| word.parse::<u64>().ok());
     let cases = text.lines().find_map(|line| first_number(line.strip_prefix("larder: ")?)).unwrap_or(0);
@@ -394,7 +402,7 @@ fn torture_counts(text: &str) -> Counts {
     Counts { passed: cases.saturating_sub(wrong), failed: wrong, skipped }
 }
 
-/// What a machine is booted with.
+/// The kernel, busybox and disk of a machine.
 struct Guest {
     kernel: Kernel,
     busybox: PathBuf,
@@ -402,7 +410,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Makes or downloads what is not there yet.
+    /// Makes or downloads what is missing.
     fn find(place: &Place) -> Result<Guest> {
         let archive = Archive::new("arm64", &place.own("aarch64")?.join("debian"));
         let disk = place.lasting()?.join(format!("debian-{SUITE}-arm64-{DISK_VERSION}.ext4"));
@@ -416,7 +424,7 @@ impl Guest {
             let work = place.own("aarch64")?.join("disk");
             place::fresh(&work)?;
             let unfinished = make_disk(&work)?;
-            // By copying, since it may be on another file system; `cp` leaves holes where they are.
+            // It is copied, because it may be on another file system. `cp` keeps holes.
             run::output(Command::new("cp").arg("--sparse=always").arg(&unfinished).arg(&disk))?;
             place::remove(&work)?;
         }
@@ -427,15 +435,16 @@ impl Guest {
 
 /// Makes a disk in `dir`, and returns its file.
 ///
-/// Packages are only unpacked. To configure them, their scripts would have to run on an aarch64 machine, which takes a
-/// quarter of an hour under emulation. What scripts would have made and tests need is made here by hand.
+/// Packages are only unpacked. To configure them, their scripts would have to run on an aarch64
+/// machine, which takes a quarter of an hour under emulation. `BY_HAND` makes what the tests need
+/// of the results of these scripts.
 fn make_disk(dir: &Path) -> Result<PathBuf> {
     let root = dir.join("root");
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--foreign", "--arch=arm64", "--variant=minbase"]);
     debootstrap.arg(format!("--include={}", PACKAGES.join(","))).arg(SUITE).arg(&root).arg(debian::mirror());
     run::logged(&mut debootstrap, &dir.join("debootstrap.log"), || ())?;
-    // debootstrap makes it a link to this machine's if it cannot mount there.
+    // If debootstrap cannot mount there, it makes a link to this machine's `/proc`.
     let proc = root.join("proc");
     if proc.is_symlink() {
         fs::remove_file(&proc).and_then(|()| fs::create_dir(&proc)).context("cannot make /proc")?;
@@ -454,7 +463,7 @@ fn make_disk(dir: &Path) -> Result<PathBuf> {
     }
     let mut by_hand = Command::new("bash");
     by_hand.args(["-e", "-u", "-c", BY_HAND]).current_dir(&root);
-    run::output(&mut by_hand).context("what packages' scripts would have made cannot be made")?;
+    run::output(&mut by_hand).context("cannot make the files that the packages' scripts would have made")?;
     let disk = dir.join("disk.ext4");
     let file = fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
     file.with_context(|| format!("cannot make {}", disk.display()))?;
@@ -463,7 +472,7 @@ fn make_disk(dir: &Path) -> Result<PathBuf> {
     Ok(disk)
 }
 
-/// Runs in the root directory of the disk to be.
+/// Runs in the root directory of the new disk.
 const BY_HAND: &str = r#"
 cp usr/share/base-passwd/passwd.master etc/passwd
 cp usr/share/base-passwd/group.master etc/group

@@ -1,24 +1,25 @@
-//! The machines that larder is built for, and their names: of xtask's options, of Rust's targets, of directories.
+//! The architectures that larder is built for, and their names in options, Rust targets and
+//! directories.
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-/// A kind of processor.
+/// An architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Arch {
-    /// Intel's and AMD's
+    /// Intel and AMD
     #[value(name = "x86-64", alias = "x86_64")]
     X86_64,
-    /// Arm's with 64 bits
+    /// 64-bit Arm
     #[value(name = "aarch64", alias = "arm64")]
     Aarch64,
 }
 
 impl Arch {
-    /// The machine that xtask was built for.
+    /// The architecture that xtask was built for.
     pub(crate) const HOST: Arch = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
 
-    /// Rust's target for the static programs.
+    /// Returns Rust's target for the static programs.
     pub(crate) const fn static_target(self) -> &'static str {
         match self {
             Arch::X86_64 => "x86_64-unknown-linux-musl",
@@ -26,8 +27,8 @@ impl Arch {
         }
     }
 
-    /// The directory in `target/` for its programs: `larder` for the host's, which other commands use, and for example
-    /// `larder-aarch64` for another.
+    /// Returns the directory in `target/` for its programs: `larder` for this machine's, which
+    /// other commands use, or for example `larder-aarch64`.
     pub(crate) fn directory(self) -> &'static str {
         match self {
             _ if self == Arch::HOST => "larder",

@@ -1,4 +1,4 @@
-//! Builds larder's static release binaries and puts them side by side into `target/larder`, those for another machine into
+//! Builds larder's static release binaries into `target/larder`, or for another architecture into
 //! `target/larder-aarch64`.
 
 use crate::arch::Arch;
@@ -14,16 +14,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Package and program, the wrapper first.
+/// Packages and programs. The wrapper comes first.
 pub(crate) const BINARIES: &[(&str, &str)] = &[("larder-wrapper", "larder"), ("larder-daemon", "larderd")];
 
-/// What `cargo xtask build` takes.
+/// The options of `cargo xtask build`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// For which machine; each has a directory of its own in target/ if it is not this one
+    /// The architecture. The programs for another one than this machine's have a directory of their
+    /// own in target/
     #[arg(long, value_enum, default_value_t = Arch::HOST)]
     arch: Arch,
-    /// Build them a second time, from a copy of the sources in another directory, and compare every byte: about 10 minutes
+    /// Build them a second time, from a copy of the sources in another directory, and compare every
+    /// byte. Takes about 10 minutes
     #[arg(long)]
     twice: bool,
 }
@@ -34,7 +36,7 @@ pub(crate) fn build_as_asked(place: &Place, options: &Options) -> Result<()> {
     if options.twice { same_again(place, options.arch) } else { Ok(()) }
 }
 
-/// Builds the programs again in `target/xtask/twice`, and compares.
+/// Builds the programs again from a copy in `target/xtask/twice`, and compares them.
 fn same_again(place: &Place, arch: Arch) -> Result<()> {
     let repo = place.own("twice")?.join("sources-elsewhere");
     fresh(&repo)?;
@@ -68,15 +70,15 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
     let dir = place.target.join(arch.directory());
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let paths = own_paths(place)?;
-    // Paths of this machine would make the programs differ from those that others build.
+    // Paths of this machine would make the programs differ from those of other machines.
     let flags: Vec<String> = paths.iter().map(|(path, name)| format!("'--remap-path-prefix={path}={name}'")).collect();
     let flags = format!("target.{target}.rustflags=[{}]", flags.join(", "));
     for (package, program) in BINARIES {
         let words = ["--config", &flags, "build", "--release", "--locked", "--package", package, "--target", target];
-        run::shown_to_user(cargo(place).args(words)).with_context(|| format!("{program} does not build"))?;
+        run::shown_to_user(cargo(place).args(words)).with_context(|| format!("cannot build {program}"))?;
         let built = place.target.join(target).join("release").join(program);
         let placed = dir.join(program);
-        // Not overwritten in place: a running larder keeps the file that it was started from.
+        // The file is not overwritten in place, so a running larder keeps its program.
         let _ = fs::remove_file(&placed);
         let size_bytes = fs::copy(&built, &placed)
             .with_context(|| format!("cannot copy {} to {}", built.display(), placed.display()))?;
@@ -85,7 +87,7 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
         for (path, _) in &paths {
             ensure!(
                 find(&bytes, path.as_bytes()).is_none(),
-                "{} holds a path of this machine: {path}",
+                "{} contains a path of this machine: {path}",
                 placed.display()
             );
         }
@@ -93,7 +95,7 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
     Ok(())
 }
 
-/// Directories that sources are compiled in, and what they are called in the programs.
+/// Returns the directories of sources, and the names that replace them in the programs.
 fn own_paths(place: &Place) -> Result<Vec<(String, &'static str)>> {
     let mut paths = vec![(place.repo.display().to_string(), "larder")];
     let output = cargo(place).args(["metadata", "--format-version", "1", "--locked"]).output()?;
@@ -112,8 +114,7 @@ fn own_paths(place: &Place) -> Result<Vec<(String, &'static str)>> {
     Ok(paths)
 }
 
-/// Builds a program of `benches/` that a benchmark runs: for `target`, or where there is none for this machine as it
-/// is.
+/// Builds a program of `benches/` for `target`, or for this machine if there is none.
 pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<&str>) -> Result<PathBuf> {
     let mut command = cargo(place);
     command.args(["build", "--quiet", "--release", "--locked", "--package", package, "--bin", program]);
@@ -122,19 +123,19 @@ pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<
         command.args(["--target", target]);
         dir.push(target);
     }
-    run::shown_to_user(&mut command).with_context(|| format!("{program} does not build"))?;
+    run::shown_to_user(&mut command).with_context(|| format!("cannot build {program}"))?;
     Ok(dir.join("release").join(program))
 }
 
-/// The larder to work with: `given`, or one built now.
+/// Returns the larder to use: `given`, or one that is built now.
 pub(crate) fn larder(place: &Place, given: Option<&Path>) -> Result<PathBuf> {
     match given {
         None => build(place).map(|()| place.larder()),
-        Some(program) => program.canonicalize().with_context(|| format!("there is no {}", program.display())),
+        Some(program) => program.canonicalize().with_context(|| format!("cannot find {}", program.display())),
     }
 }
 
-/// The cargo that started xtask, in the repository.
+/// Returns the cargo that started xtask, to run in the repository.
 pub(crate) fn cargo(place: &Place) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(&place.repo).env("CARGO_TARGET_DIR", &place.target);

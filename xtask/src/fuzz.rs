@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/`, guided by coverage where cargo-fuzz is installed, else with the
-//! mutations that the tests have, on and on.
+//! `cargo xtask fuzz`: runs the targets of `fuzz/`. cargo-fuzz guides them by coverage if it is
+//! installed. Otherwise they use the mutations of the tests until the time is over.
 
 use crate::binaries::cargo;
 use crate::place::{Place, on_path};
@@ -7,26 +7,26 @@ use crate::run;
 use anyhow::{Context, Result, bail};
 use std::fs;
 
-/// What `cargo xtask fuzz` takes.
+/// The options of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The decoder; without one all of them, one after the other
+    /// The decoder [default: all, one after the other]
     target: Option<String>,
-    /// How long each of them
+    /// The time for each target
     #[arg(long, default_value_t = 60)]
     seconds: u64,
 }
 
-/// Inputs are not larger than this many bytes.
+/// The upper limit for the size of an input.
 const INPUT_BYTES_MAX: usize = 16 << 10;
 
-/// Runs one target or all; an error for the first that fails.
+/// Runs one target or all. Stops at the first that fails.
 pub(crate) fn fuzz(place: &Place, options: &Options) -> Result<()> {
     let all = targets(place)?;
     let chosen = match &options.target {
         None => all,
         Some(name) if all.contains(name) => vec![name.clone()],
-        Some(name) => bail!("{name} is no target; there are {}", all.join(", ")),
+        Some(name) => bail!("there is no target {name}; the targets are: {}", all.join(", ")),
     };
     let guided = on_path("cargo-fuzz").is_some();
     if !guided {
@@ -41,13 +41,13 @@ pub(crate) fn fuzz(place: &Place, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The stage of `cargo xtask test`: each target with its seeds and some thousand mutations.
+/// The stage of `cargo xtask test`: runs each target with its seeds and some thousand mutations.
 pub(crate) fn short(place: &Place) -> Result<()> {
     let words = ["test", "--release", "--locked", "--no-default-features", "--manifest-path", "fuzz/Cargo.toml"];
     run::shown_to_user(own_target(place)?.args(words))
 }
 
-/// The targets are the files of `fuzz/fuzz_targets`.
+/// Returns the names of the targets, which are the files of `fuzz/fuzz_targets`.
 fn targets(place: &Place) -> Result<Vec<String>> {
     let dir = place.repo.join("fuzz/fuzz_targets");
     let list = fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))?;
@@ -57,7 +57,7 @@ fn targets(place: &Place) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What is found goes to the target directory, not among the seeds.
+/// Runs cargo-fuzz. New inputs go to the target directory, not to the seeds.
 fn guide(place: &Place, target: &str, seconds: u64) -> Result<()> {
     let found = place.own("fuzz")?.join(target);
     fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
@@ -65,7 +65,7 @@ fn guide(place: &Place, target: &str, seconds: u64) -> Result<()> {
     let limits =
         [format!("-max_total_time={seconds}"), format!("-max_len={INPUT_BYTES_MAX}"), "-timeout=10".to_owned()];
     let mut command = own_target(place)?;
-    // The pinned toolchain has no sanitizers; there is no unsafe code that they could watch.
+    // The pinned toolchain has no sanitizers. There is no unsafe code that they could check.
     command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(found).arg("--").args(limits);
     run::shown_to_user(&mut command)
 }
@@ -80,7 +80,7 @@ fn mutate_with(place: &Place, words: &[&str]) -> Result<()> {
     run::shown_to_user(command.args(["fuzz/Cargo.toml", "--example", "on_and_on", "--"]).args(words))
 }
 
-/// Cargo with a target directory apart: other flags, other dependencies.
+/// Returns cargo with a target directory of its own, because the flags and dependencies differ.
 fn own_target(place: &Place) -> Result<std::process::Command> {
     let mut command = cargo(place);
     command.env("CARGO_TARGET_DIR", place.own("fuzz-target")?);

@@ -1,6 +1,7 @@
-//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | matrix | supply-chain | fuzz | bench`.
+//! The commands of developers and CI:
+//! `cargo xtask setup | build | demo | test | torture | matrix | supply-chain | fuzz | bench`.
 //!
-//! This file reads the command line and calls the module of the same name; it decides nothing else.
+//! This file parses the command line and calls the module of the same name.
 
 mod aarch64;
 mod arch;
@@ -18,6 +19,7 @@ mod projects;
 mod qemu;
 mod run;
 mod setup;
+mod skips;
 mod stages;
 mod supply;
 mod table;
@@ -39,21 +41,24 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Word {
-    /// Install what the other commands need: compilers, build tools, Rust targets. Says nothing when nothing is missing
+    /// Install what the other commands need: compilers, build tools, Rust targets. Prints nothing
+    /// if nothing is missing
     Setup,
     /// Build the static release binaries into target/larder
     Build(binaries::Options),
     /// Build real C and C++ projects plainly and through larder, and compare every file
     Demo(demo::Options),
-    /// Run every check and test: format, lints, tests, the torture suite, type checks for other systems
+    /// Run every check and test: format, lints, tests, the torture suite, type checks for other
+    /// systems
     Test(stages::Options),
-    /// Run tools plainly and through larder (or another cache) in many odd situations, and compare all they leave
+    /// Run tools plainly and through larder (or another cache) in many unusual situations, and
+    /// compare all results
     Torture(torture::Options),
-    /// Run larder in other distributions and on other kernels, and write the table of what was found
+    /// Run larder in other distributions and on other kernels, and write the table of the results
     Matrix(matrix::Options),
     /// Check every crate that larder is built from: advisories, licences, sources, versions
     SupplyChain(supply::Options),
-    /// Give the decoders bytes that nobody wrote, until one fails or the time is over
+    /// Give the decoders mutated inputs until one fails or the time is over
     Fuzz(fuzz::Options),
     /// Measure larder against a plain compiler and other caches: everything, or one benchmark
     Bench(bench::Options),
@@ -70,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `false` where the command ran to its end and what it checked does not hold.
+/// Runs a command. Returns `false` if it ran to its end but its checks failed.
 fn act(word: Word) -> Result<bool> {
     let place = place::Place::find()?;
     match word {

@@ -1,4 +1,4 @@
-//! Where things lie: the repository, the target directory, and the directories that xtask makes in it.
+//! Paths: the repository, the target directory, and the directories that xtask makes in it.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::{env, fs};
 pub(crate) struct Place {
     /// The workspace's root.
     pub(crate) repo: PathBuf,
-    /// `CARGO_TARGET_DIR`, else `target` in the workspace.
+    /// `CARGO_TARGET_DIR`, or else `target` in the workspace.
     pub(crate) target: PathBuf,
 }
 
 impl Place {
     /// Finds the workspace that this program was built in.
     pub(crate) fn find() -> Result<Self> {
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").context("xtask is started by cargo: `cargo xtask …`")?;
+        let manifest = env::var_os("CARGO_MANIFEST_DIR").context("cargo must start xtask: run `cargo xtask …`")?;
         let Some(repo) = Path::new(&manifest).parent().map(Path::to_path_buf) else {
             bail!("{} has no parent directory", Path::new(&manifest).display());
         };
@@ -23,19 +23,19 @@ impl Place {
         Ok(Self { repo, target })
     }
 
-    /// The wrapper that `cargo xtask build` puts in place; `larderd` lies beside it.
+    /// Returns the wrapper that `cargo xtask build` made. `larderd` is beside it.
     pub(crate) fn larder(&self) -> PathBuf {
         self.target.join("larder/larder")
     }
 
-    /// A directory of xtask's own, made if it is not there.
+    /// Returns a directory for xtask's own files, and makes it if necessary.
     pub(crate) fn own(&self, name: &str) -> Result<PathBuf> {
         let dir = self.target.join("xtask").join(name);
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
 
-    /// A directory of xtask's own that outlives this checkout, for what takes long to make and is the same in each:
+    /// Returns a directory for files that take long to make and are the same for all checkouts:
     /// `$XDG_CACHE_HOME/larder-xtask`.
     pub(crate) fn lasting(&self) -> Result<PathBuf> {
         let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -46,26 +46,26 @@ impl Place {
         Ok(dir)
     }
 
-    /// Where benchmarks leave their JSON and Markdown.
+    /// Returns the directory for the JSON and Markdown of benchmarks.
     pub(crate) fn results(&self) -> Result<PathBuf> {
         let dir = self.target.join("bench");
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
 
-    /// Where the report is kept that others are compared with.
+    /// Returns the directory of the accepted report.
     pub(crate) fn accepted(&self) -> PathBuf {
         self.repo.join("benches/results")
     }
 }
 
-/// Makes `dir` anew and empty. Only for directories that xtask made.
+/// Makes `dir` empty. Only for directories that xtask made.
 pub(crate) fn fresh(dir: &Path) -> Result<()> {
     remove(dir)?;
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
 }
 
-/// Removes `dir` and all in it; one that is not there is fine.
+/// Removes `dir` and everything in it. It may be absent.
 pub(crate) fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -75,7 +75,7 @@ pub(crate) fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-/// The first executable file of that name along `PATH`.
+/// Returns the first executable file of that name on `PATH`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let runs =

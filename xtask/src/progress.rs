@@ -1,22 +1,22 @@
-//! The progress bar. Where standard error is no terminal, a log say, a line now and then says the same.
+//! A progress bar. If standard error is not a terminal, a line is printed now and then instead.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Between two lines of a log.
+/// The time between two lines if there is no terminal.
 const LINES_EVERY: Duration = Duration::from_secs(30);
 
-/// A bar for one step of known or unknown length.
+/// A progress bar for one step.
 pub(crate) struct Bar {
     bar: ProgressBar,
-    /// When a line was last written, where there is no terminal.
+    /// The time of the last line, if there is no terminal.
     written: Option<Mutex<Instant>>,
 }
 
 impl Bar {
-    /// `total` is how many things the step makes.
+    /// Starts a bar. `total` is the number of things that the step makes.
     pub(crate) fn new(label: &str, total: u64) -> Self {
         let visible = std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -30,7 +30,7 @@ impl Bar {
         Self { bar, written: (!visible).then(|| Mutex::new(Instant::now())) }
     }
 
-    /// So many are done.
+    /// Sets the number of things that are done.
     pub(crate) fn at(&self, position: u64) {
         self.bar.set_position(position);
         let Some(mut written) = self.written.as_ref().and_then(|written| written.lock().ok()) else { return };
@@ -40,7 +40,7 @@ impl Bar {
         }
     }
 
-    /// Ends the bar; `line` stays on the screen.
+    /// Ends the bar and prints `line`.
     pub(crate) fn end(self, line: &str) {
         self.bar.finish_and_clear();
         eprintln!("{line}");

@@ -1,25 +1,26 @@
-//! The real projects that the demo and the whole-build benchmark build: where they come from and how they are built.
+//! The real projects that the demo and `bench build` build: their sources, and how they are built.
 //!
-//! They are crates that carry C or C++ sources: cargo downloads them by exact version and checks what it got.
+//! The sources come from crates that contain C or C++ code. cargo downloads them at exact versions
+//! and checks them.
 
 /// A project: one folder of one crate, and a recipe.
 pub(crate) struct Project {
     pub(crate) name: &'static str,
     pub(crate) language: &'static str,
-    /// The crate that carries the sources, and its exact version.
+    /// The crate that contains the sources, and its exact version.
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
-    /// The project's own root in that crate.
+    /// The project's root in that crate.
     pub(crate) folder: &'static str,
-    /// Single files from elsewhere in the crate, to their place under that root.
+    /// Files from other folders of the crate, and their paths below that root.
     pub(crate) extra: &'static [(&'static str, &'static str)],
     pub(crate) recipe: Recipe,
-    /// About how many objects it makes, for the first build's progress bar.
+    /// The approximate number of its objects, for the first progress bar.
     pub(crate) objects: u64,
     pub(crate) chosen: Chosen,
 }
 
-/// When a project is built without being named by `--only`.
+/// When a project is built without `--only`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chosen {
     Always,
@@ -29,15 +30,15 @@ pub(crate) enum Chosen {
 
 /// How a project is configured and built.
 pub(crate) enum Recipe {
-    /// CMake out of tree; the cache comes in as compiler launcher.
+    /// CMake in a separate build directory. The cache is the compiler launcher.
     Cmake { generator: &'static str, options: &'static [&'static str], targets: &'static [&'static str] },
-    /// `./configure` out of tree; the cache comes in as `CC="larder gcc"`.
+    /// `./configure` in a separate build directory. The cache is in `CC="larder gcc"`.
     Autotools { options: &'static [&'static str], targets: &'static [&'static str] },
-    /// A makefile in the source tree; the cache comes in as `CC="larder gcc"`.
+    /// A makefile in the source tree. The cache is in `CC="larder gcc"`.
     Make { targets: &'static [&'static str] },
 }
 
-/// All of them, the quick ones first.
+/// All projects. The quick ones come first.
 pub(crate) const PROJECTS: &[Project] = &[
     Project {
         name: "bzip2",
@@ -162,7 +163,7 @@ pub(crate) const PROJECTS: &[Project] = &[
     },
 ];
 
-/// The projects of a run: those named in `only`, else the small or the full choice.
+/// Returns the projects of a run: those in `only`, or else the small or the full selection.
 pub(crate) fn choose(small: bool, only: &[String]) -> anyhow::Result<Vec<&'static Project>> {
     let all = || PROJECTS.iter().map(|project| project.name).collect::<Vec<_>>().join(", ");
     for name in only {

@@ -1,12 +1,16 @@
-//! Boots a Linux kernel in QEMU, runs a script in it as root, and returns the script's output and exit code.
+//! Boots a Linux kernel in QEMU, runs a script in it as root, and returns the script's output and
+//! exit code.
 //!
-//! No firmware, boot loader or systemd is involved, so a machine without KVM needs 10 to 20 seconds from the start to the
-//! script's first line:
+//! No firmware, boot loader or systemd is involved, so a machine without KVM needs 10 to 20 seconds
+//! from the start to the script's first line:
 //!
-//! 1. QEMU loads the kernel and an initramfs: busybox, the modules in `MODULES` and those they depend on.
-//! 2. Its `/init` loads the modules, mounts the root file system (an ext4 image, opened as a snapshot: nothing is written
-//!    to the image) and a directory of this machine (by 9p, at `/host`), and starts the script as a child of process 1.
-//! 3. The script's output goes through a virtio port to QEMU's standard output, its exit code through another to a file.
+//! 1. QEMU loads the kernel and an initramfs: busybox, the modules in `MODULES` and those they
+//!    depend on.
+//! 2. Its `/init` loads the modules, mounts the root file system (an ext4 image, opened as a
+//!    snapshot: nothing is written to the image) and a directory of this machine (by 9p, at
+//!    `/host`), and starts the script as a child of process 1.
+//! 3. The script's output goes through a virtio port to QEMU's standard output, its exit code
+//!    through another to a file.
 //!
 //! Unaware of: where kernels and images come from (`debian`), and what scripts do.
 
@@ -23,14 +27,14 @@ use std::time::Duration;
 /// A kind of machine that QEMU emulates.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// QEMU's program.
+    /// The program of QEMU.
     pub(crate) program: &'static str,
-    /// Its words for the board and the processor. Every machine is emulated by TCG, because KVM is often missing in virtual
-    /// machines and in CI.
+    /// The arguments for the board and the processor. TCG emulates every machine, because KVM is
+    /// often missing in virtual machines and in CI.
     words: &'static [&'static str],
     /// The kernel's name of the first serial port.
     console: &'static str,
-    /// Words for the kernel's command line.
+    /// Arguments for the kernel's command line.
     append: &'static str,
 }
 
@@ -50,7 +54,7 @@ pub(crate) const AARCH64: Machine = Machine {
     append: "random.trust_cpu=on mitigations=off",
 };
 
-/// What a machine is booted with.
+/// The parameters of a boot.
 #[derive(Debug)]
 pub(crate) struct Boot<'a> {
     pub(crate) machine: &'a Machine,
@@ -65,16 +69,16 @@ pub(crate) struct Boot<'a> {
     pub(crate) script: &'a str,
     pub(crate) memory_mib: u32,
     pub(crate) processors: u32,
-    /// The machine is ended after this.
+    /// The machine is killed after this time.
     pub(crate) limit: Duration,
-    /// A directory for this boot's files; it is made anew, and removed afterwards.
+    /// A directory for the files of this boot. It is emptied first and removed afterwards.
     pub(crate) work: &'a Path,
-    /// Where all output is kept.
+    /// The file for all output.
     pub(crate) log: &'a Path,
 }
 
-/// Modules that are loaded in every machine, as far as its kernel has them as modules: what boots it, and the file systems
-/// that larder's images use.
+/// The modules that are loaded in every machine, if its kernel has them as modules: for booting,
+/// and for the file systems of larder's images.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_mmio",
@@ -82,7 +86,8 @@ const MODULES: &[&str] = &[
     "virtio_console",
     "virtio_rng",
     "ext4",
-    // ext4's checksums: the kernel asks for it by the name of an algorithm, which modules.dep does not say.
+    // ext4 needs it for checksums. The kernel requests it by the name of an algorithm, which
+    // modules.dep does not contain.
     "crc32c_generic",
     "9p",
     "9pnet_virtio",
@@ -94,7 +99,8 @@ const MODULES: &[&str] = &[
     "binfmt_misc",
 ];
 
-/// The first process: loads the modules, mounts all, starts the second script in the root file system.
+/// The first process: loads the modules, mounts the file systems, and starts the second script in
+/// the root file system.
 const INIT: &str = r#"#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t devtmpfs dev /dev
@@ -118,8 +124,11 @@ for dir in dev proc sys; do $b mount --move /$dir /root/$dir; done
 exec $b switch_root /root /bin/sh /run/boot/begin
 "#;
 
-/// Runs in the root file system as process 1: what a distribution's boot would have prepared, then the script. Its output
-/// goes through a FIFO, because only one process may open a virtio port and scripts reopen `/dev/stderr`.
+/// Runs in the root file system as process 1: prepares what a distribution's boot would have
+/// prepared, and then runs the script.
+///
+/// The script's output goes through a FIFO, because only one process may open a virtio port, and
+/// scripts reopen `/dev/stderr`.
 const BEGIN: &str = r#"
 mkdir -p /dev/pts /dev/shm
 mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
@@ -150,10 +159,11 @@ echo o > /proc/sysrq-trigger
 sleep 60
 "#;
 
-/// How a machine ended.
+/// The result of a boot.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The script's exit code; `Err` says why there is none: the time was over, or the kernel did not get that far.
+    /// The exit code of the script. `Err` has the reason why there is none: a timeout, or the
+    /// kernel did not start the script.
     pub(crate) code: Result<i32, String>,
 }
 
@@ -201,9 +211,10 @@ fn qemu(boot: &Boot<'_>, initramfs: &Path, code: &Path, console: &Path) -> Comma
     command.args(["-device", "virtserialport,chardev=code,nr=2"]);
     let shared = option("local,path=", boot.shared, ",mount_tag=host,security_model=none,multidevs=remap");
     command.args(["-virtfs", &shared]);
-    // A snapshot's blocks go to the directory for temporary files. `/tmp` may be small, or in memory.
+    // A snapshot's blocks go to the directory for temporary files. `/tmp` may be small, or in
+    // memory.
     command.env("TMPDIR", boot.work);
-    // A pipe that stays open: QEMU closes the port at the end of its standard input.
+    // The pipe stays open, because QEMU closes the port at the end of its standard input.
     command.stdin(Stdio::piped());
     command
 }
@@ -228,15 +239,17 @@ fn make_initramfs(boot: &Boot<'_>, to: &Path) -> Result<()> {
     run::output(Command::new("sh").args(["-ec", script, "sh"]).arg(&tree).arg(to)).map(drop)
 }
 
-/// The files of `MODULES` and of what they depend on, below the directory of modules, in an order in which they can be
-/// loaded. Modules that this kernel has built in, or has not at all, are left out.
+/// Returns the files of `MODULES` and of their dependencies, below the directory of modules, in an
+/// order in which they can be loaded. Modules that are built into this kernel or absent are left
+/// out.
 fn needed(modules: &Path) -> Result<Vec<PathBuf>> {
     let file = modules.join("modules.dep");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(ordered(&text).into_iter().map(PathBuf::from).collect())
 }
 
-/// Reads the text of a `modules.dep`: `FILE: FILES…`, where those on the right are loaded from the last to the first.
+/// Reads the text of a `modules.dep`: lines of the form `FILE: FILES…`. Those on the right are
+/// loaded from the last to the first.
 fn ordered(text: &str) -> Vec<&str> {
     let mut depends = BTreeMap::<String, (&str, Vec<&str>)>::new();
     for (file, others) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -255,13 +268,14 @@ fn ordered(text: &str) -> Vec<&str> {
     order
 }
 
-/// For example `ext4.ko` of `kernel/fs/ext4/ext4.ko.xz`.
+/// Returns for example `ext4.ko` for `kernel/fs/ext4/ext4.ko.xz`.
 fn module_name(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     Some(format!("{}.ko", name.split_once(".ko")?.0))
 }
 
-/// Copies a module, which Debian compresses since Linux 6.12 (and busybox's `insmod` reads only some forms).
+/// Copies a module and decompresses it. Debian compresses modules since Linux 6.12, and busybox's
+/// `insmod` reads only some formats.
 fn uncompressed(from: &Path, to: &Path) -> Result<()> {
     let program = match from.extension().and_then(|end| end.to_str()) {
         Some("xz") => "xz",

@@ -1,7 +1,7 @@
-//! Runs other programs: quietly into a log, and with the CPU time of all that they started.
+//! Runs other programs: with a log, with limits, and with the CPU time of all their descendants.
 //!
-//! CPU time is the difference of `getrusage(RUSAGE_CHILDREN)`, so children that are measured run one at a time. It
-//! holds every descendant that its parent waited for; a daemon is not among them.
+//! The CPU time is a difference of `getrusage(RUSAGE_CHILDREN)`, so children that are measured must
+//! run one at a time. It includes every descendant that its parent waited for, and so no daemons.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What one command cost.
+/// The cost of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// From before the start until it was waited for.
@@ -34,9 +34,9 @@ impl Add for Usage {
     }
 }
 
-/// How often a progress bar looks at the world.
+/// The interval at which a progress bar is updated.
 const TICK: Duration = Duration::from_millis(300);
-/// So many last lines of a log are shown when a command fails.
+/// The number of log lines that are shown if a command fails.
 const LINES_OF_LOG: usize = 25;
 
 /// Runs `command` to its end.
@@ -48,8 +48,8 @@ pub(crate) fn measured(command: &mut Command) -> Result<(ExitStatus, Usage)> {
     Ok((status, Usage { wall, cpu: cpu_of_children()?.saturating_sub(cpu_before) }))
 }
 
-/// Runs `command` with its output in the file `log` and `tick` called now and then; an error with the log's end if it
-/// fails.
+/// Runs `command` with its output in the file `log`, and calls `tick` at intervals. Fails with the
+/// end of the log if the command fails.
 pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Send) -> Result<Usage> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
@@ -61,21 +61,14 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
     Ok(usage)
 }
 
-/// How a command ended that had a limit.
-pub(crate) struct Ended {
-    pub(crate) usage: Usage,
-    /// The process that was started.
-    pub(crate) pid: u32,
-    /// How it ended, and the end of its log, where that was no success.
-    pub(crate) failure: Option<String>,
-}
-
-/// Runs `command` with its output in the file `log`, and ends it after `limit` with all that it started.
-pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
+/// Runs `command` with its output in the file `log`. After `limit`, it kills the command and all
+/// its descendants.
+///
+/// If the command failed, returns its exit status and the end of the log as text.
+pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Option<String>> {
     let saying = || format!("cannot write {}", log.display());
     let file = File::create(log).with_context(saying)?;
     command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file);
-    let cpu_before = cpu_of_children()?;
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
     let pid = child.id();
@@ -91,23 +84,24 @@ pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Res
         status
     });
     let status = status.with_context(|| format!("cannot wait for {}", shown(command)))?;
-    let usage = Usage { wall: start.elapsed(), cpu: cpu_of_children()?.saturating_sub(cpu_before) };
+    let wall = start.elapsed();
     let failure = || {
-        let after = if usage.wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
+        let after = if wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
         format!("{}\nended with {status}{after}; the end of {}:\n{}", shown(command), log.display(), tail(log))
     };
-    Ok(Ended { usage, pid, failure: (!status.success()).then(failure) })
+    Ok((!status.success()).then(failure))
 }
 
-/// How a command ended whose lines were listened to.
+/// How a command with processed output ended.
 #[derive(Debug)]
 pub(crate) enum Streamed {
     Ended(ExitStatus),
     TimeIsOver,
 }
 
-/// Runs `command`, calls `line` with each line of its output, keeps all of it in the file `log`, and ends the command after
-/// `limit` with all that it started. A standard input that is a pipe stays open until the command has ended.
+/// Runs `command`, calls `line` with each line of its output, and keeps all output in the file
+/// `log`. After `limit`, it kills the command and all its descendants. A standard input that is a
+/// pipe stays open until the command has ended.
 pub(crate) fn streamed(
     command: &mut Command,
     log: &Path,
@@ -119,7 +113,8 @@ pub(crate) fn streamed(
     command.stderr(writer.try_clone().context("no pipe")?).stdout(writer);
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
-    // The command holds the pipe's other end: without these copies reading ends when the child's do.
+    // The command holds the other end of the pipe. Without its copies, reading ends when the
+    // child's end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let (pid, input) = (child.id(), child.stdin.take());
     let (over, end) = mpsc::channel::<()>();
@@ -131,7 +126,7 @@ pub(crate) fn streamed(
         });
         for bytes in BufReader::new(reader).split(b'\n').map_while(|bytes| bytes.ok()) {
             let text = String::from_utf8_lossy(&bytes);
-            // A log that cannot be written is no reason to stop.
+            // If the log cannot be written, the command continues.
             let _ = writeln!(kept, "{text}");
             line(text.trim_end_matches('\r'));
         }
@@ -144,7 +139,50 @@ pub(crate) fn streamed(
     Ok(if start.elapsed() >= limit { Streamed::TimeIsOver } else { Streamed::Ended(status) })
 }
 
-/// Runs `command` with the terminal as it is; an error if it fails.
+/// Runs `command` with its output in the file `log`, and shows the lines for which `is_shown` returns true. An error if
+/// the command fails.
+///
+/// The output does not go through a pipe, because a process that outlives the command could keep a pipe open.
+pub(crate) fn filtered(command: &mut Command, log: &Path, is_shown: impl FnMut(&str) -> bool + Send) -> Result<()> {
+    let writing = || format!("cannot write {}", log.display());
+    let file = File::create(log).with_context(writing)?;
+    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(writing)?).stdout(file);
+    let reading = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
+    let mut lines = Lines { log: BufReader::new(reading), begun: Vec::new(), is_shown };
+    let result = ticking(|| lines.show(), || measured(command));
+    lines.show();
+    let (status, _) = result?;
+    if !status.success() {
+        bail!("{} ended with {status}; all of its output is in {}", shown(command), log.display());
+    }
+    Ok(())
+}
+
+/// The lines of a log that grows.
+struct Lines<F> {
+    log: BufReader<File>,
+    /// A line whose end has not been written yet.
+    begun: Vec<u8>,
+    is_shown: F,
+}
+
+impl<F: FnMut(&str) -> bool> Lines<F> {
+    /// Shows the lines that were written since the last call.
+    fn show(&mut self) {
+        while self.log.read_until(b'\n', &mut self.begun).is_ok_and(|length| length > 0) {
+            if !self.begun.ends_with(b"\n") {
+                return;
+            }
+            let line = String::from_utf8_lossy(&self.begun);
+            if (self.is_shown)(line.trim_end_matches(['\r', '\n'])) {
+                print!("{line}");
+            }
+            self.begun.clear();
+        }
+    }
+}
+
+/// Runs `command` with the standard streams of this process. Fails if the command fails.
 pub(crate) fn shown_to_user(command: &mut Command) -> Result<()> {
     let (status, _) = measured(command)?;
     if !status.success() {
@@ -153,7 +191,7 @@ pub(crate) fn shown_to_user(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The standard output of `command`; an error with its standard error if it fails.
+/// Returns the standard output of `command`. Fails with its standard error if the command fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !output.status.success() {
@@ -163,7 +201,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The command as one line, for messages.
+/// Returns the command as one line, for messages.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
@@ -185,8 +223,9 @@ fn ticking<T>(mut tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Parents first, so that none starts another meanwhile. Not by process group: an interrupt from the terminal reaches
-/// only ours.
+/// Kills a process and all its descendants. Parents are stopped first, so that they start no more
+/// children. A process group is not used, because an interrupt from the terminal must still reach
+/// the children.
 fn end_with_descendants(pid: u32) {
     let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGSTOP));
     let listed = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -230,8 +269,8 @@ mod tests {
         let log = std::env::temp_dir().join(format!("xtask-limited-{}", std::process::id()));
         let run = |words: &str, limit| limited(Command::new("sh").args(["-c", words]), &log, limit).expect("it ran");
         let ended = run("echo begun; sleep 60 & wait", Duration::from_millis(200));
-        assert!(ended.failure.is_some_and(|text| text.contains("begun")));
-        assert_eq!(run("true", Duration::from_secs(60)).failure, None);
+        assert!(ended.is_some_and(|text| text.contains("begun")));
+        assert_eq!(run("true", Duration::from_secs(60)), None);
         fs::remove_file(&log).expect("removable");
     }
 
@@ -252,6 +291,21 @@ mod tests {
         assert!(matches!(ended, Streamed::TimeIsOver));
         assert_eq!(lines, ["begun"]);
         assert_eq!(fs::read_to_string(&log).expect("readable"), "begun\n");
+        fs::remove_file(&log).expect("removable");
+    }
+
+    #[test]
+    fn lines_of_a_log_are_seen_once_and_whole() {
+        let log = std::env::temp_dir().join(format!("xtask-filtered-{}", std::process::id()));
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf on; sleep 0.5; echo e; echo two >&2; sleep 60 & exit 3"]);
+        let error = filtered(&mut command, &log, |line| {
+            lines.push(line.to_owned());
+            false
+        });
+        assert!(error.expect_err("exit 3 is no success").to_string().contains("exit 3"));
+        assert_eq!(lines, ["one", "two"]);
         fs::remove_file(&log).expect("removable");
     }
 

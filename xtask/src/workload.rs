@@ -1,6 +1,7 @@
-//! One whole build of a project: fresh sources, configure, build; what it cost and what the cache counted.
+//! One whole build of a project: fresh sources, configure and build, with its cost and the cache's
+//! counters.
 //!
-//! Unaware of what is compared with what: the demo and the benchmarks decide that.
+//! Unaware of: what is compared. The demo and the benchmarks decide that.
 
 use crate::fetch::Sources;
 use crate::launcher::{Counts, Launcher};
@@ -14,32 +15,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A project, where it is built, and what all its builds share.
+/// A project, its directories, and what all its builds share.
 pub(crate) struct Workload<'a> {
     pub(crate) project: &'a Project,
     pub(crate) sources: &'a Sources,
-    /// Made anew by each build, with `src` and `build` in it.
+    /// The tree with `src` and `build`. Each build makes it again.
     pub(crate) tree: PathBuf,
-    /// Where logs go.
+    /// The directory for logs.
     pub(crate) logs: PathBuf,
-    /// An empty home directory, so that nobody's own settings take part.
+    /// An empty home directory, so that no settings of the user apply.
     pub(crate) home: PathBuf,
     pub(crate) jobs: usize,
 }
 
-/// What one build cost and made.
+/// The cost and the results of one build.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Built {
     pub(crate) configure: Usage,
     pub(crate) build: Usage,
-    /// Object files that the build made: as many as the project has translation units, each time it compiles them.
+    /// The number of object files, which is the number of translation units.
     pub(crate) objects: u64,
-    /// What the cache counted while it built, not while it configured; `None` where nothing counts.
+    /// The cache's counters for the build without configuring, or `None` if there are none.
     pub(crate) counts: Option<Counts>,
 }
 
 impl Workload<'_> {
-    /// Lays the sources out anew and builds them. `objects` is how many objects it will make, for the progress bar.
+    /// Copies fresh sources and builds them. `objects` is the expected number of objects, for the
+    /// progress bar.
     pub(crate) fn build(&self, step: &str, launcher: &Launcher, objects: u64) -> Result<Built> {
         self.lay_out()?;
         let label = format!("{} {step}", self.project.name);
@@ -64,7 +66,8 @@ impl Workload<'_> {
     fn lay_out(&self) -> Result<()> {
         fresh(&self.tree)?;
         fs::create_dir_all(self.tree.join("build"))?;
-        // A checkout of its own, as a worktree is: else it would be a part of ours, at another place within it each time.
+        // It is a checkout of its own. Otherwise it would be part of our checkout, at another path
+        // in it each time.
         fs::create_dir_all(self.tree.join(".git"))?;
         fs::write(self.tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let src = self.tree.join("src");
@@ -126,7 +129,7 @@ impl Workload<'_> {
         self.logs.join(format!("{}-{}-{phase}.log", self.project.name, step.replace(' ', "-")))
     }
 
-    /// Moves the built tree to `kept`, away from the place where the next one is built.
+    /// Moves the built tree to `kept`, so that the next build can use its path.
     pub(crate) fn move_to(&self, kept: &Path) -> Result<()> {
         crate::place::remove(kept)?;
         let parent = kept.parent().context("a kept tree lies in a directory")?;

@@ -1,4 +1,4 @@
-//! Which functions were executed, and how much of each.
+//! Finds the functions that a program executed, and how much of each.
 
 use anyhow::{Context, Result};
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What a processor fetches at once.
+/// The size of a cache line.
 const LINE_BYTES: u64 = 64;
 
 /// The functions of a program.
 pub(crate) struct Hot {
-    /// By address.
+    /// Sorted by address.
     functions: Vec<Function>,
 }
 
@@ -23,10 +23,10 @@ struct Function {
 }
 
 impl Hot {
-    /// Those of the program at `path`, of which nothing was executed yet.
+    /// Reads the functions of the program at `path`. None is executed yet.
     pub(crate) fn of(path: &Path) -> Result<Hot> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let file = object::File::parse(&*bytes).with_context(|| format!("{} is no program", path.display()))?;
+        let file = object::File::parse(&*bytes).with_context(|| format!("{} is not a program", path.display()))?;
         let is_function = |symbol: &object::Symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0;
         let function = |symbol: object::Symbol| {
             let name = symbol.name().unwrap_or_default().to_owned();
@@ -37,7 +37,7 @@ impl Hot {
         Ok(Hot { functions })
     }
 
-    /// The instruction at this address was executed.
+    /// Notes that the instruction at this address was executed.
     pub(crate) fn executed(&mut self, at: u64) {
         let after = self.functions.partition_point(|function| function.start <= at);
         let Some(function) = after.checked_sub(1).and_then(|before| self.functions.get_mut(before)) else { return };
@@ -46,7 +46,8 @@ impl Hot {
         }
     }
 
-    /// The sections of those that were executed, as a linker script names them: first those of which most was.
+    /// Returns the sections of the executed functions, as a linker script names them. A function of
+    /// which a larger share was executed comes first.
     pub(crate) fn sections(mut self) -> Vec<String> {
         self.functions.retain(|function| !function.lines.is_empty());
         let cold = |function: &Function| function.size.div_ceil(LINE_BYTES) * 1000 / function.lines.len() as u64;
@@ -61,13 +62,14 @@ impl Hot {
     }
 }
 
-/// Rust's functions that are called cold have sections with a word more in front.
+/// Returns the section of a function. Cold functions are in `.text.unlikely.`.
 fn section(name: &str) -> String {
     let is_rusts = name.starts_with("_ZN") || name.starts_with("_R");
     format!("*(.text.{}{name})", if is_rusts { "*" } else { "" })
 }
 
-/// A name without what is another one with each change of the program: the hash at its end, and what comes after.
+/// Replaces the hash at the end of a mangled name by `*`, because it changes with each change of
+/// the program.
 fn lasting(name: &str) -> String {
     const HASH: &str = "17h";
     const HASH_DIGITS: usize = 16;

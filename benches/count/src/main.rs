@@ -1,10 +1,12 @@
-//! Counts what no other tool counts here: the instructions that a program executes outside the kernel, by stepping
-//! through it, for machines that give no processor counters away and for programs whose system calls valgrind does not
-//! know; and the memory and CPU time of the program itself apart from those of what it starts, which `wait4` adds up.
+//! Counts instructions by stepping through a program, and separates a program's memory and CPU time
+//! from those of its children, which `wait4` adds up.
 //!
-//! `steps`: a million instructions take some ten seconds. A repeated instruction (`rep movsq`) counts once, as
-//! processors count it. Only the program's first thread is counted. `own`: the program runs as fast as ever, and is
-//! stopped once, when it ends. `hot`: which functions a program executes, as a linker script lists them.
+//! - `steps` counts the instructions outside the kernel, for machines without processor counters
+//!   and for programs whose system calls valgrind does not know. A million instructions take about
+//!   ten seconds. A repeated instruction (`rep movsq`) counts once, as processors count it. Only
+//!   the first thread is counted.
+//! - `own` runs the program at full speed and stops it once, at its end.
+//! - `hot` lists the functions that a program executes, for a linker script.
 
 mod hot;
 mod traced;
@@ -16,7 +18,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What executes more is not worth waiting for: this takes ten minutes.
+/// The limit for stepping, which takes about ten minutes.
 const INSTRUCTIONS_MAX: u64 = 30_000_000;
 
 #[derive(Parser)]
@@ -27,19 +29,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Word {
-    /// Run a program step by step and write down how many instructions it executed
+    /// Run a program step by step and write how many instructions it executed
     Steps(Command),
-    /// Run a program and write down, as JSON, its own peak memory in kB, its own CPU time in ns, and the peak memory in
-    /// kB of the largest process among it and all that it waited for
+    /// Run a program and write as JSON its own peak memory in kB, its own CPU time in ns, and the
+    /// peak memory in kB of the largest process among it and its descendants
     Own(Command),
-    /// Run a program that has its names step by step, and write down the sections of the functions that it executed,
-    /// as `crates/wrapper/hot.ld` lists them: first those of which most was executed
+    /// Run a program with symbols step by step, and write the sections of the functions that it
+    /// executed, as in `crates/wrapper/hot.ld`. A function of which a larger share was executed
+    /// comes first
     Hot(Command),
 }
 
 #[derive(clap::Args)]
 struct Command {
-    /// Where the numbers go
+    /// The file that receives the result
     #[arg(long)]
     to: PathBuf,
     /// The program and its arguments
@@ -54,7 +57,7 @@ fn main() -> Result<ExitCode> {
             (command.to, count.to_string(), code)
         }
         Word::Hot(command) => {
-            let program = command.words.first().context("no program is named")?;
+            let program = command.words.first().context("no program is given")?;
             let mut hot = hot::Hot::of(program.as_ref())?;
             let (_, code) = traced::steps(&command.words, INSTRUCTIONS_MAX, |at| hot.executed(at))?;
             (command.to, hot.sections().join("\n"), code)

@@ -1,13 +1,13 @@
-//! A program that is traced: at each step, or at its end only.
+//! Traces a program: at each instruction, or at its end only.
 
-/// What a program used that is not of those whom it started.
+/// The memory and CPU time of a program without its children.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Own {
-    /// The most memory that was resident at once.
+    /// The peak resident memory.
     pub(crate) peak_kb: u64,
-    /// CPU time of its first thread.
+    /// The CPU time of the first thread.
     pub(crate) cpu_ns: u64,
-    /// Peak memory of the largest process of all.
+    /// The peak memory of the largest process of all.
     pub(crate) largest_kb: u64,
 }
 
@@ -29,8 +29,8 @@ mod linux {
     use std::process::{Child, Command};
     use std::{fs, io};
 
-    /// How many instructions the command executes, and its exit code. Of each, `visit` is told the address. An error
-    /// where there are more than `limit`.
+    /// Returns the number of instructions that the command executes, and its exit code. Calls
+    /// `visit` with the address of each. Fails if there are more than `limit`.
     pub(crate) fn steps(words: &[OsString], limit: u64, mut visit: impl FnMut(u64)) -> Result<(u64, i32)> {
         let (mut child, pid) = traced(words)?;
         let (mut instructions, mut before) = (0, 0);
@@ -39,23 +39,23 @@ mod linux {
                 WaitStatus::Exited(_, code) => return Ok((instructions, code)),
                 WaitStatus::Stopped(_, Signal::SIGTRAP) => None,
                 WaitStatus::Stopped(_, other) => Some(other),
-                other => bail!("the program ended otherwise: {other:?}"),
+                other => bail!("the program ended in an unexpected way: {other:?}"),
             };
             let at = ptrace::getregs(pid)?.rip;
-            // A repeated instruction stops after each time, and is still the same.
+            // A repeated instruction stops after each repetition at the same address.
             instructions += u64::from(at != before && signal.is_none());
             before = at;
             visit(at);
             if instructions > limit {
                 child.kill()?;
                 child.wait()?;
-                bail!("it executes more than {limit} instructions");
+                bail!("the program executes more than {limit} instructions");
             }
             ptrace::step(pid, signal)?;
         }
     }
 
-    /// What the command itself used, and its exit code.
+    /// Returns what the command used itself, and its exit code.
     pub(crate) fn own(words: &[OsString]) -> Result<(Own, i32)> {
         let (_child, pid) = traced(words)?;
         let mut own = Own::default();
@@ -70,7 +70,7 @@ mod linux {
                     (own.peak_kb, own.cpu_ns) = (peak_kb(pid)?, cpu_ns(pid)?);
                     None
                 }
-                // The program has just begun.
+                // The program has just started.
                 WaitStatus::Stopped(_, Signal::SIGTRAP) if !is_known => {
                     ptrace::setoptions(pid, Options::PTRACE_O_TRACEEXIT)?;
                     is_known = true;
@@ -78,18 +78,18 @@ mod linux {
                 }
                 WaitStatus::Stopped(_, Signal::SIGTRAP) => None,
                 WaitStatus::Stopped(_, other) => Some(other),
-                other => bail!("the program ended otherwise: {other:?}"),
+                other => bail!("the program ended in an unexpected way: {other:?}"),
             };
             ptrace::cont(pid, signal)?;
         }
     }
 
     fn traced(words: &[OsString]) -> Result<(Child, Pid)> {
-        let (program, arguments) = words.split_first().context("no program is named")?;
+        let (program, arguments) = words.split_first().context("no program is given")?;
         let mut command = Command::new(program);
         command.args(arguments);
         #[allow(unsafe_code, reason = "the child asks to be traced before it becomes the program")]
-        // SAFETY: one system call, which needs nothing of what a forked process lacks.
+        // SAFETY: it makes one system call, which is allowed in a forked process.
         unsafe {
             command.pre_exec(|| ptrace::traceme().map_err(io::Error::from));
         }
@@ -102,12 +102,12 @@ mod linux {
         let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
-        number.context("the kernel does not say how much memory a process had")
+        number.context("cannot read a process's peak memory")
     }
 
     fn cpu_ns(pid: Pid) -> Result<u64> {
         let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
-        text.split(' ').next().and_then(|first| first.parse().ok()).context("the kernel keeps no times of processes")
+        text.split(' ').next().and_then(|first| first.parse().ok()).context("cannot read a process's CPU time")
     }
 
     #[cfg(test)]
@@ -123,7 +123,7 @@ mod linux {
 
         #[test]
         fn a_child_is_apart() {
-            // dd takes a buffer of 40 MB and fills it.
+            // dd allocates a buffer of 40 MB and fills it.
             let words = ["sh", "-c", "dd if=/dev/zero of=/dev/null bs=40M count=1 2>/dev/null; exit 3"];
             let (own, code) = own(&words.map(OsString::from)).expect("it runs");
             assert_eq!(code, 3);
@@ -135,10 +135,10 @@ mod linux {
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) fn steps(_: &[std::ffi::OsString], _: u64, _: impl FnMut(u64)) -> anyhow::Result<(u64, i32)> {
-    anyhow::bail!("stepping is known on Linux and x86-64 only")
+    anyhow::bail!("stepping works on Linux and x86-64 only")
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) fn own(_: &[std::ffi::OsString]) -> anyhow::Result<(Own, i32)> {
-    anyhow::bail!("this is known on Linux and x86-64 only")
+    anyhow::bail!("this works on Linux and x86-64 only")
 }

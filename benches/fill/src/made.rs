@@ -1,4 +1,4 @@
-//! One record: a command of its own, with headers, and an object of its own.
+//! Makes a record with a command, headers and an object of its own.
 
 use larder_model::{
     ActionResult, Blob, Content, Digest, DirFacts, Entry, ExplainWalk, Fact, FileMode, Fingerprint, Made, ModeRule,
@@ -6,22 +6,18 @@ use larder_model::{
 };
 use larder_samples::mixed;
 
-/// Files outside the project: a directory and names in it, in order.
-pub(crate) type OfSystem = (Vec<u8>, Vec<Vec<u8>>);
-
-/// Bytes that no other record has and that cannot be compressed.
+/// Fills `bytes` with content that no other record has and that cannot be compressed.
 pub(crate) fn content(number: u64, bytes: &mut [u8]) {
     for (part, at) in bytes.chunks_exact_mut(8).zip(0u64..) {
         part.copy_from_slice(&mixed(number << 20 | at).to_le_bytes());
     }
 }
 
-/// Gives `to` the record of command `number`, which read `headers` of its project (10 at most) and the files
-/// `of_system`, and made `blob`.
+/// Calls `to` with the record of command `number`, which read `headers` headers (10 at most) and
+/// made `blob`.
 pub(crate) fn record<T>(
     number: u64,
     headers: u64,
-    of_system: &[OfSystem],
     blob: Blob,
     to: impl FnOnce(&Fingerprint, &ExplainWalk, Entry) -> T,
 ) -> T {
@@ -37,16 +33,11 @@ pub(crate) fn record<T>(
         let content = Fact::Content { digest: weak, executable: false, plain: false, rooted: None };
         NamedFact { name, fact: content }
     };
-    let mut directories = vec![DirFacts {
+    let directories = vec![DirFacts {
         path: b"\0\x01/include",
         facts: own.iter().map(|name| fact(name)).collect(),
         ..DirFacts::default()
     }];
-    directories.extend(of_system.iter().map(|(path, names)| DirFacts {
-        path,
-        facts: names.iter().map(|name| fact(name)).collect(),
-        ..DirFacts::default()
-    }));
     let set = ObservationSet { directories, ..ObservationSet::default() };
     let (output, content) = (name("object"), Content::Blob(blob));
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
@@ -58,7 +49,7 @@ pub(crate) fn record<T>(
     to(&weak, &walk, Entry::new(&weak, Observer::Preload, 50_000, &made, &set, &result, &mut body))
 }
 
-/// By which `explain` finds the record of command `number`.
+/// Returns the subject by which `explain` finds the record of command `number`.
 pub(crate) fn subject(number: u64) -> Digest {
     Digest::of(format!("\0\u{1}/project/subject{number}").as_bytes())
 }

@@ -1,28 +1,28 @@
-//! Numbers from a seed (SplitMix64).
+//! Pseudo-random numbers from a seed (SplitMix64).
 
-/// A source of numbers: the same seed gives the same ones.
+/// A generator. The same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Drawn(u64);
 
 impl Drawn {
-    /// The source that `seed` names.
+    /// Returns the generator for `seed`.
     pub fn from(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         finished(self.0)
     }
 
-    /// A number from 0 to `limit - 1`; 0 where `limit` is.
+    /// Returns a number from 0 to `limit - 1`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        // So far from 2^64 that no remainder is likelier than another by more than can be seen.
+        // `limit` is so far below 2^64 that the bias of the remainder does not matter.
         (self.number() % limit.max(1) as u64) as usize
     }
 
-    /// Puts `order` into another one.
+    /// Shuffles `order`.
     pub fn shuffle<T>(&mut self, order: &mut [T]) {
         for last in (1..order.len()).rev() {
             order.swap(last, self.below(last + 1));
@@ -32,7 +32,7 @@ impl Drawn {
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A number that looks drawn, for each number one.
+/// Returns a pseudo-random number that depends only on `number`.
 pub fn mixed(number: u64) -> u64 {
     finished(number.wrapping_add(STEP))
 }

@@ -1,7 +1,8 @@
-//! What every benchmark needs: clocks, numbers drawn from a seed, and what many samples say.
+//! Statistics for benchmarks: a CPU clock, numbers from a seed, and medians and ratios with
+//! intervals.
 //!
-//! `clock` reads CPU and wall time, `drawn` is a source of numbers that are the same for the same seed, `quantiles`
-//! makes one number with an interval of many. Unaware of: what is measured.
+//! `clock` reads the CPU time, `drawn` is a generator with a seed, `quantiles` computes one number
+//! with an interval from many samples. Unaware of: what is measured.
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]
@@ -10,6 +11,6 @@ mod drawn;
 mod quantiles;
 
 #[cfg(unix)]
-pub use clock::{cpu_of_process, cpu_of_thread, wall};
+pub use clock::cpu_of_process;
 pub use drawn::{Drawn, mixed};
 pub use quantiles::{Interval, median, quantile, ratio};

@@ -1,18 +1,19 @@
-//! One number of many samples, and how far it could be from what other samples would have said.
+//! Computes one number from many samples, and an interval around it.
 //!
-//! Disturbance only ever adds, and adds much at times, so medians and quartiles, and no means. Intervals are drawn
-//! again from the samples themselves (the bootstrap), since nothing is known of how disturbance is distributed.
+//! Medians and quartiles are used instead of means, because disturbances only add time, and
+//! sometimes much. Intervals come from the bootstrap (samples are drawn again from the samples),
+//! because the distribution of disturbances is unknown.
 
 use crate::Drawn;
 
-/// So many times samples are drawn again: the ends of an interval then stay the same to a percent or so.
+/// The number of draws. With it, the ends of an interval vary by about a percent.
 const DRAWS: usize = 1000;
-/// Of all draws, those that an interval leaves out at each end: 2.5 %.
+/// The number of draws that an interval leaves out at each end: 2.5 %.
 const LEFT_OUT: usize = DRAWS / 40;
-/// Any number: the same samples are to give the same interval.
+/// An arbitrary seed, so that the same samples give the same interval.
 const SEED: u64 = 20_261_122;
 
-/// A number, and the ends between which it lies with 95 % confidence.
+/// A number, and a confidence interval of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The number itself.
@@ -30,14 +31,15 @@ impl Interval {
     }
 }
 
-/// The value that `over / under` of all values do not exceed, to the nearest of them; the default of none.
+/// Returns the value at the quantile `over / under`, to the nearest sample. Returns the default
+/// value if there are no values.
 pub fn quantile<T: Copy + Default + PartialOrd>(mut values: Vec<T>, over: usize, under: usize) -> T {
     values.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let last = values.len().saturating_sub(1);
     values.get((last * over + under / 2) / under).copied().unwrap_or_default()
 }
 
-/// The middle one with its interval; `None` of none.
+/// Returns the median with its interval, or `None` if there are no samples.
 pub fn median(samples: &[f64]) -> Option<Interval> {
     if samples.is_empty() {
         return None;
@@ -47,9 +49,11 @@ pub fn median(samples: &[f64]) -> Option<Interval> {
     Some(interval(pick(&all), |drawn| pick(&again(drawn, samples.len()))))
 }
 
-/// The middle one of `these` ÷ that of `those`. Where there are as many of both they belong together, round by round,
-/// and rounds are drawn: what disturbs a round disturbs both. `None` where either has none, or the divisor is not above
-/// zero.
+/// Returns the median of `these` ÷ the median of `those`.
+///
+/// If both have the same number of samples, sample n of each belongs to round n, and whole rounds
+/// are drawn again, because a disturbance affects both. Returns `None` if one side is empty, or if
+/// the divisor is not above zero.
 pub fn ratio(these: &[f64], those: &[f64]) -> Option<Interval> {
     let middle = |samples: &[f64], picks: &[usize]| quantile(picks.iter().map(|&at| samples[at]).collect(), 1, 2);
     let (all, base) = ((0..these.len()).collect::<Vec<_>>(), (0..those.len()).collect::<Vec<_>>());
@@ -64,7 +68,7 @@ pub fn ratio(these: &[f64], those: &[f64]) -> Option<Interval> {
     }))
 }
 
-/// As many picks as there are samples, each of any of them.
+/// Draws as many indices as there are samples, with replacement.
 fn again(drawn: &mut Drawn, samples: usize) -> Vec<usize> {
     (0..samples).map(|_| drawn.below(samples)).collect()
 }

@@ -5,35 +5,14 @@
 //!
 //! Unaware of: what an option does.
 
+mod flags;
+
 use larder_model::Bypass;
 
+use self::flags::Argument;
 use crate::names::{stem, without_target};
-use crate::parse::asks_for_statistics;
 use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
 
-/// Options that take the next word as their value, which would otherwise be taken for the first
-/// file.
-const WITH_VALUE: &[&[u8]] = &[
-    b"--MD",
-    b"--debug-prefix-map",
-    b"--defsym",
-    b"--output",
-    b"-I",
-    b"-L",
-    b"-T",
-    b"-dynamic-linker",
-    b"-m",
-    b"-o",
-    b"-plugin",
-    b"-plugin-opt",
-    b"-rpath",
-    b"-rpath-link",
-    b"-soname",
-    b"-z",
-];
-/// Options of the assembler without a value, so a file may follow.
-const WITHOUT_VALUE: &[&[u8]] =
-    &[b"--32", b"--64", b"--fatal-warnings", b"--noexecstack", b"-32", b"-64", b"-W", b"-g", b"--gdwarf-5"];
 /// Programs that read standard input if no file is named.
 const READ_INPUT: &[&[u8]] = &[b"as", b"gas", b"llvm-as", b"strings"];
 
@@ -52,7 +31,7 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
             output = words.next().cloned();
         } else if let Some(value) = word.strip_prefix(b"-o").or(word.strip_prefix(b"--output=")) {
             output = Some(value.to_vec());
-        } else if WITH_VALUE.contains(&word.as_slice()) {
+        } else if flags::argument(word) == Argument::Next {
             words.next();
         } else if !word.starts_with(b"-") && !word.starts_with(b"@") && source.is_empty() {
             source = word.clone();
@@ -69,6 +48,21 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
         standard_input: StandardInput::Unread,
         environment: EnvironmentRule::Listed,
     })
+}
+
+/// Returns true if the argument makes a program print timings or draw a random number. For example,
+/// `-Wl,--stats`, `-Wa,--statistics` or `--build-id=uuid`.
+pub(crate) fn asks_for_statistics(word: &[u8]) -> bool {
+    word.split(|&b| b == b',').any(|part| flags::prints_statistics(part) || part.ends_with(b"build-id=uuid"))
+}
+
+/// Returns true if a linker argument affects at most the linked program, and makes the linker print
+/// or write nothing else.
+///
+/// A map or a statistic would contain the sizes of sections with debug information. These sizes
+/// depend on the paths but do not contain them. `word` is the argument of `-Wl,` or `-Xlinker`.
+pub(crate) fn is_quiet_linker_word(word: &[u8]) -> bool {
+    word.split(|&b| b == b',').filter(|part| part.starts_with(b"-")).all(flags::is_quiet)
 }
 
 /// Returns whether the program with this file name reads standard input.
@@ -94,11 +88,12 @@ fn names_a_file(arguments: &[Vec<u8>]) -> bool {
     let mut words = arguments.iter().map(Vec::as_slice);
     let mut after_option = false;
     while let Some(word) = words.next() {
-        if WITH_VALUE.contains(&word) {
+        let argument = flags::argument(word);
+        if argument == Argument::Next {
             words.next();
             after_option = false;
         } else if word.starts_with(b"-") {
-            after_option = !WITHOUT_VALUE.contains(&word) && !word.contains(&b'=') && !word.starts_with(b"-o");
+            after_option = argument == Argument::Unknown && !word.contains(&b'=') && !word.starts_with(b"-o");
         } else if !after_option && !word.starts_with(b"@") {
             return true;
         } else {

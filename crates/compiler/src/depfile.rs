@@ -2,6 +2,8 @@
 //!
 //! Unaware of: flags, and whether an output is requested at all.
 
+use larder_model::path::file_name;
+
 /// Returns the depfile of `-MD` and `-MMD` without `-MF`: next to the output of `-o`, otherwise in
 /// the working directory and named after the source. gcc and clang agree.
 pub(crate) fn default_depfile(source: &[u8], output: Option<&[u8]>) -> Vec<u8> {
@@ -14,10 +16,6 @@ pub(crate) fn default_depfile(source: &[u8], output: Option<&[u8]>) -> Vec<u8> {
 /// Returns the output of `-c` without `-o`, which is in the working directory.
 pub(crate) fn default_output(source: &[u8], ending: &[u8]) -> Vec<u8> {
     with_ending(file_name(source), ending)
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&c| c == b'/').next().unwrap_or(path)
 }
 
 /// Returns the path with `ending` instead of the last component's extension. Both include the dot.

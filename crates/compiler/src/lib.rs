@@ -19,6 +19,7 @@
 mod binutils;
 mod depfile;
 mod environment;
+mod flag;
 mod language;
 mod names;
 mod naming;
@@ -51,14 +52,18 @@ pub use naming::{Naming, naming};
 pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;
 pub use programs::{
-    LISTS_VARIABLES, Language, Named, SERVED, Told, configures, habit, is_build_tool, is_compiler_part,
-    is_config_status, is_in_no_order, is_log, is_ninjas, is_shell, runs_meson, runs_no_script, starts_others, unpacks,
+    LISTS_VARIABLES, Language, SERVED, Told, configures, habit, is_build_tool, is_compiler_part, is_config_status,
+    is_in_no_order, is_log, is_ninjas, is_shell, runs_meson, runs_no_script, starts_others, unpacks,
 };
 pub use provable::{Shape, provable};
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
+pub use table::{
+    alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
+    writes_dependencies,
+};
 pub use words::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS, Named,
     PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, compiled_names_other_processes,
     is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks,
     names_shell_status, times_commands,

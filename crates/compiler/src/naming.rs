@@ -8,10 +8,11 @@
 //!
 //! Unaware of: roots, and what the texts contain.
 
+use crate::flag::{Columns, Paths, Preprocess, Role};
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
-use crate::{Family, Invocation, Stage};
+use crate::{Family, Invocation, Stage, binutils};
 
 /// The arguments of a compile, by what the compiler does with the paths in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub struct Naming {
 }
 
 /// Sorts the arguments of a compile. Returns `None` if a response file cannot be read.
-pub fn naming(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Option<Naming> {
+pub fn naming(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Option<Naming> {
     let arguments = response::expand(arguments, files).ok()?;
     let mut naming = Naming::default();
     let mut words = arguments.iter().map(Vec::as_slice);
@@ -63,7 +64,7 @@ pub fn naming(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) 
             continue;
         }
         only_files |= word == b"--";
-        let value = match table::find(family, word).map(|found| found.value) {
+        let value = match table::find(word).map(|found| found.value) {
             Some(Value::Next) => words.next(),
             Some(Value::None | Value::Here(_)) | None => None,
         };
@@ -83,53 +84,75 @@ impl Naming {
     /// Returns true if a flag may bring column numbers of the sources into the result, as debug
     /// information and sanitizers do.
     pub fn shows_columns(&self) -> bool {
-        let blind = |word: &Vec<u8>| BLIND.iter().any(|flag| word.starts_with(flag.as_bytes()));
-        !self.others.iter().all(blind)
+        self.others.iter().any(|word| table::row(word).is_none_or(|flag| flag.columns == Columns::Shown))
     }
 
     fn flag(&mut self, word: &[u8], value: Option<&[u8]>) {
         let whole = [word, value.unwrap_or_default()].concat();
-        let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
-        let mixes = is_mixed_list(word);
+        let flag = table::row(word);
+        let paths = flag.map_or(Paths::Kept, |flag| flag.paths);
+        let list = word.strip_prefix(b"-Wp,");
+        let mixes = list.is_some_and(is_mixed_list);
+        // The flags of a list that is not mixed have one role, which the first of them shows.
+        let role = if mixes { Role::Other } else { table::role(list.unwrap_or(word)) };
         // The run that only preprocesses cannot use such a list: it writes a depfile, and leaving
         // it out would lose its other parts.
         let hides = mixes && word.windows(3).any(|part| part == b",-M");
-        let transforms = begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value) || hides;
+        let transforms = paths == Paths::Transformed || foreign_language(word, value) || hides;
         if self.transforms.is_none() && transforms {
             self.transforms = Some(whole.clone());
         }
-        if self.compares.is_none() && begins(COMPARE) {
+        if self.compares.is_none() && paths == Paths::Compared {
             self.compares = Some(whole.clone());
         }
-        let told = word.strip_prefix(b"-Wl,").or(value.filter(|_| word == b"-Xlinker"));
-        let is_talkative = told.is_some_and(|told| !is_quiet_linker_word(told)) || word.starts_with(b"-T");
+        let is_talkative = match role {
+            Role::Linker => {
+                word.strip_prefix(b"-Wl,").or(value).is_some_and(|told| !binutils::is_quiet_linker_word(told))
+            }
+            role => role == Role::Script,
+        };
         if self.talkative.is_none() && is_talkative {
             self.talkative = Some(whole.clone());
         }
-        if let Some(old) = MAPS.iter().find_map(|map| word.strip_prefix(map.as_bytes())) {
-            let old = old.rsplitn(2, |&b| b == b'=').last().unwrap_or_default();
-            self.mapped.push((old.to_vec(), whole));
-        } else if begins(&["-frandom-seed"]) {
-            self.seed = Some(whole.clone());
-            self.others.push(whole);
-        } else if mixes {
-            self.others.push(whole);
-        } else if begins(DEFINITIONS) {
-            self.definitions.push(whole);
-        } else if begins(PLACES) {
-            let path = SYSTEM_DIRECTORIES.iter().find_map(|flag| whole.strip_prefix(flag.as_bytes()));
-            if let Some(path) = path.filter(|path| !path.starts_with(b"/")) {
-                self.system.push(path.to_vec());
-                if path.windows(2).any(|part| part == b"..") {
-                    self.shortened.push(whole.clone());
-                }
-            }
-            self.places.push(whole);
-        } else {
-            self.others.push(whole);
-        }
-        if !(STAGES.contains(&&String::from_utf8_lossy(word)[..]) || begins(OUTPUTS)) {
+        let dropped = match flag.map(|flag| (flag.preprocess, flag.spelling.as_bytes())) {
+            Some((Preprocess::Drop, _)) => true,
+            Some((Preprocess::DropExact, spelling)) => word == spelling,
+            _ => list.is_some_and(|list| list.starts_with(b"-M")),
+        };
+        self.sort(role, word, whole);
+        if !dropped {
             self.preprocess.extend([Some(word), value].into_iter().flatten().map(<[u8]>::to_vec));
+        }
+    }
+
+    /// Adds a flag to the list for its role. `whole` is the word and the next word, if that is its
+    /// argument.
+    fn sort(&mut self, role: Role, word: &[u8], whole: Vec<u8>) {
+        let argument = |word| table::row(word).map_or(&b""[..], |flag| &word[flag.spelling.len()..]);
+        match role {
+            Role::Map => {
+                let old = argument(word).rsplitn(2, |&b| b == b'=').last().unwrap_or_default();
+                self.mapped.push((old.to_vec(), whole));
+            }
+            Role::Seed => {
+                self.seed = Some(whole.clone());
+                self.others.push(whole);
+            }
+            Role::Definition => self.definitions.push(whole),
+            Role::System | Role::SearchedSystem => {
+                let path = argument(&whole);
+                if !path.starts_with(b"/") {
+                    self.system.push(path.to_vec());
+                    if path.windows(2).any(|part| part == b"..") {
+                        self.shortened.push(whole.clone());
+                    }
+                }
+                self.places.push(whole);
+            }
+            Role::Header | Role::Linker | Role::Place | Role::RunPath | Role::Script | Role::Searched => {
+                self.places.push(whole);
+            }
+            Role::Other => self.others.push(whole),
         }
     }
 
@@ -153,8 +176,7 @@ impl Naming {
 
 /// Returns true for a preprocessor list (`-Wp,…`) that consists neither of definitions alone nor of
 /// dependency flags alone.
-fn is_mixed_list(word: &[u8]) -> bool {
-    let Some(list) = word.strip_prefix(b"-Wp,") else { return false };
+fn is_mixed_list(list: &[u8]) -> bool {
     let flags = || list.split(|&b| b == b',').filter(|part| part.starts_with(b"-"));
     let is_definition = |flag: &[u8]| flag.starts_with(b"-D") || flag.starts_with(b"-U");
     !flags().all(is_definition) && !flags().all(|flag| flag.starts_with(b"-M"))
@@ -168,274 +190,11 @@ fn is_object_or_library(path: &[u8]) -> bool {
     is_versioned || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// Returns true if a linker argument affects at most the linked program, and makes the linker print
-/// or write nothing else.
-///
-/// A map or a statistic would contain the sizes of sections with debug information. These sizes
-/// depend on the paths but do not contain them. `word` is the argument of `-Wl,` or `-Xlinker`.
-fn is_quiet_linker_word(word: &[u8]) -> bool {
-    let quiet = |part: &[u8]| {
-        let name = part.strip_prefix(b"-").unwrap_or(part);
-        let name = name.strip_prefix(b"-").unwrap_or(name);
-        let name = name.split(|&b| b == b'=').next().unwrap_or(name);
-        QUIET_LINKER_WORDS.iter().any(|known| known.as_bytes() == name)
-    };
-    word.split(|&b| b == b',').filter(|part| part.starts_with(b"-")).all(quiet)
-}
-
-/// The linker flags that configure scripts and build systems commonly pass, without dashes and
-/// values.
-const QUIET_LINKER_WORDS: &[&str] = &[
-    "Bdynamic",
-    "Bstatic",
-    "Bsymbolic",
-    "Bsymbolic-functions",
-    "E",
-    "L",
-    "O1",
-    "O2",
-    "allow-shlib-undefined",
-    "as-needed",
-    "build-id",
-    "copy-dt-needed-entries",
-    "disable-new-dtags",
-    "discard-all",
-    "discard-locals",
-    "dynamic-linker",
-    "dynamic-list",
-    "enable-new-dtags",
-    "end-group",
-    "entry",
-    "exclude-libs",
-    "export-dynamic",
-    "fatal-warnings",
-    "gc-sections",
-    "h",
-    "hash-style",
-    "init",
-    "fini",
-    "no-allow-shlib-undefined",
-    "no-as-needed",
-    "no-copy-dt-needed-entries",
-    "no-export-dynamic",
-    "no-fatal-warnings",
-    "no-gc-sections",
-    "no-undefined",
-    "no-whole-archive",
-    "relax",
-    "retain-symbols-file",
-    "rpath",
-    "rpath-link",
-    "s",
-    "soname",
-    "sort-common",
-    "start-group",
-    "undefined",
-    "unresolved-symbols",
-    "version-script",
-    "warn-common",
-    "whole-archive",
-    "wrap",
-    "x",
-    "z",
-];
-
 fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     let Some(joined) = word.strip_prefix(b"-x") else { return false };
     let name = if joined.is_empty() { value.unwrap_or_default() } else { joined };
     matches!(language::of_name(name), Some(Kind::Foreign | Kind::Interface))
 }
-
-/// Prefixes of flags that count, hash or compress paths, or put them where they cannot be searched:
-/// - profiles and coverage, link-time optimisation,
-/// - types and debug information named by hash, modules, plugins, dumps,
-/// - flags for other programs, and messages that are wrapped at a width.
-const TRANSFORM: &[&str] = &[
-    "--coverage",
-    "--offload",
-    "--save-temps",
-    "-MJ",
-    "-Wa,",
-    "-Xassembler",
-    "-Xclang",
-    "-coverage",
-    "-emit-llvm",
-    "-fauto-profile",
-    "-fbasic-block-sections",
-    "-fbranch-probabilities",
-    "-fcondition-coverage",
-    "-fcoverage",
-    "-fcs-profile",
-    "-fcxx-modules",
-    "-fdebug-types-section",
-    "-fdiagnostics-add-output",
-    "-fdiagnostics-format",
-    "-fdiagnostics-set-output",
-    "-fdump",
-    "-fembed-bitcode",
-    "-flto",
-    "-fmessage-length",
-    "-fmodule",
-    "-fopenmp-targets",
-    "-foptimization-record",
-    "-fpass-plugin",
-    "-fpath-coverage",
-    "-fplugin",
-    "-fprofile",
-    "-fsave-optimization-record",
-    "-ftest-coverage",
-    "-fthinlto",
-    "-ftime-trace",
-    "-funique-internal-linkage-names",
-    "-gsplit-dwarf",
-    "-gz",
-    "-index-store-path",
-    "-mllvm",
-    "-save-temps",
-    "-serialize-diagnostics",
-    "--serialize-diagnostics",
-    "-specs",
-    "--specs",
-    "-wrapper",
-];
-
-/// Exceptions from `TRANSFORM`: flags that begin like one of those but do no such thing.
-const HARMLESS: &[&str] = &[
-    "-Wa,--noexecstack",
-    "-fno-lto",
-    "-fprofile-prefix-map=",
-    "-fcoverage-prefix-map=",
-    "-fcoverage-compilation-dir=",
-    "-fdiagnostics-format=text",
-    "-fdiagnostics-format=clang",
-    "-fmessage-length=0",
-    "-gz=none",
-];
-
-/// Prefixes of flags with which the path of a file decides whether, or how, part of that file
-/// enters the result.
-const COMPARE: &[&str] = &[
-    "--warning-suppression-mappings",
-    "-finstrument-functions-exclude-file-list",
-    "-fsanitize-blacklist",
-    "-fsanitize-coverage-",
-    "-fsanitize-ignorelist",
-    "-fsanitize-system-ignorelist",
-    "-fsanitize-undefined-strip-path-components",
-    "-fxray-always-instrument",
-    "-fxray-attr-list",
-    "-fxray-never-instrument",
-];
-
-/// Flags that replace prefixes of paths in the result: `FLAG=OLD=NEW`.
-const MAPS: &[&str] = &[
-    "-fcoverage-prefix-map=",
-    "-fdebug-prefix-map=",
-    "-ffile-prefix-map=",
-    "-fmacro-prefix-map=",
-    "-fprofile-prefix-map=",
-];
-
-/// Prefixes of flags that define or undefine macros, and of similar ones for the preprocessor.
-const DEFINITIONS: &[&str] = &["--assert", "--define-macro", "--undefine-macro", "-A", "-D", "-U", "-Wp,-D", "-Wp,-U"];
-
-/// Prefixes of flags whose value is a path, and of flags that only a link uses, such as library
-/// names.
-const PLACES: &[&str] = &[
-    "--dependencies",
-    "--gcc-toolchain",
-    "--imacros",
-    "--include",
-    "--library-directory",
-    "--output",
-    "--prefix",
-    "--sysroot",
-    "-B",
-    "-F",
-    "-I",
-    "-L",
-    "-M",
-    "-R",
-    "-T",
-    "-Wl,",
-    "-Wp,-M",
-    "-Xlinker",
-    "-aux-info",
-    "-fcoverage-compilation-dir=",
-    "-fdebug-compilation-dir",
-    "-ffile-compilation-dir=",
-    "-gcc-toolchain",
-    "-idirafter",
-    "-imacros",
-    "-include",
-    "-iprefix",
-    "-iquote",
-    "-isysroot",
-    "-isystem",
-    "-iwithprefix",
-    "-l",
-    "-o",
-    "-resource-dir",
-    "-rpath",
-    "-stdlib++-isystem",
-    "-working-directory",
-];
-
-/// Prefixes of flags that do not bring positions in the source into the result.
-const BLIND: &[&str] = &[
-    "-O",
-    "-W",
-    "-ansi",
-    "-c",
-    "-fPIC",
-    "-fPIE",
-    "-fcommon",
-    "-fdata-sections",
-    "-fexceptions",
-    "-ffunction-sections",
-    "-fno-",
-    "-fpic",
-    "-fpie",
-    "-fstack-protector",
-    "-fstrict",
-    "-fvisibility",
-    "-fwrapv",
-    "-g0",
-    "-m",
-    "-pedantic",
-    "-pipe",
-    "-frandom-seed",
-    "-pthread",
-    "-std=",
-    "-w",
-];
-
-/// Flags for system directories. gcc writes the canonical path of files there, if that is shorter.
-const SYSTEM_DIRECTORIES: &[&str] =
-    &["--sysroot=", "--sysroot", "-B", "-idirafter", "-isysroot", "-isystem", "-iwithprefix"];
-
-/// Flags that select how far the command goes. They are left out when it is only preprocessed.
-const STAGES: &[&str] =
-    &["--assemble", "--compile", "--preprocess", "-E", "-S", "-c", "-fdirectives-only", "-fsyntax-only", "-v"];
-
-/// Prefixes of other flags that are left out when the command is only preprocessed. They write
-/// further files, or change the preprocessed text for debug information.
-const OUTPUTS: &[&str] = &[
-    "--dependencies",
-    "--output",
-    "--user-dependencies",
-    "--write-dependencies",
-    "--write-user-dependencies",
-    "-M",
-    "-P",
-    "-Wp,-M",
-    "-aux-info",
-    "-d",
-    "-fstack-usage",
-    "-fcallgraph-info",
-    "-g",
-    "-o",
-];
 
 #[cfg(test)]
 mod tests {
@@ -450,7 +209,7 @@ mod tests {
 
     fn read(line: &str) -> Naming {
         let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        naming(Family::Gcc, &words, &None).expect("no response file")
+        naming(&words, &None).expect("no response file")
     }
 
     fn joined(words: &[Vec<u8>]) -> String {
@@ -556,5 +315,7 @@ mod tests {
         let naming = read("-ffile-prefix-map=/a=b=c -isystem ../x -isystem /a/../x -I../y x.c");
         assert_eq!(naming.mapped, [(b"/a=b".to_vec(), b"-ffile-prefix-map=/a=b=c".to_vec())]);
         assert_eq!(joined(&naming.shortened), "-isystem../x");
+        let naming = read("--sysroot=../s -isystem-after ../x -iwithprefixbefore y x.c");
+        assert_eq!(joined(&naming.system), "../s ../x y");
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Unaware of: how a flag is spelled (the tables know), and whether the files exist.
 
+use crate::flag::Meaning;
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
-use crate::table::{self, Meaning, Value};
+use crate::table::{self, Value};
 use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile};
 use larder_model::Bypass;
 
@@ -25,7 +26,7 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
     while let Some(word) = words.next() {
         if typed.only_files || !word.starts_with(b"-") || word == b"-" {
             typed.file(word);
-        } else if let Some(found) = table::find(family, word) {
+        } else if let Some(found) = table::find(word) {
             let value = match found.value {
                 Value::None => b"",
                 Value::Here(value) => value,
@@ -34,17 +35,9 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
             typed.flag(found.meaning, value);
         }
     }
-    typed.too_hard |= arguments.iter().any(|word| asks_for_statistics(word));
+    typed.too_hard |= arguments.iter().any(|word| binutils::asks_for_statistics(word));
     typed.asks_processor |= family == Family::Generic || arguments.iter().any(|word| names_native(word));
     typed.mean()
-}
-
-/// Returns true if the argument makes a program print timings or draw a random number. For example,
-/// `-Wl,--stats`, `-Wa,--statistics` or `--build-id=uuid`.
-pub(crate) fn asks_for_statistics(word: &[u8]) -> bool {
-    let part =
-        |part: &[u8]| matches!(part, b"--stats" | b"--statistics" | b"-stats") || part.ends_with(b"build-id=uuid");
-    word.split(|&b| b == b',').any(part)
 }
 
 /// Returns the invocation of an arbitrary command. Nothing is known about it, so all that it does
@@ -127,9 +120,9 @@ impl<'a> Typed<'a> {
             Meaning::EndOfFlags => self.only_files = true,
             Meaning::FrontEnd => self.front_end(value),
             Meaning::Language => self.language = language::of_name(value),
-            Meaning::StopsEarly => self.stops_early = true,
+            Meaning::Dependencies | Meaning::Preprocess | Meaning::StopsEarly => self.stops_early = true,
             Meaning::Output => self.output = Some(value),
-            Meaning::PassOn => {}
+            Meaning::PassOn | Meaning::Statistics => {}
             Meaning::PreprocessorList => self.preprocessor_list(value),
             Meaning::Processor => self.asks_processor = true,
             Meaning::TooHard => self.too_hard = true,
@@ -139,14 +132,10 @@ impl<'a> Typed<'a> {
     /// Handles an argument that the driver passes to clang's front end or to LLVM. Only flags that
     /// decide about a bypass, the processor or the stage matter.
     fn front_end(&mut self, value: &'a [u8]) {
-        const TIMES_AND_COUNTS: [&[u8]; 6] =
-            [b"-stats", b"--stats", b"-time-passes", b"--time-passes", b"-track-memory", b"-info-output-file"];
-        let base = value.split(|&c| c == b'=').next().unwrap_or(value);
-        self.too_hard |= TIMES_AND_COUNTS.contains(&base);
-        match table::find(Family::Clang, value).map(|found| found.meaning) {
-            Some(Meaning::TooHard) => self.too_hard = true,
+        match table::find(value).map(|found| found.meaning) {
+            Some(Meaning::Statistics | Meaning::TooHard) => self.too_hard = true,
             Some(Meaning::Processor) => self.asks_processor = true,
-            Some(Meaning::StopsEarly) => self.stops_early = true,
+            Some(Meaning::Dependencies | Meaning::Preprocess | Meaning::StopsEarly) => self.stops_early = true,
             _ => {}
         }
     }

@@ -6,10 +6,13 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
+mod table;
+
 use larder_model::{Habit, Times};
 
+use self::table::{Archives, Proc, Rule};
 use crate::names::{replaces_output, rewrites_output, stem, without_target};
-use crate::words::{AWK_WORDS, holds_any};
+use crate::words::{AWK_WORDS, Named, holds_any};
 use crate::{Family, family_of};
 
 /// What is known about a command beyond the names of its programs.
@@ -24,78 +27,6 @@ pub struct Told<'a> {
     /// The command built this program itself, and a program for which [`configures`] is true
     /// started it.
     pub is_made_to_ask: bool,
-}
-
-/// Which groups of words the texts of a command contain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Named {
-    /// A text contains one of [`TIME_WORDS`](crate::TIME_WORDS).
-    pub times: bool,
-    /// A text contains one of [`SHELL_TIME_WORDS`](crate::SHELL_TIME_WORDS).
-    pub shell_times: bool,
-    /// [`names_shell_status`](crate::names_shell_status) returns true for a text.
-    pub shell_status: bool,
-    /// [`names_shell_clocks`](crate::names_shell_clocks) returns true for a text.
-    pub shell_clocks: bool,
-    /// A text contains one of [`AWK_WORDS`](crate::AWK_WORDS).
-    pub awk_clocks: bool,
-    /// A text contains one of [`ROFF_WORDS`](crate::ROFF_WORDS).
-    pub roff_clocks: bool,
-    /// [`names_cmake_clocks`](crate::names_cmake_clocks) returns true for a text.
-    pub cmake_clocks: bool,
-    /// A text contains one of [`CLOCK_WORDS`](crate::CLOCK_WORDS).
-    pub clocks: bool,
-    /// A text contains one of [`PERL_CLOCK_WORDS`](crate::PERL_CLOCK_WORDS).
-    pub perl_clocks: bool,
-    /// A text contains one of [`HASH_WORDS`](crate::HASH_WORDS).
-    pub hashes: bool,
-    /// A text contains one of [`PERL_HASH_WORDS`](crate::PERL_HASH_WORDS).
-    pub perl_hashes: bool,
-    /// A text contains one of [`MEMORY_WORDS`](crate::MEMORY_WORDS).
-    pub memory: bool,
-    /// A text that a compiler reads contains one of [`DATE_WORDS`](crate::DATE_WORDS).
-    pub dates_compared: bool,
-}
-
-impl Named {
-    /// All groups. Used for a text that cannot be searched.
-    pub const ANYTHING: Named = Named {
-        times: true,
-        shell_times: true,
-        shell_status: true,
-        shell_clocks: true,
-        awk_clocks: true,
-        roff_clocks: true,
-        cmake_clocks: true,
-        clocks: true,
-        perl_clocks: true,
-        hashes: true,
-        perl_hashes: true,
-        memory: true,
-        dates_compared: true,
-    };
-}
-
-impl std::ops::BitOr for Named {
-    type Output = Named;
-
-    fn bitor(self, other: Named) -> Named {
-        Named {
-            times: self.times || other.times,
-            shell_times: self.shell_times || other.shell_times,
-            shell_status: self.shell_status || other.shell_status,
-            shell_clocks: self.shell_clocks || other.shell_clocks,
-            awk_clocks: self.awk_clocks || other.awk_clocks,
-            roff_clocks: self.roff_clocks || other.roff_clocks,
-            cmake_clocks: self.cmake_clocks || other.cmake_clocks,
-            clocks: self.clocks || other.clocks,
-            perl_clocks: self.perl_clocks || other.perl_clocks,
-            hashes: self.hashes || other.hashes,
-            perl_hashes: self.perl_hashes || other.perl_hashes,
-            memory: self.memory || other.memory,
-            dates_compared: self.dates_compared || other.dates_compared,
-        }
-    }
 }
 
 /// A language whose scripts are read by its own interpreter only.
@@ -117,8 +48,13 @@ impl Language {
 
     /// Returns the language that the program with this file name interprets.
     pub fn of(program: &[u8]) -> Option<Language> {
-        let all = [(PYTHON, Language::Python), (PERL, Language::Perl), (AWK, Language::Awk), (CMAKE, Language::CMake)];
-        all.into_iter().find(|(names, _)| is_named(program, names)).map(|(_, language)| language)
+        match table::rule(program) {
+            Rule::Python => Some(Language::Python),
+            Rule::Perl => Some(Language::Perl),
+            Rule::Awk => Some(Language::Awk),
+            Rule::CMake => Some(Language::CMake),
+            _ => None,
+        }
     }
 }
 
@@ -137,27 +73,31 @@ impl Told<'_> {
 /// Returns true if a program with this file name mostly starts other programs, and lives as long as
 /// they do.
 pub fn starts_others(program: &[u8]) -> bool {
-    [SHELLS, BUILDS, CMAKE, PYTHON, PERL].iter().any(|names| is_named(program, names))
+    matches!(table::rule(program), Rule::Shell | Rule::Build | Rule::CMake | Rule::Python | Rule::Perl)
 }
 
 /// Returns the [`Habit`] of the program with this file name: what it does in every run.
 pub fn habit(program: &[u8], told: Told) -> Habit {
     let Told { named, is_set, .. } = told;
-    let is = |names: &[&str]| is_named(program, names);
+    let row = table::find(program);
+    let rule = row.map_or(Rule::Unknown, |row| row.rule);
     let strict = Habit {
         times: Times::Blind,
         compares: false,
         clock_reads: 0,
         zone_reads: 0,
-        tells_time: is(&["date"]),
+        tells_time: rule == Rule::Date,
         random_reads: 0,
         sorts_names: false,
         lists_kinds: false,
-        tunes_memory: is(TUNES_MEMORY) && !named.memory
-            || is(READS_WHAT_IT_IS_TOLD) && !told.may_have(|argument| argument.starts_with(b"/proc")),
+        tunes_memory: match row.map_or(Proc::Matters, |row| row.proc) {
+            Proc::Always => !named.memory,
+            Proc::Told => !told.may_have(|argument| argument.starts_with(b"/proc")),
+            Proc::Matters => false,
+        },
         tries_terminal: false,
         names_at_random: false,
-        names_as_tempfile: is(PYTHON),
+        names_as_tempfile: rule == Rule::Python,
         shows_numbers: false,
         tries_sockets: false,
         reports: false,
@@ -188,81 +128,89 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         lists_kinds: true,
         ..strict
     };
-    if is(COPIERS) {
-        copies(program, &told, strict)
-    } else if is(BLIND) {
-        strict
-    } else if is(SHELLS) {
-        // bash reads the clock at its start for $SECONDS, and seeds $RANDOM. Each process that it
-        // forks does so again.
-        let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
-        // A shell can compare mtimes, but has no way to print them.
-        let times = if named.shell_status { Times::Status } else { Times::Blind };
-        Habit { times, compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
-    } else if is(CMAKE) && told.arguments.is_none_or(writes_archive) {
-        Habit { times: Times::Status, ..builds }
-    } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && told.arguments.is_some_and(runs_meson) {
-        builds
-    } else if is(PYTHON) {
-        // At its start Python asks for the time, for the time zone in winter and in summer, and for
-        // the seed of its hash function (3.11). Python 3.9 also reads the system clock
-        // (`_PyTime_Init`). Since 3.13 the allocator (mimalloc) draws a random number.
-        let minor = minor_version(program);
-        let clock_reads = if named.clocks { 0 } else { 1 + u32::from(minor.is_some_and(|minor| minor < 10)) };
-        let seed_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
-        let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
-        Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
-    } else if is(PERL) && !named.perl_clocks {
-        // $^T is the time of its start. The seeds of the hash function are two reads (5.36).
-        let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
-        let clock_reads = if named.times { 0 } else { 1 };
-        Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
-    } else if is(AWK) && !has_clocks(&told) {
-        // It seeds rand() in every run.
-        Habit { clock_reads: 2, random_reads: 1, ..strict }
-    } else if is(&["troff"]) && !named.roff_clocks {
-        // It sets its date registers in every run.
-        Habit { clock_reads: u32::MAX, zone_reads: u32::MAX, ..strict }
-    } else if is(ARCHIVERS) {
-        // Whether it wrote down mtimes can be seen in the archive.
-        Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
-    } else if is(&["diff"]) && !told.may_have(shows_files) {
-        strict
-    } else if is(NAMES_TEMPORARY_FILES) {
-        Habit { names_at_random: true, ..strict }
-    } else if is(&["find"]) && !told.may_have(|argument| holds_any(argument, FIND_WORDS)) {
-        // It reads the clock at its start for options that are in FIND_WORDS.
-        Habit { clock_reads: 1, ..strict }
-    } else if is(&["ls"]) && told.arguments == Some(&[b"-di", b"."]) {
-        // autoconf uses this command to test whether two paths are the same directory.
-        Habit { shows_numbers: true, ..strict }
-    } else if is(&["ls"]) {
-        lists(&told, strict)
-    } else if is(&["test", "["]) && !told.may_have(asks_status) {
-        Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
-    } else if is(&["touch"]) {
-        // It reads the clock to parse any date, whether or not the date is relative to now.
-        let clock_reads = if told.arguments.is_none_or(hangs_on_the_present) { 0 } else { u32::MAX };
-        Habit { clock_reads, zone_reads: u32::MAX, ..strict }
-    } else if is(&["tar"]) && told.arguments.is_some_and(only_extracts) {
-        // It reads the clock to warn about files from the future.
-        Habit { times: Times::Mode, clock_reads: u32::MAX, ..strict }
-    } else if is(SHOWS_STATUS) {
-        // tar reads the clock at its start for warnings.
-        let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
-        Habit { times: status(program, &told), clock_reads, ..strict }
-    } else if told.is_made_to_ask && is_probe(program) {
-        let many = u32::MAX;
-        Habit {
-            times: Times::Files,
-            clock_reads: many,
-            random_reads: many,
-            zone_reads: many,
-            tries_sockets: true,
-            ..strict
+    match rule {
+        Rule::Copier => copies(program, &told, strict),
+        Rule::Blind => strict,
+        Rule::Shell => {
+            // bash reads the clock at its start for $SECONDS, and seeds $RANDOM. Each process that
+            // it forks does so again.
+            let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
+            // A shell can compare mtimes, but has no way to print them.
+            let times = if named.shell_status { Times::Status } else { Times::Blind };
+            Habit { times, compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
         }
-    } else {
-        Habit { times: interpreted(Times::Files), ..strict }
+        Rule::CMake if told.arguments.is_none_or(writes_archive) => Habit { times: Times::Status, ..builds },
+        Rule::Build => builds,
+        Rule::CMake if !named.cmake_clocks => builds,
+        Rule::Python if told.arguments.is_some_and(runs_meson) => builds,
+        Rule::Python => {
+            // At its start Python asks for the time, for the time zone in winter and in summer, and
+            // for the seed of its hash function (3.11). Python 3.9 also reads the system clock
+            // (`_PyTime_Init`). Since 3.13 the allocator (mimalloc) draws a random number.
+            let minor = minor_version(program);
+            let clock_reads = if named.clocks { 0 } else { 1 + u32::from(minor.is_some_and(|minor| minor < 10)) };
+            let seed_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
+            let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
+            Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
+        }
+        Rule::Perl if !named.perl_clocks => {
+            // $^T is the time of its start. The seeds of the hash function are two reads (5.36).
+            let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
+            let clock_reads = if named.times { 0 } else { 1 };
+            Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
+        }
+        Rule::Awk if !has_clocks(&told) => {
+            // It seeds rand() in every run.
+            Habit { clock_reads: 2, random_reads: 1, ..strict }
+        }
+        Rule::Troff if !named.roff_clocks => {
+            // It sets its date registers in every run.
+            Habit { clock_reads: u32::MAX, zone_reads: u32::MAX, ..strict }
+        }
+        Rule::Archiver => {
+            // Whether it wrote down mtimes can be seen in the archive.
+            Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
+        }
+        Rule::Diff if !told.may_have(shows_files) => strict,
+        Rule::TemporaryNames => Habit { names_at_random: true, ..strict },
+        Rule::Find if !told.may_have(|argument| holds_any(argument, FIND_WORDS)) => {
+            // It reads the clock at its start for options that are in FIND_WORDS.
+            Habit { clock_reads: 1, ..strict }
+        }
+        Rule::Ls if told.arguments == Some(&[b"-di", b"."]) => {
+            // autoconf uses this command to test whether two paths are the same directory.
+            Habit { shows_numbers: true, ..strict }
+        }
+        Rule::Ls => lists(&told, strict),
+        Rule::Test if !told.may_have(asks_status) => {
+            Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
+        }
+        Rule::Touch => {
+            // It reads the clock to parse any date, whether or not the date is relative to now.
+            let clock_reads = if told.arguments.is_none_or(hangs_on_the_present) { 0 } else { u32::MAX };
+            Habit { clock_reads, zone_reads: u32::MAX, ..strict }
+        }
+        Rule::Tar if told.arguments.is_some_and(only_extracts) => {
+            // It reads the clock to warn about files from the future.
+            Habit { times: Times::Mode, clock_reads: u32::MAX, ..strict }
+        }
+        Rule::Status | Rule::Find | Rule::Tar | Rule::Test => {
+            // tar reads the clock at its start for warnings.
+            let clock_reads = if matches!(rule, Rule::Find | Rule::Tar) && !named.times { 1 } else { 0 };
+            Habit { times: status(program, &told), clock_reads, ..strict }
+        }
+        _ if told.is_made_to_ask && is_probe(program) => {
+            let many = u32::MAX;
+            Habit {
+                times: Times::Files,
+                clock_reads: many,
+                random_reads: many,
+                zone_reads: many,
+                tries_sockets: true,
+                ..strict
+            }
+        }
+        _ => Habit { times: interpreted(Times::Files), ..strict },
     }
 }
 
@@ -495,9 +443,12 @@ fn has_clocks(told: &Told) -> bool {
 pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
     let script = || arguments.iter().find(|argument| !argument.starts_with(b"-"));
     let name = || script().and_then(|script| script.rsplit(|&b| b == b'/').next());
-    is_named(program, CMAKE)
-        || is_named(program, SHELLS) && name() == Some(b"configure")
-        || is_named(program, PYTHON) && runs_meson(arguments)
+    match table::rule(program) {
+        Rule::CMake => true,
+        Rule::Shell => name() == Some(b"configure"),
+        Rule::Python => runs_meson(arguments),
+        _ => false,
+    }
 }
 
 /// Returns true if autoconf, CMake and Meson give programs this name that test a property of the
@@ -547,7 +498,7 @@ pub const SERVED: &[(&str, &[&str])] = &[
 /// Returns true for a log that build systems write for people. It contains times, process ids and
 /// names of temporary files, and no program uses it.
 pub fn is_log(path: &[u8]) -> bool {
-    let file_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let file_name = larder_model::path::file_name(path);
     LOGS.iter().any(|log| log.as_bytes() == file_name)
 }
 
@@ -578,26 +529,30 @@ const LOGS: &[&str] = &[
 /// Returns true if the program with this file name is a shell. In a process that a shell forks,
 /// `$$` is still the id of the shell.
 pub fn is_shell(program: &[u8]) -> bool {
-    is_named(program, SHELLS)
+    table::rule(program) == Rule::Shell
 }
 
 /// Returns true if the program with this file name decides by mtimes what to do, and has shells run
 /// the commands that it reads.
 pub fn is_build_tool(program: &[u8]) -> bool {
-    is_named(program, BUILDS)
+    table::rule(program) == Rule::Build
 }
 
 /// Returns true if the program with this file name runs no script, so no text can make it print its
 /// process id.
 pub fn runs_no_script(program: &[u8]) -> bool {
-    let names = [BLIND, COPIERS, ARCHIVERS, NAMES_TEMPORARY_FILES, SHOWS_STATUS, &["touch", "date"]];
-    is_compiler_part(program) || names.iter().any(|names| is_named(program, names))
+    let is_known = match table::rule(program) {
+        Rule::Archiver | Rule::Blind | Rule::Copier | Rule::Date | Rule::TemporaryNames | Rule::Touch => true,
+        Rule::Find | Rule::Ls | Rule::Status | Rule::Tar | Rule::Test => true,
+        _ => false,
+    };
+    is_known || is_compiler_part(program)
 }
 
 /// Returns true if the program with this file name extracts files from archives. Their content can
 /// usually not be read before.
 pub fn unpacks(program: &[u8]) -> bool {
-    is_named(program, UNPACKERS)
+    table::find(program).is_some_and(|row| row.archives == Archives::Unpacks)
 }
 
 /// Returns true if the program with this file name is a known part of a compiler.
@@ -606,12 +561,12 @@ pub fn unpacks(program: &[u8]) -> bool {
 /// except for `__DATE__` and similar macros their result does not depend on it. For example, gcc
 /// times its passes, and seeds symbol names that it does not promise to keep.
 pub fn is_compiler_part(program: &[u8]) -> bool {
-    let is = |names: &[&str]| is_named(program, names);
+    let rule = table::rule(program);
     let family = family_of(program);
-    let binutils = family == Some(Family::Binutils) && !is(ARCHIVERS);
+    let binutils = family == Some(Family::Binutils) && rule != Rule::Archiver;
     replaces_output(program)
         || rewrites_output(program)
-        || is(GCC_PARTS)
+        || rule == Rule::CompilerPart
         || binutils
         || matches!(family, Some(Family::Gcc | Family::Clang))
 }
@@ -623,42 +578,6 @@ fn is_named(program: &[u8], names: &[&str]) -> bool {
     let file = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
     names.iter().any(|name| name.as_bytes() == base || name.as_bytes() == file)
 }
-
-const GCC_PARTS: &[&str] =
-    &["cc1", "cc1obj", "cc1objplus", "cc1plus", "collect2", "cpp", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
-
-/// Archivers write the mtimes and owners of the files that they collect, unless told not to.
-const ARCHIVERS: &[&str] = &["ar", "gcc-ar", "gcc-ranlib", "llvm-ar", "llvm-ranlib", "ranlib"];
-
-/// Programs whose results depend on contents and names of files alone.
-#[rustfmt::skip]
-const BLIND: &[&str] = &[
-    "basename", "bison", "cat", "chmod", "cmp", "comm", "cut", "dirname", "echo", "egrep", "env", "expand", "expr",
-    "false", "fgrep", "file", "flex", "fmt", "fold", "gperf", "grep", "head", "hostname", "join", "lex", "m4",
-    "md5sum", "mkdir", "nasm", "nl", "od", "paste", "pathchk", "pkg-config", "pkgconf", "printenv", "printf", "protoc",
-    "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
-    "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
-];
-/// Programs that read files such as `/proc/self/maps` in every run, but only to manage their own
-/// memory: they handle a stack overflow (libsigsegv), or choose sizes by the memory available.
-const TUNES_MEMORY: &[&str] = &["cargo", "gawk", "java", "ninja", "node", "rustc"];
-/// More programs like these, which open only the files named in their arguments.
-const READS_WHAT_IT_IS_TOLD: &[&str] = &["bison", "cmp", "diff", "egrep", "fgrep", "flex", "grep", "m4", "sed", "sort"];
-const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
-const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
-const PERL: &[&str] = &["perl"];
-const PYTHON: &[&str] = &["pypy", "python"];
-/// Programs that compare mtimes only if told to.
-const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv", "sed"];
-/// Programs whose random numbers only reach the names of temporary files.
-const NAMES_TEMPORARY_FILES: &[&str] = &["mktemp", "tempfile"];
-/// Programs that can print what `stat` returns.
-const SHOWS_STATUS: &[&str] = &["cpio", "du", "find", "ls", "rsync", "stat", "tar", "test", "zip", "["];
-const UNPACKERS: &[&str] =
-    &["7z", "7za", "7zr", "bsdtar", "bzip2", "cpio", "gtar", "gzip", "pax", "tar", "unzip", "xz", "zstd"];
-/// Programs that decide by mtimes what to do. `make` sorts the result of `$(wildcard)` since 4.3.
-const BUILDS: &[&str] = &["gmake", "make", "ninja", "samu"];
-const CMAKE: &[&str] = &["cmake", "cpack", "ctest"];
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,9 @@
 //!
 //! Unaware of: files, and what the texts contain (the depfile observer reads them).
 
+use crate::flag::Proof;
 use crate::response::{self, ResponseFiles};
-use crate::{Family, depfile};
+use crate::{Family, depfile, table};
 
 /// What the depfile observer needs to know about a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,52 +92,39 @@ impl Typed {
         if !word.starts_with(b"-") {
             return self.file(word);
         }
-        match word {
-            b"-c" => self.compiles = true,
-            b"-MD" => self.dependencies = true,
-            b"-MP" => {}
-            b"-MT" | b"-MQ" => drop(rest.next()),
-            b"-MF" => self.depfile = rest.next().map(<[u8]>::to_vec),
-            b"-x" => return self.language(rest.next().unwrap_or_default()),
-            b"-include" | b"-imacros" => return self.forced(rest.next().unwrap_or_default()),
-            _ if word.starts_with(b"-MF") => self.depfile = Some(word[3..].to_vec()),
-            _ if word.starts_with(b"-MT") || word.starts_with(b"-MQ") => {}
-            _ if word.starts_with(b"-x") => return self.language(&word[2..]),
-            _ if ALONE.contains(&word) || self.plain(word) => self.shape.search_flags.push(word.to_vec()),
-            _ => return self.with_value(word, rest),
+        let Some(flag) = table::row(word) else { return in_the_way(word) };
+        let here = &word[flag.spelling.len()..];
+        let mut value = || if here.is_empty() { rest.next() } else { Some(here) };
+        match flag.proof {
+            Proof::Compile if here.is_empty() => self.compiles = true,
+            Proof::Dependencies if here.is_empty() => self.dependencies = true,
+            Proof::Ignored if here.is_empty() => {}
+            Proof::IgnoredValue => drop(value()),
+            Proof::Definition => return self.define(value().unwrap_or_default()),
+            Proof::Depfile => self.depfile = value().map(<[u8]>::to_vec),
+            Proof::Directory => {
+                let value = value().unwrap_or_default();
+                // A leading `=` stands for the sysroot, and `-I-` is another flag.
+                if value.is_empty() || b"=-$".contains(&value[0]) {
+                    return in_the_way(word);
+                }
+                self.shape.search_flags.extend([flag.spelling.as_bytes(), value].map(<[u8]>::to_vec));
+                self.shape.directories.push(value.to_vec());
+            }
+            Proof::Header if here.is_empty() => return self.forced(value().unwrap_or_default()),
+            Proof::Language => return self.language(value().unwrap_or_default()),
+            Proof::Output => {
+                let value = value().unwrap_or_default();
+                // A device is not a file that can be recorded.
+                if flag_like(here) || value.is_empty() || value == b"-" || value.starts_with(b"/dev/") {
+                    return in_the_way(word);
+                }
+                self.output = Some(value.to_vec());
+            }
+            proof if self.is_plain(proof, word, here) => self.shape.search_flags.push(word.to_vec()),
+            _ => return in_the_way(word),
         }
         Ok(())
-    }
-
-    /// Handles a flag whose value may be the next word.
-    fn with_value<'a>(&mut self, word: &'a [u8], rest: &mut impl Iterator<Item = &'a [u8]>) -> Done {
-        const DIRECTORIES: [&[u8]; 4] = [b"-isystem", b"-iquote", b"-idirafter", b"-I"];
-        const OTHERS: [&[u8]; 3] = [b"-D", b"-U", b"-o"];
-        let Some(flag) = DIRECTORIES.iter().chain(&OTHERS).find(|flag| word.starts_with(flag)) else {
-            return in_the_way(word);
-        };
-        let joined = &word[flag.len()..];
-        let value = if joined.is_empty() { rest.next().unwrap_or_default() } else { joined };
-        match *flag {
-            b"-D" => self.define(value),
-            b"-U" => Ok(()),
-            // `-object…` and similar flags are not `-o`. A device is not a file that can be
-            // recorded.
-            b"-o" if flag_like(joined) || value.is_empty() || value == b"-" || value.starts_with(b"/dev/") => {
-                in_the_way(word)
-            }
-            b"-o" => {
-                self.output = Some(value.to_vec());
-                Ok(())
-            }
-            // A leading `=` stands for the sysroot, and `-I-` is another flag.
-            _ if value.is_empty() || b"=-$".contains(&value[0]) => in_the_way(word),
-            directory => {
-                self.shape.search_flags.extend([directory.to_vec(), value.to_vec()]);
-                self.shape.directories.push(value.to_vec());
-                Ok(())
-            }
-        }
     }
 
     fn language(&mut self, name: &[u8]) -> Done {
@@ -190,30 +178,24 @@ impl Typed {
         Ok(())
     }
 
-    /// Returns true for a flag in one word that neither reads nor writes a file.
-    fn plain(&self, word: &[u8]) -> bool {
-        let Some((&letter, rest)) = word[1..].split_first() else { return false };
-        match letter {
-            b'O' => rest.len() <= 4 && rest.iter().all(u8::is_ascii_alphanumeric),
-            b'W' => {
-                !matches!(rest.first(), None | Some(b'a' | b'p' | b'l')) && is_simple(rest, b"-_=+") || is_warning(rest)
+    /// Returns true for a flag in one word that neither reads nor writes a file. `here` follows the
+    /// spelling of its row in `word`.
+    fn is_plain(&self, proof: Proof, word: &[u8], here: &[u8]) -> bool {
+        match proof {
+            Proof::Exact => here.is_empty(),
+            Proof::Value => true,
+            Proof::ValueOfGcc => !self.clang,
+            Proof::Debug => is_debug(&word[2..]),
+            Proof::Feature => is_feature(&word[2..]),
+            Proof::Machine => is_simple(&word[2..], b"-_=.,+"),
+            Proof::Optimization => here.len() <= 4 && here.iter().all(u8::is_ascii_alphanumeric),
+            Proof::Pedantic => is_simple(here, b"-"),
+            Proof::Standard => is_standard(here),
+            Proof::Warning => {
+                !matches!(here.first(), None | Some(b'a' | b'p' | b'l')) && is_simple(here, b"-_=+") || is_warning(here)
             }
-            b's' => word.strip_prefix(b"-std=").is_some_and(is_standard),
-            b'p' => word.starts_with(b"-pedantic") && is_simple(rest, b"-"),
-            b'f' => self.is_plain_feature(rest),
-            b'm' => !MACHINE_REFUSED.iter().any(|start| rest.starts_with(start)) && is_simple(rest, b"-_=.,+"),
-            b'g' => is_debug(rest),
             _ => false,
         }
-    }
-
-    fn is_plain_feature(&self, rest: &[u8]) -> bool {
-        if let Some(equals) = rest.iter().position(|&b| b == b'=') {
-            let name = &rest[..equals];
-            return FEATURES_WITH_VALUE.contains(&name) || !self.clang && name == b"sanitize";
-        }
-        let refused = |part: &&[u8]| holds(rest, part);
-        !rest.is_empty() && is_simple(rest, b"-+") && !FEATURES_REFUSED.iter().any(refused)
     }
 
     fn shape(self) -> Result<Shape, String> {
@@ -238,10 +220,9 @@ impl Typed {
     }
 }
 
-/// Returns true if the text after `-o` in the same word makes it another flag, such as
-/// `-object-file-name=x`.
+/// Returns true if the text after `-o` in the same word makes it another flag, such as `-openmp`.
 fn flag_like(joined: &[u8]) -> bool {
-    joined.starts_with(b"bject") || joined.starts_with(b"penmp") || joined.starts_with(b"ffload")
+    joined.starts_with(b"penmp") || joined.starts_with(b"ffload")
 }
 
 fn is_simple(text: &[u8], also: &[u8]) -> bool {
@@ -268,6 +249,20 @@ fn is_standard(name: &[u8]) -> bool {
     NAMES.contains(&name)
 }
 
+/// Returns true for a feature without a value, unless a part of its name shows that it reads or
+/// writes another file, starts another program, or does something other than compile.
+fn is_feature(name: &[u8]) -> bool {
+    #[rustfmt::skip]
+    const REFUSED: &[&[u8]] = &[
+        b"apinotes", b"bitcode", b"build-session", b"callgraph", b"compare-debug", b"coverage", b"crash", b"cuda",
+        b"directives-only", b"dump", b"gpu", b"hip", b"index", b"integrated-as", b"lto", b"mem-report", b"module",
+        b"offload", b"openacc", b"openmp", b"opt-info", b"pch", b"plugin", b"preprocessed", b"profile", b"record",
+        b"repo", b"report", b"sanitize", b"save", b"stack-usage", b"syntax-only", b"time-trace", b"working-directory",
+        b"xray",
+    ];
+    !name.is_empty() && is_simple(name, b"-+") && !REFUSED.iter().any(|part| holds(name, part))
+}
+
 fn is_debug(rest: &[u8]) -> bool {
     #[rustfmt::skip]
     const PLAIN: &[&[u8]] = &[
@@ -284,32 +279,6 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
 }
 
 const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
-
-const ALONE: [&[u8]; 5] = [b"-pipe", b"-w", b"-pthread", b"-nostdinc", b"-nostdinc++"];
-
-/// Beginnings of `-m…` flags that take another word, write dumps, or read files.
-const MACHINE_REFUSED: [&[u8]; 6] = [b"llvm", b"mlir", b"multi", b"dump", b"mcu", b"odule"];
-
-/// Parts of `-f…` flags that read or write another file, start another program, or do something
-/// other than compile.
-#[rustfmt::skip]
-const FEATURES_REFUSED: &[&[u8]] = &[
-    b"apinotes", b"bitcode", b"build-session", b"callgraph", b"compare-debug", b"coverage", b"crash", b"cuda",
-    b"directives-only", b"dump", b"gpu", b"hip", b"index", b"integrated-as", b"lto", b"mem-report", b"module",
-    b"offload", b"openacc", b"openmp", b"opt-info", b"pch", b"plugin", b"preprocessed", b"profile", b"record",
-    b"repo", b"report", b"sanitize", b"save", b"stack-usage", b"syntax-only", b"time-trace", b"working-directory",
-    b"xray",
-];
-
-/// `-f…=` flags whose value is a word or a prefix of paths, not a file to read or write.
-#[rustfmt::skip]
-const FEATURES_WITH_VALUE: &[&[u8]] = &[
-    b"abi-version", b"cf-protection", b"constexpr-depth", b"constexpr-loop-limit", b"constexpr-ops-limit",
-    b"constexpr-steps", b"debug-prefix-map", b"diagnostics-color", b"excess-precision", b"file-prefix-map",
-    b"fp-contract", b"macro-prefix-map", b"max-errors", b"message-length", b"pack-struct",
-    b"patchable-function-entry", b"stack-clash-protection", b"strict-flex-arrays", b"template-backtrace-limit",
-    b"template-depth", b"tls-model", b"trivial-auto-var-init", b"visibility", b"zero-call-used-regs",
-];
 
 #[cfg(test)]
 mod tests {
@@ -357,7 +326,7 @@ mod tests {
             "-gsplit-dwarf", "-aux-info f", "-Xclang x", "-mllvm x", "--sysroot=x", "-isysroot x", "-I-", "-I=x",
             "-ansi", "-std=c89", "-trigraphs", "-DX=__TIME__", "-unknown", "y.c", "x.o", "-x assembler-with-cpp",
             "@r", "-fsanitize-x=y", "-frandom-seed=x", "-ftime-trace", "-flto", "-fno-integrated-as", "-o /dev/null",
-            "-mdump-x", "-foffload", "-", "-object x", "-iprefix x", "-imultilib x", "-iwithprefix x",
+            "-mdump-x", "-foffload", "-", "-object x", "-objcmt-x", "-openmp", "-iprefix x", "-imultilib x", "-iwithprefix x",
         ];
         for flag in flags {
             let found = shape(Family::Gcc, &format!("{flag} -MD -c x.c"));

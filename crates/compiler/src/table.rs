@@ -1,65 +1,20 @@
-//! The row type of the flag tables, and the search for the row that matches an argument.
+//! The search for the row of a flag, and the questions about single arguments that other crates
+//! ask.
 //!
-//! Unaware of: how the parser reacts to a meaning.
+//! Each family knows the other family's flags as well, because `cc` may be clang. A flag that
+//! neither knows is an error of the command, and a failed run is a result like any other.
+//!
+//! Unaware of: what follows from an answer.
 
-use crate::{Family, clang, gcc};
+use memchr::memmem;
 
-/// Where a flag takes its argument from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Argument {
-    /// The flag has no argument.
-    None,
-    /// The next word: `-include x.h`.
-    Separate,
-    /// The rest of the same word, as in `-march=native`. Also used for families of flags such as
-    /// `-print-…`.
-    Joined,
-    /// The rest of the same word or the next word: `-ofile`, `-o file`.
-    Either,
-    /// The next word, or the rest after `=`: `--output file`, `--output=file`.
-    Equals,
-}
+use crate::flag::{Alters, Argument, Flag, Meaning, Role};
+use crate::{clang, gcc};
 
-/// What a flag means to larder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Makes LLVM bitcode instead of an object file.
-    Bitcode,
-    /// Compiles to an object file.
-    Compile,
-    /// Requests a depfile that lists all headers.
-    DepfileAll,
-    /// Gives the path of the depfile.
-    DepfileName,
-    /// Requests a depfile without system headers.
-    DepfileUser,
-    /// Changes the default names of further outputs, by rules that larder does not model.
-    DumpName,
-    /// Ends the flags: only files follow.
-    EndOfFlags,
-    /// Passes its argument to clang's front end or to LLVM.
-    FrontEnd,
-    /// Sets the language of the files that follow.
-    Language,
-    /// Gives the path of the output.
-    Output,
-    /// Has no effect on parsing. The flag is in the key, and whatever files it makes the tool read
-    /// or write are observed.
-    PassOn,
-    /// A list of preprocessor arguments, separated by commas.
-    PreprocessorList,
-    /// Loads code or flags from a file, which may query the processor's features.
-    Processor,
-    /// Stops before an object file is made, or does something other than compiling.
-    StopsEarly,
-    /// Has an effect that cannot be repeated from a record, so the command is bypassed.
-    TooHard,
-}
+/// No spelling is in both tables.
+const TABLES: [&[Flag]; 2] = [gcc::flags::FLAGS, clang::flags::FLAGS];
 
-/// A row of a table: the spelling, where the argument is, and the meaning.
-pub(crate) type Flag = (&'static str, Argument, Meaning);
-
-/// The result of looking up an argument.
+/// The meaning of an argument, and where the argument of the flag is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found<'a> {
     pub(crate) meaning: Meaning,
@@ -77,89 +32,177 @@ pub(crate) enum Value<'a> {
     Next,
 }
 
-/// Returns the row for an argument that begins with `-`, or `None` if no table has one.
-///
-/// Each family knows the other family's flags as well, because `cc` may be clang. A flag that
-/// neither knows is an error of the command, and a failed run is a result like any other.
-pub(crate) fn find(family: Family, argument: &[u8]) -> Option<Found<'_>> {
-    let tables = match family {
-        Family::Clang => [clang::flags::FLAGS, gcc::flags::FLAGS],
-        _ => [gcc::flags::FLAGS, clang::flags::FLAGS],
+/// Parses an argument that begins with `-`. The longest row decides whose spelling the argument
+/// begins with, and whose column `argument` allows what follows the spelling.
+pub(crate) fn find(argument: &[u8]) -> Option<Found<'_>> {
+    let longest = |table| {
+        prefixes(table, argument).find_map(|flag| Some((flag, value_of(flag, &argument[flag.spelling.len()..])?)))
     };
-    let exact = tables.iter().find_map(|table| whole_word(table, argument));
-    exact.or_else(|| longest_start(&tables, argument))
+    let found = TABLES.into_iter().filter_map(longest).max_by_key(|(flag, _)| flag.spelling.len());
+    found.map(|(flag, value)| Found { meaning: flag.meaning, value })
 }
 
-/// Returns the row whose spelling equals the argument.
-fn whole_word<'a>(table: &[Flag], argument: &'a [u8]) -> Option<Found<'a>> {
-    let &(_, kind, meaning) = row(table, argument)?;
-    let value = match kind {
-        Argument::None => Value::None,
-        Argument::Joined => Value::Here(b""),
-        Argument::Separate | Argument::Either | Argument::Equals => Value::Next,
-    };
-    Some(Found { meaning, value })
+/// Returns the longest row whose spelling `word` begins with, whatever follows.
+pub(crate) fn row(word: &[u8]) -> Option<&'static Flag> {
+    // This saves the search for the thousands of files that a linker can have as arguments.
+    if !word.starts_with(b"-") {
+        return None;
+    }
+    let longest = |table| prefixes(table, word).next();
+    TABLES.into_iter().filter_map(longest).max_by_key(|flag| flag.spelling.len())
 }
 
-/// Returns the row with the longest spelling that is a prefix of the argument and may be followed
-/// by more text.
-fn longest_start<'a>(tables: &[&[Flag]], argument: &'a [u8]) -> Option<Found<'a>> {
-    let longest = argument.len().min(SPELLING_BYTES_MAX + 1);
-    (1..longest).rev().find_map(|length| {
-        let (start, rest) = argument.split_at(length);
-        tables.iter().find_map(|table| {
-            let &(_, kind, meaning) = row(table, start)?;
-            let value = match kind {
-                Argument::None | Argument::Separate => return None,
-                Argument::Joined | Argument::Either => rest,
-                Argument::Equals => rest.strip_prefix(b"=")?,
-            };
-            Some(Found { meaning, value: Value::Here(value) })
-        })
+/// Returns the role of the argument of a flag.
+pub(crate) fn role(word: &[u8]) -> Role {
+    row(word).map_or(Role::Other, |flag| flag.role)
+}
+
+/// Returns the rows of a table whose spelling `word` begins with, the longest first.
+fn prefixes<'w>(table: &'static [Flag], word: &'w [u8]) -> impl Iterator<Item = &'static Flag> + use<'w> {
+    let mut start = word;
+    std::iter::from_fn(move || {
+        loop {
+            // All rows between a prefix of `start` and `start` itself begin with that prefix. So no
+            // prefix is longer than what `start` and the row before it have in common.
+            let at = table.partition_point(|flag| flag.spelling.as_bytes() <= start);
+            let flag = table[..at].last()?;
+            let spelling = flag.spelling.as_bytes();
+            let common = spelling.iter().zip(start).take_while(|(a, b)| a == b).count();
+            if common == spelling.len() {
+                start = &start[..common - 1];
+                return Some(flag);
+            }
+            start = &start[..common];
+        }
     })
 }
 
-fn row<'t>(table: &'t [Flag], spelling: &[u8]) -> Option<&'t Flag> {
-    table.binary_search_by(|(name, ..)| name.as_bytes().cmp(spelling)).ok().map(|at| &table[at])
+/// Returns where the argument of a flag is if `rest` follows its spelling, or `None` if `rest` may
+/// not follow.
+fn value_of<'a>(flag: &Flag, rest: &'a [u8]) -> Option<Value<'a>> {
+    match (flag.argument, rest.is_empty()) {
+        (Argument::None | Argument::Optional, true) => Some(Value::None),
+        (Argument::Separate | Argument::Either | Argument::Equals, true) => Some(Value::Next),
+        (Argument::Joined, _) | (Argument::Either, false) => Some(Value::Here(rest)),
+        (Argument::Equals | Argument::Optional, false) => rest.strip_prefix(b"=").map(Value::Here),
+        (Argument::None | Argument::Separate, false) => None,
+    }
 }
 
-/// The longest spelling allowed in a table, in bytes. A test checks the tables.
-const SPELLING_BYTES_MAX: usize = 32;
+/// Returns the directory of a flag such as `-Iinc`, in which headers are searched for.
+pub fn searched_directory(word: &[u8]) -> Option<&[u8]> {
+    let flag = row(word).filter(|flag| matches!(flag.role, Role::Searched | Role::SearchedSystem))?;
+    Some(&word[flag.spelling.len()..])
+}
+
+/// Returns the argument of a flag that leads to headers: a directory, or a header. A header that is
+/// found by it has a path that begins with this argument.
+pub fn header_path(word: &[u8]) -> Option<&[u8]> {
+    let flag = row(word).filter(|flag| matches!(flag.role, Role::Header | Role::Searched | Role::SearchedSystem))?;
+    Some(&word[flag.spelling.len()..])
+}
+
+/// Returns true for a flag that passes something to the linker which may put a path into the
+/// result.
+pub fn is_for_linker(word: &[u8]) -> bool {
+    matches!(role(word), Role::Linker | Role::RunPath | Role::Script)
+}
+
+/// Returns true for a flag that makes a compiler run or load code that is not part of it.
+pub fn runs_other_code(word: &[u8]) -> bool {
+    row(word).is_some_and(|flag| flag.alters == Alters::Programs)
+}
+
+/// Returns true for a flag that makes the compiler read source text by other rules.
+pub fn alters_text(word: &[u8]) -> bool {
+    row(word).is_some_and(|flag| flag.alters == Alters::Text)
+}
+
+/// Returns true if an argument of any kind may bring further arguments, or change where comments
+/// and strings end. In contrast to [`alters_text`], it need not be a flag: it may be the argument
+/// of one or a part of a list.
+pub fn may_alter_text(argument: &[u8]) -> bool {
+    const PARTS: [&[u8]; 9] =
+        [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed", b"assembler"];
+    PARTS.iter().any(|part| memmem::find(argument, part).is_some())
+}
+
+/// Returns true for a flag that writes the dependencies to the output, such as `-M`.
+pub fn writes_dependencies(word: &[u8]) -> bool {
+    find(word).is_some_and(|found| found.meaning == Meaning::Dependencies)
+}
+
+/// Returns true for `-E`.
+pub fn only_preprocesses(word: &[u8]) -> bool {
+    find(word).is_some_and(|found| found.meaning == Meaning::Preprocess)
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_sorted_and_short() {
-        for table in [gcc::flags::FLAGS, clang::flags::FLAGS] {
+    fn tables_are_sorted_and_disjoint() {
+        for table in TABLES {
             for pair in table.windows(2) {
-                assert!(pair[0].0.as_bytes() < pair[1].0.as_bytes(), "{} {}", pair[0].0, pair[1].0);
+                let [before, after] = [pair[0].spelling, pair[1].spelling];
+                assert!(before.as_bytes() < after.as_bytes(), "{before} {after}");
             }
-            for (name, ..) in table {
-                assert!(name.len() <= SPELLING_BYTES_MAX && name.starts_with('-'), "{name}");
-            }
+            assert!(table.iter().all(|flag| flag.spelling.starts_with('-')));
         }
+        let [gcc, clang] = TABLES;
+        let both: Vec<_> = gcc.iter().filter(|a| clang.iter().any(|b| a.spelling == b.spelling)).collect();
+        assert!(both.is_empty(), "{both:?}");
     }
 
     #[test]
     fn each_row_finds_itself() {
-        for (family, table) in [(Family::Gcc, gcc::flags::FLAGS), (Family::Clang, clang::flags::FLAGS)] {
-            for (name, _, meaning) in table {
-                assert_eq!(find(family, name.as_bytes()).map(|f| f.meaning), Some(*meaning), "{name}");
+        for flag in TABLES.into_iter().flatten() {
+            let spelling = flag.spelling.as_bytes();
+            assert_eq!(find(spelling).map(|found| found.meaning), Some(flag.meaning), "{flag:?}");
+            assert_eq!(row(spelling).map(|row| row.spelling), Some(flag.spelling));
+        }
+    }
+
+    /// Compares with the obvious search: all rows, one after the other.
+    #[test]
+    fn the_longest_row_is_found() {
+        for flag in TABLES.into_iter().flatten() {
+            for word in ["", "=", "=x", "x", "-", "~"].map(|end| format!("{}{end}", flag.spelling)) {
+                for length in 0..=word.len() {
+                    let word = &word[..length];
+                    let rows = TABLES.into_iter().flatten().filter(|flag| word.starts_with(flag.spelling));
+                    let longest = rows.max_by_key(|flag| flag.spelling.len()).map(|flag| flag.spelling);
+                    assert_eq!(row(word.as_bytes()).map(|flag| flag.spelling), longest, "{word}");
+                }
             }
         }
     }
 
     #[test]
     fn the_longest_spelling_wins() {
-        let value = |argument: &'static str| find(Family::Gcc, argument.as_bytes()).map(|f| (f.meaning, f.value));
+        let value = |argument: &'static str| find(argument.as_bytes()).map(|f| (f.meaning, f.value));
         assert_eq!(value("-ofile"), Some((Meaning::Output, Value::Here(b"file"))));
         assert_eq!(value("--output=x"), Some((Meaning::Output, Value::Here(b"x"))));
         assert_eq!(value("--outputx"), None);
         assert_eq!(value("-dumpbase"), Some((Meaning::DumpName, Value::Next)));
         assert_eq!(value("-dumpmachine"), Some((Meaning::StopsEarly, Value::None)));
         assert_eq!(value("-object-file-name=x"), Some((Meaning::PassOn, Value::Here(b"x"))));
-        assert_eq!(value("-O2"), None);
+        assert_eq!(value("-time-passes=x"), Some((Meaning::Statistics, Value::Here(b"x"))));
+        assert_eq!(value("-time-passesx"), None);
+        assert_eq!(value("-no-such-flag"), None);
+    }
+
+    #[test]
+    fn questions_about_words() {
+        assert_eq!(searched_directory(b"-isystem/r/inc"), Some(&b"/r/inc"[..]));
+        assert_eq!(searched_directory(b"-include/r/x.h"), None);
+        assert_eq!(header_path(b"-include/r/x.h"), Some(&b"/r/x.h"[..]));
+        assert!(is_for_linker(b"-Wl,-rpath,/r") && !is_for_linker(b"-L/r"));
+        assert!(runs_other_code(b"-fplugin-arg-x") && runs_other_code(b"-B/r") && !runs_other_code(b"/r/-B"));
+        assert!(alters_text(b"-traditional-cpp") && !alters_text(b"-Wall"));
+        assert!(may_alter_text(b"-std=iso9899:1990") && !may_alter_text(b"-std=gnu89"));
+        assert!(writes_dependencies(b"-MM") && !writes_dependencies(b"-MMD"));
+        assert!(only_preprocesses(b"--preprocess") && !only_preprocesses(b"-Ex"));
     }
 }

@@ -292,6 +292,78 @@ pub(crate) fn holds_any(text: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
 }
 
+/// Which groups of words the texts of a command contain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// A text contains one of [`TIME_WORDS`].
+    pub times: bool,
+    /// A text contains one of [`SHELL_TIME_WORDS`].
+    pub shell_times: bool,
+    /// [`names_shell_status`] returns true for a text.
+    pub shell_status: bool,
+    /// [`names_shell_clocks`] returns true for a text.
+    pub shell_clocks: bool,
+    /// A text contains one of [`AWK_WORDS`].
+    pub awk_clocks: bool,
+    /// A text contains one of [`ROFF_WORDS`].
+    pub roff_clocks: bool,
+    /// [`names_cmake_clocks`] returns true for a text.
+    pub cmake_clocks: bool,
+    /// A text contains one of [`CLOCK_WORDS`].
+    pub clocks: bool,
+    /// A text contains one of [`PERL_CLOCK_WORDS`].
+    pub perl_clocks: bool,
+    /// A text contains one of [`HASH_WORDS`].
+    pub hashes: bool,
+    /// A text contains one of [`PERL_HASH_WORDS`].
+    pub perl_hashes: bool,
+    /// A text contains one of [`MEMORY_WORDS`].
+    pub memory: bool,
+    /// A text that a compiler reads contains one of [`DATE_WORDS`].
+    pub dates_compared: bool,
+}
+
+impl Named {
+    /// All groups. Used for a text that cannot be searched.
+    pub const ANYTHING: Named = Named {
+        times: true,
+        shell_times: true,
+        shell_status: true,
+        shell_clocks: true,
+        awk_clocks: true,
+        roff_clocks: true,
+        cmake_clocks: true,
+        clocks: true,
+        perl_clocks: true,
+        hashes: true,
+        perl_hashes: true,
+        memory: true,
+        dates_compared: true,
+    };
+}
+
+impl std::ops::BitOr for Named {
+    type Output = Named;
+
+    fn bitor(self, other: Named) -> Named {
+        Named {
+            times: self.times || other.times,
+            shell_times: self.shell_times || other.shell_times,
+            shell_status: self.shell_status || other.shell_status,
+            shell_clocks: self.shell_clocks || other.shell_clocks,
+            awk_clocks: self.awk_clocks || other.awk_clocks,
+            roff_clocks: self.roff_clocks || other.roff_clocks,
+            cmake_clocks: self.cmake_clocks || other.cmake_clocks,
+            clocks: self.clocks || other.clocks,
+            perl_clocks: self.perl_clocks || other.perl_clocks,
+            hashes: self.hashes || other.hashes,
+            perl_hashes: self.perl_hashes || other.perl_hashes,
+            memory: self.memory || other.memory,
+            dates_compared: self.dates_compared || other.dates_compared,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

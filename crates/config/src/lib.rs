@@ -9,6 +9,8 @@
 //! | file | is |
 //! |---|---|
 //! | `settings.rs` | the table of all settings: add one there |
+//! | `choices.rs` | the settings that have a few named values |
+//! | `surroundings.rs` | what may be read; the source of a value |
 //! | `places.rs` | the paths of files and of the store; which variables belong to larder |
 //! | `document.rs` | TOML bytes → keys and values with their lines |
 //! | `meaning.rs`, `size.rs` | text → path, switch, observer, size |
@@ -20,6 +22,7 @@
 //! what a setting does.
 #![forbid(unsafe_code)]
 
+mod choices;
 mod document;
 mod load;
 mod meaning;
@@ -28,15 +31,18 @@ mod problem;
 mod secret;
 mod settings;
 mod size;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Loaded, LookedAt, Source, Surroundings, Value, load};
+pub use choices::{Class, Handover};
+pub use load::{Loaded, LookedAt, Value, load};
 pub use meaning::REMOTE_SCHEMES;
 pub use problem::{Fault, Place, Problem, problems_digest};
 pub use secret::{larderd_needs, masked};
-pub use settings::{Class, Handover, Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
+pub use settings::{Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
 pub use size::{NotASize, parse_size, show_size};
+pub use surroundings::{Source, Surroundings};
 
 /// The maximum size of a configuration file in bytes. A reader for [`load()`] may stop one byte
 /// after it.

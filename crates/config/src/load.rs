@@ -3,7 +3,7 @@
 //!
 //! Unaware of: what a setting is for, what TOML is, and how problems are shown.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,28 +12,11 @@ use crate::meaning::{Base, Given};
 use crate::places::{self, Candidate, Environment, Home, Role};
 use crate::problem::{self, Fault, Place, Problem};
 use crate::settings::{Kind, SETTINGS, Setting, Settings};
+use crate::surroundings::{Source, Surroundings};
 use crate::{FILE_BYTES_MAX, OTHER_VARIABLES};
 
 /// How many problems of one file are listed. Further ones are only counted.
 const FILE_PROBLEMS_MAX: usize = 20;
-
-/// What [`load`] may read.
-pub struct Surroundings<'a> {
-    /// The environment, as names and values.
-    pub env: &'a [(OsString, OsString)],
-    /// Reads a file: all of it, or slightly more than [`FILE_BYTES_MAX`] bytes. It should not block
-    /// on a pipe or device.
-    pub read: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
-    /// Returns the home directory from the password database. Called at most once, and only if
-    /// `HOME` is not an absolute path and the home directory is needed.
-    pub home: &'a dyn Fn() -> Option<PathBuf>,
-    /// The directory of the wrapper's file. If the wrapper was started by a symbolic link, the
-    /// directory of the link's target.
-    pub wrapper_dir: Option<&'a Path>,
-    /// The working directory. The project's file is expected here, not in a parent. Relative paths
-    /// in the environment start here.
-    pub cwd: Option<&'a Path>,
-}
 
 /// The result of [`load`].
 #[derive(Clone, Debug)]
@@ -60,24 +43,6 @@ pub struct LookedAt {
     pub found: bool,
     /// True for the project's own file, which may set only some keys.
     pub of_project: bool,
-}
-
-/// The source of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The default.
-    Default,
-    /// A default that depends on the home directory in the password database.
-    PasswordDatabase,
-    /// This variable, or a default that depends on it (`HOME`, `XDG_CACHE_HOME`).
-    Environment(&'static str),
-    /// This file.
-    File {
-        /// The path.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-    },
 }
 
 /// A setting with its value in force, for people.

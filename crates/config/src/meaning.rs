@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use larder_model::Observer;
 
+use crate::choices::{Class, Handover};
 use crate::problem::quoted;
 use crate::secret::masked;
-use crate::settings::{Class, Handover};
 use crate::size::parse_size;
 
 /// A value as the user wrote it.

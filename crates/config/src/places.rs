@@ -7,8 +7,8 @@ use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::load::{Source, Surroundings};
 use crate::settings::SETTINGS;
+use crate::surroundings::{Source, Surroundings};
 
 /// The name of every configuration file.
 const FILE_NAME: &str = "larder.toml";

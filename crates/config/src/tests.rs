@@ -69,7 +69,7 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, text for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 27] = [
+const SAMPLES: [(&str, &str, &str, &str); SETTINGS.len()] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
@@ -102,6 +102,8 @@ const SAMPLES: [(&str, &str, &str, &str); 27] = [
     ("roots", "'/a:/b'", "auto:/a:/b", "auto:/a:/b"),
     ("tokens", "false", "off", "false"),
     ("tokens_file", "'/t'", "/t", "/t"),
+    ("verify", "7", "7", "7"),
+    ("wait", "false", "off", "false"),
 ];
 
 #[test]

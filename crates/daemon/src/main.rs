@@ -8,19 +8,18 @@
 //! | `help.rs` | the rest of the help: examples, variables, configuration keys |
 //! | `surroundings.rs` | environment and configuration, read once |
 //! | `say.rs` | output for people: sizes, durations, escaped paths, one-line errors |
-//! | `words/` | one file per subcommand |
+//! | `commands/` | one file per subcommand |
 //! | `serve/` | the daemon: it records for wrappers that cannot write to the store |
 //! | `remote/` | remotes: downloads for wrappers, uploads of their records |
 //! | `units.rs` | unit files for systemd and launchd |
-//! | `allocator.rs` | another allocator, if a Cargo feature asks for one |
 //!
 //! Nothing here decides what a build gets: builds go on even if `larderd` is not installed.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-mod allocator;
-#[cfg(target_os = "linux")]
 mod cli;
+#[cfg(target_os = "linux")]
+mod commands;
 #[cfg(target_os = "linux")]
 mod help;
 #[cfg(target_os = "linux")]
@@ -33,8 +32,6 @@ mod serve;
 mod surroundings;
 #[cfg(target_os = "linux")]
 mod units;
-#[cfg(target_os = "linux")]
-mod words;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -58,25 +55,25 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
     let around = surroundings::Surroundings::read();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let code = match word {
-        Word::Stats(options) => words::stats::run(&around, &options, &mut out),
-        Word::Explain(options) => words::explain::run(&around, options, &mut out),
-        Word::Doctor(options) => words::doctor::run(&around, &options, &mut out),
-        Word::Config(options) => words::config::run(&around, &options, &mut out),
-        Word::Evict(options) => words::evict::run(&around, &options, &mut out),
-        Word::Fsck(options) => words::fsck::run(&around, &options, &mut out),
-        Word::Clear => words::clear::run(&around, &mut out),
-        Word::Daemon(options) => words::daemon::run(&around, &options, &mut out),
-        Word::Remote(options) => words::remote::run(&around, &options, &mut out),
-        Word::Record(options) => words::record::run(&around, options, &mut out),
-        Word::Compare(options) => words::compare::run(&around, &options, &mut out),
-        Word::Report(options) => words::report::run(&around, &options, &mut out),
-        Word::Image(options) => words::image::run(&around, &options, &mut out),
+        Word::Stats(options) => commands::stats::run(&around, &options, &mut out),
+        Word::Explain(options) => commands::explain::run(&around, options, &mut out),
+        Word::Doctor(options) => commands::doctor::run(&around, &options, &mut out),
+        Word::Config(options) => commands::config::run(&around, &options, &mut out),
+        Word::Evict(options) => commands::evict::run(&around, &options, &mut out),
+        Word::Fsck(options) => commands::fsck::run(&around, &options, &mut out),
+        Word::Clear => commands::clear::run(&around, &mut out),
+        Word::Daemon(options) => commands::daemon::run(&around, &options, &mut out),
+        Word::Remote(options) => commands::remote::run(&around, &options, &mut out),
+        Word::Record(options) => commands::record::run(&around, options, &mut out),
+        Word::Compare(options) => commands::compare::run(&around, &options, &mut out),
+        Word::Report(options) => commands::report::run(&around, &options, &mut out),
+        Word::Image(options) => commands::image::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
-        Word::Gate { rescue } => words::gate::run(rescue),
-        Word::Run(_) => words::run::run(&around),
-        Word::Completions(options) => words::completions::run(&options, &mut out),
-        Word::Man(options) => words::man::run(&options, &mut out),
-        Word::Version => words::version::run(&mut out),
+        Word::Gate { rescue } => commands::gate::run(rescue),
+        Word::Run(_) => commands::run::run(&around),
+        Word::Completions(options) => commands::completions::run(&options, &mut out),
+        Word::Man(options) => commands::man::run(&options, &mut out),
+        Word::Version => commands::version::run(&mut out),
     }?;
     std::io::Write::flush(&mut out)?;
     Ok(code)

@@ -12,9 +12,9 @@ use larder_config::{Setting, Source};
 use larder_store::Store;
 
 use crate::cli::DaemonInstall;
+use crate::commands::FINE;
 use crate::say;
 use crate::surroundings::Surroundings;
-use crate::words::FINE;
 
 const SOCKET: &str = include_str!("../units/larderd.socket");
 const SERVICE: &str = include_str!("../units/larderd.service");

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use larder_model::BLOCK_BYTES;
 
-use crate::squeeze::Unpacker;
+use crate::compress::Unpacker;
 use crate::{Image, ImageError, packs};
 
 thread_local! {

@@ -6,7 +6,7 @@ use larder_model::{Blob, DecodeError, ImageRecord, PackList, PieceList};
 use larder_store::{Lease, Store};
 
 use crate::ImageError;
-use crate::squeeze::{Unpacker, unpacked_size};
+use crate::compress::{Unpacker, unpacked_size};
 use crate::tree::{Kind, Tree};
 
 /// The most bytes of a tree or list in the store.

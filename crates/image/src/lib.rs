@@ -18,7 +18,7 @@
 //! | `place.rs` | making something under a temporary name and moving it into place |
 //! | `device.rs` | writing packs to the file that stands for the device |
 //! | `find.rs` | finding the image for a key: exact, fallback or miss |
-//! | `squeeze.rs`, `threads.rs` | compression; work on all processors |
+//! | `compress.rs`, `threads.rs` | compression; work on all processors |
 //! | `progress.rs`, `error.rs` | progress for display; errors |
 //!
 //! Unaware of: remotes, mounting, what is printed.
@@ -27,6 +27,7 @@
 #![cfg(target_os = "linux")]
 
 mod archive;
+mod compress;
 mod device;
 mod erofs;
 mod error;
@@ -41,7 +42,6 @@ mod place;
 mod progress;
 mod restore;
 mod save;
-mod squeeze;
 mod threads;
 mod tree;
 

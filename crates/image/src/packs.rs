@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use larder_model::{BLOCK_BYTES, Digest, Pack};
 use larder_store::{Store, StoreError};
 
-use crate::squeeze::Unpacker;
+use crate::compress::Unpacker;
 use crate::{Image, ImageError};
 
 /// A pack's number and its compressed bytes, which are not verified yet.

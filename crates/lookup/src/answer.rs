@@ -12,7 +12,7 @@ use larder_model::{
     Streams, Writer, lengths,
 };
 use larder_spawn::Destinations;
-use larder_store::{Checker, Difference, Effort, Stamps, Store};
+use larder_store::{Checker, Difference, Effort, StatCache, Store};
 use larder_sys::{Kind, Look};
 
 use crate::{Place, Request, relocated};
@@ -52,16 +52,16 @@ pub fn ask<'m>(
     request: &Request,
     place: &Place,
     store: &Store,
-    stamps: &Stamps,
+    stat_cache: &StatCache,
     rejected: &mut Vec<Rejected>,
     effort: &mut Effort,
 ) -> Option<Answer<'m>> {
     let here = roots_digest(&request.roots);
     for (entry_at, entry) in manifest.entries.iter().enumerate().skip(rejected.len()) {
         let mut reject = |why| rejected.push(Rejected { entry: entry_at, observer: entry.observer, why });
-        match holds(entry, &here, request, place, stamps, effort) {
+        match holds(entry, &here, request, place, stat_cache, effort) {
             Err(why) => reject(why),
-            Ok((set, result)) => match relocated::rewritten(&result, &request.roots, store, stamps) {
+            Ok((set, result)) => match relocated::rewritten(&result, &request.roots, store, stat_cache) {
                 Some(rewritten) => {
                     let size = set.size();
                     return Some(Answer { set, result, rewritten, observer: entry.observer, size });
@@ -79,10 +79,10 @@ pub fn first_that_holds<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
     place: &Place,
-    stamps: &Stamps,
+    stat_cache: &StatCache,
 ) -> Option<Entry<'m>> {
     let here = roots_digest(&request.roots);
-    let holds = |entry: &&Entry<'m>| holds(entry, &here, request, place, stamps, &mut Effort::default()).is_ok();
+    let holds = |entry: &&Entry<'m>| holds(entry, &here, request, place, stat_cache, &mut Effort::default()).is_ok();
     manifest.entries.iter().find(holds).cloned()
 }
 
@@ -92,7 +92,7 @@ fn holds<'m>(
     here: &Digest,
     request: &Request,
     place: &Place,
-    stamps: &Stamps,
+    stat_cache: &StatCache,
     effort: &mut Effort,
 ) -> Result<(SetReader<'m>, ActionResult<'m>), Difference> {
     let at_home = entry.made_in == *here;
@@ -113,7 +113,7 @@ fn holds<'m>(
     let object = |bytes: &[u8]| request.object_anywhere(bytes);
     let checker = Checker {
         roots: &request.roots,
-        stamps,
+        stat_cache,
         at_home,
         same_bytes_will_do,
         stampless,

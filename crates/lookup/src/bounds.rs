@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use larder_compiler::Family;
+use larder_compiler::{Family, runs_other_code};
 use larder_store::Bounds;
 
 use crate::Request;
@@ -54,8 +54,6 @@ impl Bounds for Request {
 /// File name extensions of what compilers write beside the named outputs: module files, precompiled
 /// headers, and Ada specs (`-fdump-ada-spec`).
 const MADE_BY_COMPILERS: &[&[u8]] = &[b"ads", b"gcm", b"pcm", b"mod", b"smod", b"gch", b"pch"];
-/// Options that make a compiler run or load code that is not part of it.
-const RUNS_OTHERS: &[&[u8]] = &[b"-B", b"-fplugin", b"-fpass-plugin", b"-load", b"-wrapper", b"-specs", b"--specs"];
 /// Extensions of files that people write or that a build executes. A compiler writes none of them.
 const NEVER_MADE: &[&[u8]] = &[
     b"C", b"H", b"S", b"am", b"ac", b"c", b"c++", b"cc", b"cmake", b"cp", b"cpp", b"cxx", b"def", b"h", b"h++", b"hh",
@@ -90,8 +88,7 @@ impl Request {
         let is_said = |argument: &Vec<u8>| argument.starts_with(b"-") && argument.ends_with(name);
         // A plugin or a replaced part of the compiler may write any file but one that the build
         // would run.
-        let runs_others =
-            || arguments.iter().any(|argument| RUNS_OTHERS.iter().any(|start| argument.starts_with(start)));
+        let runs_others = || arguments.iter().any(|argument| runs_other_code(argument));
         let is_makefile = || name.to_ascii_lowercase().ends_with(b"makefile");
         MADE_BY_COMPILERS.contains(&end)
             || runs_others() && !is_makefile()

@@ -9,9 +9,11 @@
 //!
 //! Unaware of: where a name is replaced.
 
-use larder_model::Roots;
+use larder_model::path::file_name;
+use larder_model::{Roots, is_in_word};
 
 use crate::paths::places_of;
+
 /// Numbers with fewer digits are part of many ordinary names, and are process ids only in small
 /// containers.
 const PROCESS_DIGITS_MIN: usize = 3;
@@ -76,8 +78,8 @@ fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
         for start in places_of(text, begins) {
             let name = &text[start..text.len().min(start + begins.len() + count)];
             let rest = &name[begins.len()..];
-            let is_whole = text[start + name.len()..].first().is_none_or(|next| !is_token(*next))
-                && text[..start].last().is_none_or(|last| !is_token(*last));
+            let is_whole = text[start + name.len()..].first().is_none_or(|next| !is_in_word(*next))
+                && text[..start].last().is_none_or(|last| !is_in_word(*last));
             if rest.len() == *count && rest.iter().all(|c| is_one(*c)) && is_whole && text[..start].ends_with(behind) {
                 add(name, [begins, &b"*"[..]].concat(), found);
             }
@@ -89,9 +91,9 @@ fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
 fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<Found>) {
     let name = file_name(text);
     for (start, number) in numbers(name).filter(|(_, number)| ancestors.iter().any(|pid| pid == number)) {
-        let before = name[..start].iter().rposition(|c| !is_token(*c)).map_or(0, |last| last + 1);
+        let before = name[..start].iter().rposition(|c| !is_in_word(*c)).map_or(0, |last| last + 1);
         let end = start + number.len();
-        let after = name[end..].iter().position(|c| !is_token(*c)).map_or(name.len(), |next| end + next);
+        let after = name[end..].iter().position(|c| !is_in_word(*c)).map_or(name.len(), |next| end + next);
         add(&name[before..after], [&name[before..start], b"*", &name[end..after]].concat(), found);
     }
 }
@@ -127,14 +129,6 @@ fn ancestors_now() -> Vec<Vec<u8>> {
     };
     let all = std::iter::successors(Some(std::os::unix::process::parent_id()), above);
     all.take(ANCESTORS_MAX).map(|pid| pid.to_string().into_bytes()).collect()
-}
-
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

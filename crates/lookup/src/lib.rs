@@ -14,6 +14,7 @@
 //!
 //! Besides the stages:
 //!
+//! - `place` is the context in which the command runs;
 //! - `bounds` says which paths a request may write;
 //! - `secret` hides secrets in what is recorded and shown;
 //! - `turn` makes the key by which two wrappers know that they run the same action.
@@ -29,6 +30,7 @@ mod bounds;
 mod chance;
 mod observer;
 mod paths;
+mod place;
 pub mod relocated;
 mod request;
 mod roots;
@@ -40,8 +42,9 @@ mod turn;
 pub use abilities::Abilities;
 pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, roots_digest};
 pub use observer::{Choice, changes_key, choose_observer, command_key, made_program_key, program_key, tool_key};
-pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};
-pub use roots::{RootRules, named_root};
+pub use place::{Place, RootRules};
+pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};
+pub use roots::named_root;
 pub use scope::{Scope, ScopeError};
 pub use tool::{Ourselves, Tool, find};
 pub use turn::{Known, is_compile, kind};

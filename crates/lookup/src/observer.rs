@@ -4,11 +4,12 @@
 //! run that the kernel observer watched as well.
 
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
+use larder_model::path::file_name;
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
 use larder_observe::{DepfilePlan, Program, judge};
 use larder_store::Store;
 
-use crate::request::{FromDisk, file_name};
+use crate::request::FromDisk;
 use crate::{Abilities, Place, Request};
 
 /// The observer for a request.

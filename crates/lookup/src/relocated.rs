@@ -1,35 +1,20 @@
 //! Rewrites a result that was recorded in another checkout, so that it holds this checkout's paths.
 //!
-//! Unaware of: which results may be rewritten (`reach` decided that when the run was recorded), how
+//! Unaware of: which results may be rewritten (`larder-portability` decided that when the run was recorded), how
 //! each kind of file is rewritten (`larder-relocate`).
 
 use larder_compiler::is_config_status;
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
-use larder_relocate::{Places, Rule, Writer, holds_a_root, relocate};
-use larder_store::{Stamps, Store};
+use larder_portability::rule;
+use larder_relocate::{Places, Rule, holds_a_root, relocate};
+use larder_store::{StatCache, Store};
 
 /// Files larger than this are not rewritten, in bytes, because they are rewritten in memory.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Returns the rule of `larder-relocate` for a kind of rewrite.
-pub fn rule(rewrite: Rewrite) -> Option<Rule> {
-    match rewrite {
-        Rewrite::None => None,
-        Rewrite::Text => Some(Rule::Text),
-        Rewrite::GccDepfile => Some(Rule::Depfile(Writer::Gcc)),
-        Rewrite::ClangDepfile => Some(Rule::Depfile(Writer::Clang)),
-        Rewrite::Object => Some(Rule::Object),
-        Rewrite::Pickle => Some(Rule::Pickle),
-        Rewrite::LooseText => Some(Rule::LooseText),
-        Rewrite::NinjaDependencies => Some(Rule::NinjaDependencies),
-        Rewrite::AsLong => Some(Rule::AsLong),
-        Rewrite::ConfigStatus => Some(Rule::ConfigStatus),
-    }
-}
-
 /// Returns the rewritten contents of a result, in the order in which `apply` uses them. The list is
 /// empty if the result was made here. Returns `None` if a content cannot be rewritten.
-pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &Stamps) -> Option<Vec<Vec<u8>>> {
+pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stat_cache: &StatCache) -> Option<Vec<Vec<u8>>> {
     let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     if !result.is_rewritten() || result.origin == here {
         return Some(Vec::new());
@@ -40,7 +25,7 @@ pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &S
         if content.size_bytes() > BYTES_MAX {
             return Some(None);
         }
-        Some(store.content_bytes(&content, stamps).ok().and_then(|bytes| relocate(rule, &bytes, &places)))
+        Some(store.content_bytes(&content, stat_cache).ok().and_then(|bytes| relocate(rule, &bytes, &places)))
     };
     contents(result).filter_map(again).collect()
 }
@@ -118,7 +103,7 @@ mod tests {
     fn messages_and_files_are_written_again_each_by_its_rule() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        let stamps = Stamps::none();
+        let stat_cache = StatCache::none();
         let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
         let file = |path, rewrite, content| {
             let placement = Placement::Truncate;
@@ -132,13 +117,13 @@ mod tests {
             ..ActionResult::of(streams)
         };
         let roots = Roots::new([b"/bb".to_vec()]);
-        let bytes = rewritten(&result, &roots, &store, &stamps).expect("can be written again");
+        let bytes = rewritten(&result, &roots, &store, &stat_cache).expect("can be written again");
         let there = apply(&result, &bytes);
         let expect = Streams::Apart { stdout: Content::Inline(b"/a/x"), stderr: Content::Inline(b"/bb/x.c:1: no\n") };
         assert_eq!(there.streams, expect);
         assert_eq!(there.outputs[0], result.outputs[0]);
         assert_eq!(there.outputs[1], file(b"x.d", Rewrite::GccDepfile, b"x.o: /bb/x.c\n"));
         let same = Roots::new([b"/a".to_vec()]);
-        assert_eq!(rewritten(&result, &same, &store, &stamps), Some(Vec::new()));
+        assert_eq!(rewritten(&result, &same, &store, &stat_cache), Some(Vec::new()));
     }
 }

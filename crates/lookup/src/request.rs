@@ -11,18 +11,17 @@ use larder_compiler::{
     Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of, habit, is_source,
     parse, runs_no_script,
 };
-use larder_model::{
-    ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, ValueKey,
-    Variable,
-};
+use larder_model::path::file_name;
+use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
+use larder_portability::names_files;
 use larder_spawn::{Command, Destinations};
-use larder_store::{Anywhere, Forms, Stamps, Uncut};
+use larder_store::{Anywhere, Forms, StatCache, Uncut};
 use larder_sys::TerminalSize;
 
 use crate::paths::{absolute, beside, is_in, places_of};
-use crate::roots::{self, RootRules};
+use crate::place::Place;
 use crate::scope::Scope;
-use crate::{Tool, relocated};
+use crate::{Tool, relocated, roots};
 
 /// Response files larger than this are not read, in bytes.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -30,29 +29,6 @@ const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
 /// The first object of a link is part of the key if it has at most this many bytes. Objects of
 /// `./configure` probes have a few kilobytes.
 const KEYED_OBJECT_BYTES_MAX: u64 = 64 << 10;
-
-/// The context in which a command runs: what its process was started with, and the settings that
-/// matter. Read once.
-pub struct Place {
-    /// The environment, as pairs of name and value.
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Environment entries without a `=`. They are passed to the tool and are otherwise ignored.
-    pub oddities: Vec<Vec<u8>>,
-    /// The working directory with links resolved.
-    pub cwd: Vec<u8>,
-    /// The settings about roots.
-    pub roots: RootRules,
-    /// The setting `policy = "ephemeral"`: a result of one sandbox may be used in another although
-    /// it holds the first one's path.
-    pub ephemeral: bool,
-    /// The options of `larder run`.
-    pub scope: Scope,
-    /// The terminals or files that standard output and error lead to.
-    pub destinations: Destinations,
-    /// True if this process ignores SIGPIPE only because Rust's runtime start-up set that. The
-    /// command would not ignore it.
-    pub ignores_sigpipe_itself: bool,
-}
 
 /// A command that larder can cache.
 pub struct Request {
@@ -150,82 +126,24 @@ impl ResponseFiles for FromDisk<'_> {
     }
 }
 
-impl Place {
-    /// Returns the value of a variable.
-    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
-        self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
-    }
-
-    /// Returns the present value for an observation of this name. The name is that of a variable,
-    /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `ALL_VARIABLES`, or the empty name for [`Place::whole_environment`].
-    pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
-        match name {
-            b"" => Some(self.whole_environment()),
-            UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
-            HOST => Some(larder_sys::host()),
-            SOCKETS => Some(larder_sys::sockets()),
-            ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
-            name => self.variable(name).map(<[u8]>::to_vec),
-        }
-    }
-
-    /// Returns all variables that a program may read without a call that we see, as the value of
-    /// one observation (the one with the empty name). Variables that differ between equal builds
-    /// are left out, as in the key of an unknown tool.
-    pub fn whole_environment(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for variable in environment(Family::Generic, &self.environment) {
-            for part in [&variable.name[..], b"=", &variable.value, b"\n"] {
-                bytes.extend_from_slice(part);
-            }
-        }
-        bytes
-    }
-
-    /// Returns the environment as a program receives it: one `NAME=VALUE` per entry.
-    pub fn environment_block(&self) -> Vec<Vec<u8>> {
-        let pairs = self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat());
-        pairs.chain(self.oddities.iter().cloned()).collect()
-    }
-
-    /// Returns `PWD` if it is another path of the working directory than the kernel's.
-    fn apparent_cwd(&self) -> Option<Vec<u8>> {
-        let pwd = self.variable(b"PWD")?;
-        if pwd == self.cwd || pwd.first() != Some(&b'/') {
-            return None;
-        }
-        let (named, actual) = (larder_sys::look_through(pwd).ok()?, larder_sys::look_through(b".").ok()?);
-        ((named.device, named.inode) == (actual.device, actual.inode)).then(|| pwd.to_vec())
-    }
-
-    fn terminal(&self) -> Terminal {
-        let Destinations { stdout, stderr, .. } = self.destinations;
-        match stderr.or(stdout) {
-            None => Terminal::None,
-            Some(size) => Terminal::Some {
-                stdout: stdout.is_some(),
-                stderr: stderr.is_some(),
-                columns: size.columns,
-                rows: size.rows,
-            },
-        }
-    }
-}
-
 impl Request {
     /// Makes a request of the command `argv`, which starts `tool`. Only families of tools that
     /// larder knows are accepted.
-    pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
+    pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stat_cache: &StatCache) -> Result<Request, Bypass> {
         let family = known_family(&tool, &argv).ok_or(Bypass::UnknownTool)?;
-        Request::of_family(family, tool, argv, place, stamps)
+        Request::of_family(family, tool, argv, place, stat_cache)
     }
 
     /// Makes a request of any command, for `larder run`. A tool of an unknown family gets
     /// `Family::Command`.
-    pub fn of_any_command(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
+    pub fn of_any_command(
+        tool: Tool,
+        argv: Vec<Vec<u8>>,
+        place: &Place,
+        stat_cache: &StatCache,
+    ) -> Result<Request, Bypass> {
         let family = known_family(&tool, &argv).unwrap_or(Family::Command);
-        Request::of_family(family, tool, argv, place, stamps)
+        Request::of_family(family, tool, argv, place, stat_cache)
     }
 
     fn of_family(
@@ -233,7 +151,7 @@ impl Request {
         tool: Tool,
         argv: Vec<Vec<u8>>,
         place: &Place,
-        stamps: &Stamps,
+        stat_cache: &StatCache,
     ) -> Result<Request, Bypass> {
         if argv.iter().any(|argument| names_a_descriptor(argument)) {
             return Err(Bypass::OutputToStdout);
@@ -247,7 +165,7 @@ impl Request {
         {
             return Err(Bypass::OutputToStdout);
         }
-        let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
+        let content = content(&tool, stat_cache).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without calls to libc that we could see. So a script named
         // `gcc` counts as an unknown tool.
         let family = match family {
@@ -283,7 +201,7 @@ impl Request {
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
-        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stamps);
+        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stat_cache);
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
         let reads = match family {
@@ -305,7 +223,7 @@ impl Request {
             }
             input => input,
         };
-        let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
+        let source = first_source(family, &invocation, &place.cwd, &roots, stat_cache);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let (weak, value_key) = action.keys(&roots);
         let command = Command::new(tool.path, argv, place.environment_block());
@@ -325,8 +243,8 @@ impl Request {
     }
 
     /// Returns the present digest of the first source, if it is part of the key.
-    pub fn first_source(&self, stamps: &Stamps) -> Option<Digest> {
-        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stamps)
+    pub fn first_source(&self, stat_cache: &StatCache) -> Option<Digest> {
+        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stat_cache)
     }
 
     /// Returns true if the command runs inside one of Bazel's sandboxes.
@@ -352,8 +270,9 @@ impl Request {
     /// - For a whole command, autoconf's `config.status` is compared in a form in which no path is
     ///   split (`uncut`, see [`relocated::uncut`]).
     pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: Uncut<'f>) -> Forms<'f> {
-        let is_command = self.family == Family::Command;
-        Forms { object: self.links().then_some(object), uncut: if is_command { uncut } else { Forms::NONE.uncut } }
+        let plain = Forms::plain(names_files);
+        let uncut = if self.family == Family::Command { uncut } else { plain.uncut };
+        Forms { object: self.links().then_some(object), uncut, ..plain }
     }
 
     /// Returns a path of the command line, made absolute.
@@ -383,13 +302,19 @@ fn links(family: Family, invocation: &Invocation) -> bool {
 /// Returns a digest that tells apart commands that differ only in a file's content, such as the
 /// probes of `./configure`. Without it, those would push each other out of one manifest. It is the
 /// digest of the first source, or of the first object of a link.
-fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
+fn first_source(
+    family: Family,
+    invocation: &Invocation,
+    cwd: &[u8],
+    roots: &Roots,
+    stat_cache: &StatCache,
+) -> Option<Digest> {
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;
     }
     let path = absolute(cwd, &invocation.source);
     if is_source(&path) {
-        return larder_store::content_anywhere(&path, roots, stamps);
+        return larder_store::content_anywhere(&path, roots, stat_cache, names_files);
     }
     if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
 }
@@ -456,8 +381,8 @@ struct ToolContent {
 /// Returns the digest of the tool and whether it is a script. A large program with a known digest
 /// is not opened. Smaller ones are opened, because only their first two bytes (`#!`) show that they
 /// are scripts.
-fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
-    let known = stamps.content(&tool.look);
+fn content(tool: &Tool, stat_cache: &StatCache) -> Option<ToolContent> {
+    let known = stat_cache.content(&tool.look);
     // Programs larger than this are taken for binaries, in bytes.
     const SCRIPT_BYTES_MAX: u64 = 256 << 10;
     if let Some(digest) = known
@@ -468,7 +393,7 @@ fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
     let mut file = File::open(Path::new(OsStr::from_bytes(&tool.path))).ok()?;
     let digest = match known {
         Some(digest) => digest,
-        None => stamps.hash(&mut file).ok()?,
+        None => stat_cache.hash(&mut file).ok()?,
     };
     let mut start = [0; 2];
     let count = std::os::unix::fs::FileExt::read_at(&file, &mut start, 0).ok()?;
@@ -486,8 +411,4 @@ pub fn subject(request: &Request) -> Digest {
         bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
     }
     Digest::of(&bytes)
-}
-
-pub(crate) fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }

@@ -19,21 +19,14 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use larder_compiler::searched_directory;
 use larder_model::{Roots, names_digest};
-use larder_store::Stamps;
+use larder_store::StatCache;
 use larder_sys::{Dir, Kind, Look, Opening, Trust};
 
+use crate::chance;
 use crate::paths::is_in;
-use crate::{Place, chance};
-
-/// The settings about roots.
-#[derive(Clone, Debug, Default)]
-pub struct RootRules {
-    /// Directories that the user named.
-    pub named: Vec<Vec<u8>>,
-    /// True if further roots are searched for.
-    pub find: bool,
-}
+use crate::place::Place;
 
 /// Variables in which CI services name the directory of a checkout, as each service documents:
 /// GitHub, GitLab, Buildkite, Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor,
@@ -119,8 +112,8 @@ const SETTLED_NS: i64 = 1_000_000_000;
 
 /// Returns the roots of a command that runs in `place` with these arguments. `apparent` is the path
 /// of the working directory in `PWD`, if it differs from the kernel's.
-pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stamps: &Stamps) -> Roots {
-    let mut search = Search { place, stamps, found: Vec::new(), looked: RefCell::default() };
+pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stat_cache: &StatCache) -> Roots {
+    let mut search = Search { place, stat_cache, found: Vec::new(), looked: RefCell::default() };
     place.roots.named.iter().for_each(|root| search.add_any(root));
     if place.roots.find {
         search.build_systems();
@@ -138,7 +131,7 @@ pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>]
 
 struct Search<'a> {
     place: &'a Place,
-    stamps: &'a Stamps,
+    stat_cache: &'a StatCache,
     found: Vec<Vec<u8>>,
     /// Results of `stat` on directories, because most directories lie above several others.
     looked: RefCell<Vec<(Vec<u8>, Look)>>,
@@ -269,7 +262,7 @@ impl Search<'_> {
             false => Some(self.look_at(directory)?),
         };
         let digest = names_digest(names);
-        if look.is_some_and(|look| self.stamps.names_absent(&look, &digest)) {
+        if look.is_some_and(|look| self.stat_cache.names_absent(&look, &digest)) {
             return None;
         }
         let now_ns = if look.is_some() { larder_sys::now_coarse_ns() } else { 0 };
@@ -282,7 +275,7 @@ impl Search<'_> {
         }
         if let Some(look) = look.filter(|look| all_missing && now_ns - look.changed_ns > SETTLED_NS) {
             let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
-            self.stamps.keep_absent(&look, now_ns, &digest, trust);
+            self.stat_cache.keep_absent(&look, now_ns, &digest, trust);
         }
         None
     }
@@ -375,11 +368,10 @@ fn shared_above<'p>(a: &'p [u8], b: &[u8]) -> Option<&'p [u8]> {
 /// Returns the absolute path in an argument that names a source file or a source directory, or in
 /// the value of a setting.
 fn told_path(argument: &[u8]) -> Option<&[u8]> {
-    const FLAGS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
     if let Some(at) = argument.iter().position(|&b| b == b'=').filter(|_| is_setting(argument)) {
         return Some(&argument[at + 1..]).filter(|value| value.starts_with(b"/"));
     }
-    let value = FLAGS.iter().find_map(|flag| argument.strip_prefix(*flag)).unwrap_or(argument);
+    let value = searched_directory(argument).unwrap_or(argument);
     value.starts_with(b"/").then_some(value)
 }
 
@@ -405,6 +397,7 @@ pub fn named_root(path: &Path) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::RootRules;
     use larder_spawn::Destinations;
     use std::fs;
 
@@ -454,7 +447,7 @@ mod tests {
             };
             let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| at(argument)).collect();
             let apparent = place.variable(b"PWD").map(<[u8]>::to_vec);
-            let roots = find(&place, apparent.as_deref(), &arguments, &Stamps::none());
+            let roots = find(&place, apparent.as_deref(), &arguments, &StatCache::none());
             roots.paths().iter().map(|root| String::from_utf8_lossy(root).replace(top, "@")).collect()
         }
     }

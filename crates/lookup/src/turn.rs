@@ -18,7 +18,7 @@
 //! Unaware of: which process runs the action, how long a process waits.
 
 use larder_model::{Digest, Fingerprint, Manifest, Writer};
-use larder_store::{Stamps, Store};
+use larder_store::{StatCache, Store};
 
 use crate::{Place, Rejected, Request, roots_digest, subject};
 
@@ -44,11 +44,11 @@ impl Known {
     /// Returns how long the tool ran in the newest record of this fingerprint, in microseconds. If
     /// there is none, the record of the same source and output with other flags is used.
     pub fn run_time_us(&self, request: &Request, store: &Store) -> Option<u64> {
-        self.run_time_us.or_else(|| near_run_time_us(&store.near(&subject(request))?, store))
+        self.run_time_us.or_else(|| near_run_time_us(&store.neighbour(&subject(request))?, store))
     }
 
     /// Returns the single-flight key: two actions with equal keys may be answered by one record.
-    pub fn turn(&self, request: &Request, place: &Place, stamps: &Stamps) -> Digest {
+    pub fn turn(&self, request: &Request, place: &Place, stat_cache: &StatCache) -> Digest {
         let mut w = Writer::default();
         w.digest(&request.weak);
         w.u8(place.destinations.same.into());
@@ -59,7 +59,7 @@ impl Known {
             let mut encoded = Vec::new();
             request.roots.encode_path(subject, &mut encoded);
             w.bytes(&encoded);
-            w.bytes(&present(subject, place, stamps));
+            w.bytes(&present(subject, place, stat_cache));
         }
         Digest::of(&w.bytes)
     }
@@ -90,7 +90,7 @@ fn near_run_time_us(weak: &Fingerprint, store: &Store) -> Option<u64> {
 
 /// Returns the present content of a path (its digest, or the `stat` error) or the present value of
 /// a variable.
-fn present(subject: &[u8], place: &Place, stamps: &Stamps) -> Vec<u8> {
+fn present(subject: &[u8], place: &Place, stat_cache: &StatCache) -> Vec<u8> {
     if !subject.starts_with(b"/") {
         return place.asked(subject).unwrap_or_default();
     }
@@ -98,6 +98,6 @@ fn present(subject: &[u8], place: &Place, stamps: &Stamps) -> Vec<u8> {
         Err(error) => error.raw_os_error().unwrap_or(0).to_le_bytes().to_vec(),
         // Without an entry in the stat cache the file was changed just now, so its content is left
         // open.
-        Ok(look) => stamps.content(&look).map_or_else(Vec::new, |content| content.0.to_vec()),
+        Ok(look) => stat_cache.content(&look).map_or_else(Vec::new, |content| content.0.to_vec()),
     }
 }

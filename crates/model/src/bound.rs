@@ -162,3 +162,19 @@ impl Rewrite {
         Rewrite::ALL.get(usize::from(code)).copied()
     }
 }
+
+/// What the inputs contain that could bring the path of this place into a result. Of each kind only
+/// the first input is kept, except for `rooted`.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// All texts that contain the path of this place in a way that can be replaced.
+    pub rooted: Vec<Vec<u8>>,
+    /// The first of these in which it is outside of a preprocessor line.
+    pub loose: Option<Vec<u8>>,
+    /// The first input that contains the path in a way that cannot be replaced.
+    pub fixed: Option<Vec<u8>>,
+    /// The first input that may use `__FILE__` or something similar.
+    pub names_files: Option<Vec<u8>>,
+    /// True if object files count by the form that they have in every place.
+    pub objects: bool,
+}

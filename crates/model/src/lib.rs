@@ -31,13 +31,14 @@ mod manifest;
 mod observation;
 mod origin;
 mod outcome;
+pub mod path;
 pub mod quick;
 mod result;
 mod roots;
 mod single;
 
 pub use action::{Action, Terminal, Variable};
-pub use bound::{Bound, Rewrite, lengths};
+pub use bound::{Bound, Carried, Rewrite, lengths};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, ValueKey, Walk};
@@ -57,7 +58,7 @@ pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{
     ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
 };
-pub use roots::{PLACEHOLDER, Roots, is_encoded};
+pub use roots::{PLACEHOLDER, Roots, is_encoded, is_in_word};
 pub use single::{NotSingle, Single};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first

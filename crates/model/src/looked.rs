@@ -1,7 +1,7 @@
 //! What an observer reports of a run: which paths the tool accessed and what it changed, before
 //! this is turned into facts and outputs.
 //!
-//! Unaware of: which observer it was, how facts are made (`store::Witness`).
+//! Unaware of: which observer it was, how facts are made (`store::InputVerifier`).
 
 use crate::result::Placement;
 use crate::{Digest, FileMode};

@@ -33,7 +33,7 @@
 //! deepest directory that exists. For example, if `/w/a` does not exist, `/w/a/b.h` is the absence
 //! `a/b.h` of `/w`.
 //!
-//! Unaware of: how facts are found out (`store::Witness`) or checked (`store::Checker`).
+//! Unaware of: how facts are found out (`store::InputVerifier`) or checked (`store::Checker`).
 
 use crate::{DecodeError, Digest, Reader, Writer, is_encoded};
 

@@ -42,7 +42,7 @@ impl Roots {
     /// Returns these roots with `names` as names by chance, each with its constant part. A name may
     /// consist of letters, digits, `_` and `-`; others are ignored.
     pub fn with_names(self, names: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
-        let usable = |name: &Vec<u8>| !name.is_empty() && name.iter().all(|&byte| is_token(byte) || byte == b'-');
+        let usable = |name: &Vec<u8>| !name.is_empty() && name.iter().all(|&byte| is_in_word(byte) || byte == b'-');
         let names = names.into_iter().filter(|(name, _)| usable(name)).take(usize::from(NAMES_FROM) - 1);
         let (names, shapes) = names.unzip();
         Roots { names, shapes, ..self }
@@ -116,8 +116,8 @@ impl Roots {
     fn name_at(&self, text: &[u8], at: usize) -> Option<(u8, &[u8])> {
         let stands = |name: &[u8]| {
             text[at..].starts_with(name)
-                && (at == 0 || !is_token(text[at - 1]))
-                && text.get(at + name.len()).is_none_or(|&next| !is_token(next))
+                && (at == 0 || !is_in_word(text[at - 1]))
+                && text.get(at + name.len()).is_none_or(|&next| !is_in_word(next))
         };
         let found = self.names.iter().position(|name| stands(name))?;
         Some((NAMES_FROM + found as u8, &self.names[found]))
@@ -277,8 +277,8 @@ fn begins_a_path(before: &[u8]) -> bool {
     }
 }
 
-/// Returns true if `byte` next to a name by chance makes it part of a longer word.
-fn is_token(byte: u8) -> bool {
+/// Returns true if the byte can be part of a word for a preprocessor: of an identifier or a number.
+pub fn is_in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Rung;
+use crate::Backend;
 
-/// An error of mounting. It is never a reason to fail a job, because the next rung gives the same
+/// An error of mounting. It is never a reason to fail a job, because the next backend gives the same
 /// tree, and so does unpacking.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -31,11 +31,11 @@ pub enum MountError {
         /// The error of the system call.
         error: io::Error,
     },
-    /// The requested rung does not work on this machine.
-    #[error("`{rung}` is not possible here: {why}; `larder doctor` shows what is possible")]
+    /// The requested backend does not work on this machine.
+    #[error("`{backend}` is not possible here: {why}; `larder doctor` shows what is possible")]
     Unable {
-        /// The rung.
-        rung: Rung,
+        /// The backend.
+        backend: Backend,
         /// What is missing on this machine.
         why: String,
     },
@@ -149,7 +149,7 @@ mod tests {
         check(refused(""), plain);
         check(refused("bad superblock"), &format!("{plain} (bad superblock)"));
         check(
-            MountError::Unable { rung: Rung::Lazy, why: "Linux 6.12 is needed".to_owned() },
+            MountError::Unable { backend: Backend::Lazy, why: "Linux 6.12 is needed".to_owned() },
             "`lazy` is not possible here: Linux 6.12 is needed; `larder doctor` shows what is possible",
         );
         let path = || MountError::path("/t", "cannot be listed")(denied());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Image, Mount, MountError, Rung};
+use crate::{Backend, Image, Mount, MountError};
 
 const SEARCHED: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// A program in the foreground that has not mounted within this time is killed.
@@ -64,7 +64,7 @@ pub fn possible() -> Result<(), String> {
 pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError> {
     if !larder_sys::may_mount() {
         let why = "root or a user namespace of its own is needed".to_owned();
-        return Err(MountError::Unable { rung: Rung::Fuse, why });
+        return Err(MountError::Unable { backend: Backend::Fuse, why });
     }
     let place = near.join(format!(".fuse-{:016x}", larder_sys::random_u64()));
     fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
@@ -88,7 +88,7 @@ pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError
 }
 
 fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {
-    let program = program_for(image).map_err(|why| MountError::Unable { rung: Rung::Fuse, why })?;
+    let program = program_for(image).map_err(|why| MountError::Unable { backend: Backend::Fuse, why })?;
     let target = absolute(target)?;
     // The overlay on top decides which users may read the files. Only root may use `allow_other`.
     let others = if larder_sys::effective_user() == 0 { ",allow_other" } else { "" };

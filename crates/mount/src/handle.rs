@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use larder_sys::MountNumber;
 use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 
 use crate::MountError;
 
@@ -22,8 +23,6 @@ pub struct Mount {
     /// only needed before Linux 6.15: see `copy`.
     room: Mutex<Option<OwnedFd>>,
 }
-
-const EINVAL: i32 = 22;
 
 /// A mount that is attached to a directory. It is unmounted when this handle is dropped, unless it
 /// was kept.
@@ -80,7 +79,9 @@ impl Mount {
         let room = match &*room {
             Some(room) => room,
             None => match larder_sys::clone_mount(directory) {
-                Err(error) if error.raw_os_error() == Some(EINVAL) => room.insert(larder_sys::house_mount(&self.root)?),
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                    room.insert(larder_sys::house_mount(&self.root)?)
+                }
                 done => return done,
             },
         };

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `image.rs` | the files that make up an image, and the mapping of file owners |
-//! | `rung.rs` | the ladder: the ways to get an image's tree, and what each of them needs |
+//! | `backend.rs` | the ladder: the ways to get an image's tree, and what each of them needs |
 //! | `fill.rs` | the trait that fetches bytes of an image which are not local yet |
 //! | `error.rs` | what can go wrong, with messages that say what to do |
 //! | `handle.rs` | mounts as handles, which unmount when they are dropped |
@@ -13,7 +13,7 @@
 //! | `fuse.rs` | read-only mounts by an installed FUSE program, such as `squashfuse` |
 //! | `overlay.rs` | makes a mount writable by an overlay, and manages its scratch space |
 //! | `places/` | larder's own mounts: made, listed, removed, and swept after jobs that died |
-//! | `probe/` | which rungs work on this machine, tried with a tiny image |
+//! | `probe/` | which backends work on this machine, tried with a tiny image |
 //! | `serve/` | larder's own FUSE server, which fetches bytes when they are read |
 //! | `lazy/` | files that can be read before all of their bytes are local |
 //! | `broker/` | a privileged process that mounts for jobs without the right to mount |
@@ -21,9 +21,9 @@
 //! Unaware of: cache keys, records, packs, remotes, how an image is made.
 #![forbid(unsafe_code)]
 
+mod backend;
 mod error;
 mod image;
-mod rung;
 
 #[cfg(target_os = "linux")]
 pub mod broker;
@@ -53,13 +53,13 @@ mod probe;
 #[cfg(target_os = "linux")]
 pub mod serve;
 
+pub use backend::{Backend, Step};
 pub use error::MountError;
 #[cfg(target_os = "linux")]
 pub use fill::Fill;
 #[cfg(target_os = "linux")]
 pub use fuse::{Life, layer as by_fuse, possible as by_fuse_possible};
 pub use image::{Image, Owners};
-pub use rung::{Rung, Step};
 
 #[cfg(target_os = "linux")]
 pub use handle::{Mount, Placed};

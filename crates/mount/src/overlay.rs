@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{MountValue, new_mount, open_directory};
 use rustix::fs::{Gid, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
 
 use crate::layer::HARMLESS;
 use crate::{Mount, MountError};
@@ -114,16 +115,13 @@ pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
     }
 }
 
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
-
 /// Returns true if this is the error of a kernel that only takes layers by path:
 ///
 /// - Before 6.5, overlayfs takes options only as text (EOPNOTSUPP).
 /// - From 6.5 to 6.12, it knows no option that is a descriptor (EINVAL).
 /// - 6.13 and 6.14 may refuse a layer that is a detached mount (EINVAL).
 fn wants_paths(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP))
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP))
 }
 
 fn is_denied(error: &io::Error) -> bool {
@@ -217,7 +215,7 @@ fn like(image: BorrowedFd, upper: &Path) -> io::Result<()> {
     match rustix::fs::fchown(&upper, Some(user), Some(group)) {
         // Without the right to change owners, the directory stays owned by this user, who can
         // write.
-        Ok(()) | Err(rustix::io::Errno::PERM | rustix::io::Errno::INVAL) => {}
+        Ok(()) | Err(Errno::PERM | Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }
     upper.set_permissions(Permissions::from_mode(look.st_mode & 0o7777))?;

@@ -11,6 +11,7 @@
 //!
 //! Unaware of: what follows from an event.
 
+pub(crate) use larder_model::path::file_name;
 use larder_model::quick::{Map, Set};
 
 use crate::trace::{Event, Kind, OpenFlags, Trace};
@@ -25,11 +26,6 @@ pub(crate) type Names = (Option<Vec<u8>>, Option<Vec<u8>>);
 pub(crate) fn names(trace: &Trace) -> Vec<Names> {
     let mut made = Made::default();
     trace.iter().map(|event| made.names_of(&event)).collect()
-}
-
-/// Returns the part of a path behind its last slash.
-pub(crate) fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 /// Returns true if a component of an absolute path is `..`.

@@ -134,13 +134,7 @@ const RULES: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Set, ModeRule::Executa
 
 /// Returns the file type and permission bits as in `st_mode`.
 pub fn mode_of(look: &Look) -> u32 {
-    let kind = match look.kind {
-        larder_sys::Kind::File => 0o10,
-        larder_sys::Kind::Directory => 0o04,
-        larder_sys::Kind::Link => 0o12,
-        larder_sys::Kind::Other(kind) => u32::from(kind),
-    };
-    kind << 12 | look.mode
+    u32::from(look.kind.code()) << 12 | look.mode
 }
 
 /// Returns the identity of the file that a stat found.

@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::RecordError;
-use crate::form::{Action, Context, Event, FORMAT, Header, Load, Run};
+use crate::schema::{Action, Context, Event, FORMAT, Header, Load, Run};
 
 const HEADER: &str = "record.json";
 const CONTEXT: &str = "context.json";

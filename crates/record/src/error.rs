@@ -33,7 +33,7 @@ pub enum RecordError {
     },
     /// A newer version of larder made it.
     #[error("{path}: its format is {found}, but this larder reads only formats up to {known}: use a newer larder",
-        path = .path.display(), known = crate::form::FORMAT)]
+        path = .path.display(), known = crate::schema::FORMAT)]
     Newer {
         /// The record.
         path: PathBuf,

@@ -3,11 +3,11 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `form.rs` | the schema of a record's files |
+//! | `schema.rs` | the schema of a record's files |
 //! | `directory.rs` | file names; reading, writing, packing |
 //! | `session.rs` | which runs there are, and in which order |
 //! | `run.rs`, `load.rs`, `stacks.rs` | one run; the machine's load; sampled stacks |
-//! | `follow.rs`, `look.rs` | tracing processes; examining a stopped process |
+//! | `process_tracer.rs`, `process_reader.rs` | tracing processes; examining a stopped process |
 //! | `context/` | the context of a measurement |
 //! | `redact.rs`, `reproduce.rs` | removing secrets; the script that repeats a recording |
 //! | `processes.rs`, `critical.rs`, `summary.rs` | the process tree, critical path, counts, causes |
@@ -20,6 +20,7 @@
 // to record.
 #![cfg(target_os = "linux")]
 
+mod command;
 pub mod compare;
 mod context;
 mod critical;
@@ -27,11 +28,11 @@ mod directory;
 mod error;
 pub mod export;
 
-mod follow;
-pub mod form;
 mod load;
-mod look;
 mod page;
+mod process_reader;
+mod process_tracer;
+pub mod schema;
 
 mod processes;
 mod redact;
@@ -47,9 +48,10 @@ pub use critical::{Stretch, critical_path};
 pub use directory::{Listed, PACKED, Record, RecordedRun, Writing, list, pack};
 pub use error::RecordError;
 
+pub use command::Command;
 pub use page::page;
 pub use processes::{Outcome, Process, Processes, Program, processes};
 pub use redact::Redact;
-pub use run::{Command, Output};
+pub use run::Output;
 pub use session::{Listener, Planned, Recorded, Session, SideOfSession, Trace, plan, record};
 pub use stacks::perf;

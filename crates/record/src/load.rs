@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use procfs::process::all_processes;
 use procfs::{Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 
-use crate::form::{Busy, Load, Usage};
+use crate::schema::{Busy, Load, Usage};
 
 /// The interval between two lines. One sample costs 0.1 ms, and a scan of all processes costs 2 ms
 /// with 200 of them.

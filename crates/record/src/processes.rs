@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::directory::RecordedRun;
-use crate::form::{Action, Event, Usage};
+use crate::schema::{Action, Event, Usage};
 
 /// The tolerance between the clocks of wrappers and of the tracer, which are also read at different
 /// moments.
@@ -225,7 +225,7 @@ fn label(exe: &str, argv: &[String]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::form::{Run, RunEnd};
+    use crate::schema::{Run, RunEnd};
 
     pub(crate) fn fork(t: u64, parent: i32, pid: i32) -> Event {
         Event::Fork { t, parent, pid }

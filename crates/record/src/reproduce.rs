@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use crate::context::KEPT;
-use crate::form::{Context, Header};
+use crate::schema::{Context, Header};
 
 /// Returns the script. Secrets that were removed are taken from the caller's own environment.
 pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> String {

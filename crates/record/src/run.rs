@@ -12,27 +12,18 @@ use std::time::{Instant, SystemTime};
 use larder_sys::{
     ChildEnd, SignalForwarding, Start, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves,
 };
+use rustix::io::Errno;
 
+use crate::command::Command;
 use crate::directory::RunFiles;
 use crate::error::RecordError;
-use crate::follow::{Followed, exit_code, follow};
-use crate::form::{Run, RunEnd, Usage};
 use crate::load::{self, Others, Watch};
+use crate::process_tracer::{Followed, exit_code, follow};
+use crate::schema::{Run, RunEnd, Usage};
 use crate::{Redact, stacks};
 
 /// The variable with the file to which wrappers append a line for each action.
 const ACTIONS_VARIABLE: &str = "LARDER_RECORD";
-
-/// The command to run.
-#[derive(Clone)]
-pub struct Command {
-    /// The path of the program.
-    pub program: Vec<u8>,
-    /// All arguments, with the program's name first.
-    pub argv: Vec<Vec<u8>>,
-    /// The environment.
-    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-}
 
 /// The destination of the command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,8 +196,7 @@ fn start(
 /// Returns true for the errors of a sandbox that forbids ptrace. The same error can also mean that
 /// the program itself must not be executed; then the untraced start fails as well.
 fn is_refused(error: &io::Error) -> bool {
-    const ENOSYS: i32 = 38;
-    error.kind() == io::ErrorKind::PermissionDenied || error.raw_os_error() == Some(ENOSYS)
+    error.kind() == io::ErrorKind::PermissionDenied || Errno::from_io_error(error) == Some(Errno::NOSYS)
 }
 
 fn block(command: &Command, actions: &Path) -> Vec<Vec<u8>> {

@@ -3,11 +3,12 @@
 //! Two sides run alternately, in pairs, and the order within each pair is random. So effects that
 //! change with time affect both sides equally.
 
+use crate::command::Command;
 use crate::context::Surroundings;
 use crate::directory::Writing;
 use crate::error::RecordError;
-use crate::form::{FORMAT, Header, Run, Side};
-use crate::run::{Command, How, Output, prepare, run};
+use crate::run::{How, Output, prepare, run};
+use crate::schema::{FORMAT, Header, Run, Side};
 use crate::{Redact, context, reproduce};
 
 use std::os::unix::ffi::OsStrExt;

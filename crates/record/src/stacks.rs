@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 
+use crate::command::Command;
 use crate::directory::RunFiles;
 use crate::error::RecordError;
-use crate::run::Command;
 
 /// The largest number of frames of one stack that are kept.
 const FRAMES_MAX: usize = 128;

@@ -6,8 +6,8 @@ use larder_model::{Bypass, Fallback, Unrecorded};
 use serde::Serialize;
 
 use crate::directory::RecordedRun;
-use crate::form::Action;
 use crate::processes::{Outcome, Process, Processes};
+use crate::schema::Action;
 
 /// The number of examples that a group lists.
 const EXAMPLES_MAX: usize = 3;

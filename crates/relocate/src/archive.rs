@@ -20,11 +20,6 @@ const HEADER_BYTES: usize = size_of::<Header>();
 const SYMBOLS_AT: usize = MAGIC.len() + HEADER_BYTES + SYMBOL_BYTES;
 const SYMBOL_BYTES: usize = 4;
 
-/// Returns true if the bytes begin like an archive.
-pub(crate) fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
-}
-
 /// Returns the archive with each object replaced by what `each` returns for it. Returns `None` if
 /// another part of the archive contains what is to be replaced, according to `holds`.
 pub(crate) fn relocate(

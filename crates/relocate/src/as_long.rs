@@ -21,7 +21,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if map.pairs().iter().any(|pair| pair.from.len() != pair.to.len()) {
         return None;
     }
-    if archive::is_archive(bytes) {
+    if crate::magic::is_archive(bytes) {
         return archive::relocate(bytes, &|part| stands_in(part, map), &|object| of_object(object, map));
     }
     match bytes.starts_with(&ELFMAG) {

@@ -6,8 +6,8 @@ use memchr::memmem;
 use object::read::elf::{FileHeader, SectionHeader as _};
 use object::{Endianness, elf};
 
-use crate::archive::is_archive;
 use crate::depfile;
+use crate::magic::is_archive;
 use crate::roots::{is_plain, is_plain_byte};
 
 /// Returns true if `bytes` contain any of the `roots`, in one of these forms:

@@ -15,6 +15,7 @@ mod as_long;
 mod config_status;
 mod depfile;
 mod forms;
+mod magic;
 mod names;
 mod ninja;
 mod object;
@@ -142,7 +143,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
 }
 
 fn of_objects(bytes: &[u8], map: &Map<'_>, order: object::Order) -> Option<Vec<u8>> {
-    if !archive::is_archive(bytes) {
+    if !magic::is_archive(bytes) {
         return object::relocate(bytes, map, order);
     }
     let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
@@ -150,7 +151,7 @@ fn of_objects(bytes: &[u8], map: &Map<'_>, order: object::Order) -> Option<Vec<u
 }
 
 fn names_of_objects(bytes: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
-    if !archive::is_archive(bytes) {
+    if !magic::is_archive(bytes) {
         return object::relocate_names(bytes, names);
     }
     let each = |object: &[u8]| match names.stand_in(object) {

@@ -3,12 +3,15 @@
 //!
 //! Unaware of: services, formats.
 
-use crate::{Body, Key, RemoteError, Trouble};
+use crate::{Key, RemoteError, Trouble};
 use bytes::{Bytes, BytesMut};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+
+/// An object's bytes as they arrive, in pieces. An error ends the stream.
+pub type Body = BoxStream<'static, Result<Bytes, RemoteError>>;
 
 /// How many bytes of a file are read at once.
 const READ_BYTES: usize = 128 << 10;

@@ -28,7 +28,7 @@ const CONTENT_BYTES_MAX: usize = 8 << 20;
 /// and reader both hold a bundle in memory as a whole.
 pub(crate) const PACKED_AT_ONCE_BYTES: u64 = 2 << 20;
 /// The most records in one bundle.
-const RECORDS_MAX: usize = crate::USED_MAX;
+pub(crate) const RECORDS_MAX: usize = 16_384;
 /// The most blobs in one bundle.
 const BLOBS_MAX: usize = 4 * RECORDS_MAX;
 

@@ -1,6 +1,6 @@
 //! Errors of remotes. None of them fails a build, and none shows a credential.
 
-use crate::{Key, RemoteUrl};
+use crate::Key;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -129,7 +129,7 @@ impl RemoteError {
 
     /// Returns an error for a wrong part of a URL. Credentials in `url` are masked.
     pub(crate) fn url(url: &str, part: &'static str, why: impl Into<String>) -> Self {
-        RemoteError::Url { url: RemoteUrl::masked(url), part, why: why.into() }
+        RemoteError::Url { url: larder_config::masked(url), part, why: why.into() }
     }
 
     /// Returns the kind of a remote's error; `None` for a wrong URL or a local failure.

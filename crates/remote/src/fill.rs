@@ -7,69 +7,19 @@
 //!    ([`Remotes::pass_on`]).
 //!
 //! Objects are copied unchanged and only if they are trusted. A record keeps the signature of its
-//! maker, and this machine does not sign what it did not make. At most [`AT_ONCE`] copies run at
-//! once. A copy that would have to wait for its turn is left out; a later lookup notes it again.
+//! maker, and this machine does not sign what it did not make. At most
+//! [`AT_ONCE`](crate::filling::AT_ONCE) copies run at once. A copy that would have to wait for its turn is left out; a later lookup notes it again.
 //!
 //! Unaware of: whether a build waits for the result.
 
+use crate::filling::Noted;
 use crate::record::Item;
 use crate::remotes::Remotes;
 use crate::{Key, Published, Put, whole};
 use bytes::Bytes;
 use larder_model::{Blob, Digest};
-use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Semaphore;
-
-/// The most copies that run at once.
-const AT_ONCE: usize = 8;
-/// The most noted records that have not been fetched yet, and the most bytes of them.
-const NOTED_MAX: usize = 1024;
-const NOTED_BYTES_MAX: usize = 8 << 20;
-
-/// The copies that run, and the records that may be copied.
-pub(crate) struct Filling {
-    /// One permit for each copy that may run.
-    room: Arc<Semaphore>,
-    noted: Mutex<VecDeque<Noted>>,
-}
-
-/// A record, and the numbers of the remotes that lack it.
-struct Noted {
-    weak: Digest,
-    item: Item,
-    lacking: Vec<usize>,
-}
-
-impl Default for Filling {
-    fn default() -> Self {
-        Filling { room: Arc::new(Semaphore::new(AT_ONCE)), noted: Mutex::default() }
-    }
-}
-
-impl Filling {
-    fn noted(&self) -> MutexGuard<'_, VecDeque<Noted>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self, new: Noted) {
-        let size = |known: &Noted| known.item.bytes.as_ref().map_or(0, Bytes::len);
-        let mut noted = self.noted();
-        noted.retain(|known| (known.weak, known.item.strong) != (new.weak, new.item.strong));
-        noted.push_back(new);
-        let mut bytes: usize = noted.iter().map(size).sum();
-        while noted.len() > NOTED_MAX || bytes > NOTED_BYTES_MAX {
-            bytes -= noted.pop_front().map_or(bytes, |oldest| size(&oldest));
-        }
-    }
-
-    fn take(&self, weak: &Digest, strong: &Digest) -> Option<Noted> {
-        let mut noted = self.noted();
-        let at = noted.iter().position(|known| (known.weak, known.item.strong) == (*weak, *strong))?;
-        noted.remove(at)
-    }
-}
+use std::sync::Arc;
 
 impl Remotes {
     /// Returns the numbers of the remotes before `than` that may be written. Returns none if this

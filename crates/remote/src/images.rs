@@ -6,9 +6,9 @@
 //!
 //! Unaware of: the local store, how an image is packed.
 
+use crate::items::all_filled;
 use crate::merge;
 use crate::record::Item;
-use crate::remotes::all_filled;
 use crate::{Key, Published, Remote, RemoteError, Remotes, Trouble};
 use futures::future::{join_all, try_join_all};
 use larder_model::{Blob, Digest, ImageRecord};

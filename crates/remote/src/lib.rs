@@ -26,10 +26,12 @@ mod body;
 mod bundle;
 mod error;
 mod fill;
+mod filling;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzz;
 mod images;
+mod items;
 mod key;
 mod leaf;
 mod merge;
@@ -45,7 +47,7 @@ mod url;
 mod used;
 mod wait;
 
-pub use body::{collect, file_body, whole};
+pub use body::{Body, collect, file_body, whole};
 pub use bundle::{Unpacked, Whole};
 pub use error::{RemoteError, Trouble};
 pub use images::BelievedImage;
@@ -53,7 +55,7 @@ pub use key::{Key, Kind, LAYOUT};
 pub use leaf::memory::Memory;
 pub use options::{Options, Variables};
 pub use publish::Published;
-pub use remote::{Abilities, Body, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
+pub use remote::{Abilities, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
 pub use remotes::{Remotes, Sink};
 pub use sign::{Keys, NotAKey};
 pub use stack::{

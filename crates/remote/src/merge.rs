@@ -19,8 +19,8 @@
 //!
 //! Unaware of: what a record says, whether it is trusted.
 
+use crate::items::{filled, get_one};
 use crate::record::{Item, List};
-use crate::remotes::{filled, get_one};
 use crate::wait::Wait;
 use crate::{Key, Put, Remote, RemoteError, Stored, Trouble, whole};
 use bytes::Bytes;

@@ -2,13 +2,10 @@
 //!
 //! Unaware of: services, what objects contain.
 
-use crate::{Key, RemoteError, Trouble, collect, whole};
+use crate::{Body, Key, RemoteError, Trouble, collect, whole};
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-
-/// An object's bytes as they arrive, in pieces. An error ends the stream.
-pub type Body = BoxStream<'static, Result<Bytes, RemoteError>>;
+use futures::stream::{self, StreamExt, TryStreamExt};
 
 /// The answer to a fetch: `None` if there is no such object, else its size in bytes, if the service
 /// says it, and its bytes.

@@ -2,16 +2,17 @@
 //!
 //! Unaware of: the local store, the race between a fetch and the tool.
 
-use crate::fill::Filling;
+use crate::filling::Filling;
+use crate::items::all_filled;
 use crate::merge::{self, Merged};
-use crate::record::{Dropped, Item, List, RECORD_BYTES_MAX};
+use crate::record::{Dropped, Item, List};
 use crate::sign::Keys;
 use crate::stack::verified;
 use crate::tally::{Share, Tally};
 use crate::wait::Wait;
 use crate::{
     Asked, Body, Connected, Counts, Key, Options, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Switch, Trouble,
-    collect, connect,
+    connect,
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -33,8 +34,7 @@ const LATE_MIN: Duration = Duration::from_millis(250);
 /// The time limit for the last remote: practically none, because there is no other one to ask.
 /// `Stall` and the connection have their own timeouts.
 const FOREVER: Duration = Duration::from_secs(86_400);
-/// How many records that are not in their list are fetched at once.
-const RECORDS_AT_ONCE: usize = 8;
+
 /// The most entries of [`Remotes::wrong`].
 const WRONG_MAX: usize = 4096;
 
@@ -364,38 +364,6 @@ impl From<Dropped> for Share {
             Dropped::Failed => Share::Failed,
         }
     }
-}
-
-/// The most bytes of records that are fetched for one list.
-const LIST_BYTES_MAX: u64 = 128 << 20;
-
-pub(crate) async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
-    Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())
-}
-
-/// Returns an item with its bytes, if they can be fetched.
-pub(crate) async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
-    if item.bytes.is_none() && item.size <= RECORD_BYTES_MAX {
-        let fetched = async {
-            let (_, body) = remote.get(Key::blob(item.digest)).await.ok()??;
-            collect(remote.name(), Key::blob(item.digest), body, item.size).await.ok()
-        };
-        item.bytes = fetched.await;
-    }
-    item
-}
-
-/// Returns the items of a list with their bytes, if they can be fetched, newest first. Items beyond
-/// [`LIST_BYTES_MAX`] are dropped, so that a list of huge records does not fill the memory.
-pub(crate) async fn all_filled(remote: &dyn Remote, list: List) -> Vec<Item> {
-    let mut room = LIST_BYTES_MAX;
-    let fits = |item: &Item| {
-        room = room.saturating_sub(item.size);
-        room > 0 || item.bytes.is_some()
-    };
-    let items: Vec<Item> = list.items.into_iter().filter(fits).collect();
-    let fetched = stream::iter(items.into_iter().map(|item| filled(remote, item)));
-    fetched.buffered(RECORDS_AT_ONCE).collect().await
 }
 
 /// Joins manifests of one entry each. Of entries with the same strong fingerprint the first stays.

@@ -21,15 +21,16 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use larder_model::{DecodeError, Digest, Reader, Single, Writer};
 
-use crate::bundle::{PACKED_AT_ONCE_BYTES, Piece, Unpacked, Whole, pack, unpack};
-use crate::remotes::{One, get_one};
+use crate::bundle::{PACKED_AT_ONCE_BYTES, Piece, RECORDS_MAX, Unpacked, Whole, pack, unpack};
+use crate::items::get_one;
+use crate::remotes::One;
 use crate::tally::Share;
 use crate::{Key, Put, RemoteError, Remotes, SMALL_BYTES_MAX, whole};
 
 /// The version of this format. Version 1 is not read any more.
 pub(crate) const USED_FORMAT: u8 = 2;
 /// The most weak fingerprints in a list.
-pub const USED_MAX: usize = 16_384;
+pub const USED_MAX: usize = RECORDS_MAX;
 /// The most bundles in a list.
 const BUNDLES_MAX: usize = 1024;
 /// If a list has more small bundles than this, their records are packed into larger ones, because

@@ -9,14 +9,14 @@
 //! | file | is |
 //! |---|---|
 //! | `tokens/` | job slots: how many tools run at once |
-//! | `fare.rs` | whether tools in a lowered class get enough processor time |
+//! | `starvation.rs` | whether tools in a lowered class get enough processor time |
 //!
 //! Unaware of: what the tool is, what is observed, the store.
 #![forbid(unsafe_code)]
 // Only for Linux so far. On other systems tools run untouched, and this crate is empty.
 #![cfg(target_os = "linux")]
 
-mod fare;
+mod starvation;
 mod tokens;
 
 use std::cell::Cell;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime};
 use larder_sys::{
     Attendant, Child, ChildEnd, PseudoTerminal, Rivalry, SignalForwarding, Stream, Survivors, TerminalSize, Use,
 };
-pub use larder_sys::{Class, Manner};
+pub use larder_sys::{Class, SchedPolicy};
 
 pub use tokens::{Asker, JOBS_MAX, Needs, Status, Taken, Token, Tokens};
 
@@ -49,7 +49,7 @@ pub struct Command {
     /// The environment as `NAME=value`.
     pub environment: Vec<Vec<u8>>,
     /// How the program is scheduled.
-    pub manner: Manner,
+    pub sched_policy: SchedPolicy,
 }
 
 /// Where standard output and standard error lead.
@@ -109,7 +109,7 @@ pub enum Written {
 impl Command {
     /// Returns a command that is scheduled like this process.
     pub fn new(program: Vec<u8>, argv: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Command {
-        Command { program, argv, environment, manner: Manner::default() }
+        Command { program, argv, environment, sched_policy: SchedPolicy::default() }
     }
 }
 
@@ -125,8 +125,8 @@ impl Destinations {
 ///
 /// The token is held as long as the tool runs.
 pub fn become_tool(command: &Command, token: &Token) -> io::Error {
-    let Command { program, argv, environment, manner } = command;
-    manner.take_on();
+    let Command { program, argv, environment, sched_policy } = command;
+    sched_policy.take_on();
     match token.file() {
         Some(file) => larder_sys::exec_with(program, argv, environment, file),
         None => larder_sys::exec(program, argv, environment),
@@ -184,13 +184,13 @@ fn run(
     larder_sys::can_wait_for_streams()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
-    let Command { program, argv, environment, manner } = command;
+    let Command { program, argv, environment, sched_policy } = command;
     let began = Instant::now();
     let started = match attendant.as_deref_mut() {
-        None => larder_sys::spawn(program, argv, environment, &plumbing.descriptors(), &forwarding, manner),
+        None => larder_sys::spawn(program, argv, environment, &plumbing.descriptors(), &forwarding, sched_policy),
         Some(served) => {
             let tools_ends = std::mem::take(&mut plumbing.tools_ends);
-            larder_sys::spawn_attended(program, argv, environment, tools_ends, &forwarding, manner, served)
+            larder_sys::spawn_attended(program, argv, environment, tools_ends, &forwarding, sched_policy, served)
         }
     };
     let child = started.inspect_err(|_| forwarding.unblock())?;
@@ -291,12 +291,12 @@ fn wait_for_survivors(streams: &mut [Stream], attendant: &mut Option<&mut (dyn A
 /// Runs a program with empty standard input, and discards its standard error. Returns its standard
 /// output, or `None` if that is longer than `bytes_max`, and how it ended.
 pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8>>, ChildEnd)> {
-    let Command { program, argv, environment, manner } = command;
+    let Command { program, argv, environment, sched_policy } = command;
     let (ours, tools) = larder_sys::pipe()?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let descriptors = [(null.as_raw_fd(), 0), (tools.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
     let forwarding = SignalForwarding::prepare()?;
-    let started = larder_sys::spawn(program, argv, environment, &descriptors, &forwarding, manner);
+    let started = larder_sys::spawn(program, argv, environment, &descriptors, &forwarding, sched_policy);
     forwarding.unblock();
     let child = started?;
     drop(tools);

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use larder_model::{Blob, Digest, DigestWriter};
 
 use crate::layout::{Contents, Temporary, open_plain};
-use crate::{Stamps, Store, StoreError};
+use crate::{StatCache, Store, StoreError};
 
 /// The buffer for hashing and writing, in bytes. No other size is faster for files of about 50 kB
-/// to 1 MB. For programs of 20 MB the best one is faster by a twentieth at most (`cargo xtask bench
-/// copy --buffers`, hash and write).
+/// to 1 MB. For programs of 20 MB the best one is faster by a twentieth at most
+/// (docs/performance.md, "Buffers").
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// A blob whose content was checked against its digest.
@@ -56,21 +56,21 @@ impl Store {
 
     /// Opens a blob. Its bytes are hashed unless a stamp shows that this was done, and that the
     /// file was not changed since.
-    pub fn open_blob(&self, blob: &Blob, stamps: &Stamps) -> Result<OpenBlob, StoreError> {
+    pub fn open_blob(&self, blob: &Blob, stat_cache: &StatCache) -> Result<OpenBlob, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
         let (mut file, look) = open_plain(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
             _ => StoreError::reading(&path)(error),
         })?;
-        if look.size_bytes == blob.size_bytes && stamps.content(&look) == Some(blob.digest) {
+        if look.size_bytes == blob.size_bytes && stat_cache.content(&look) == Some(blob.digest) {
             return Ok(OpenBlob { file, size_bytes: blob.size_bytes });
         }
         // A file of the wrong size is not read, because it may be sparse and of any size.
         let right_size = look.size_bytes == blob.size_bytes;
-        if !right_size || stamps.hash(&mut file).map_err(StoreError::reading(&path))? != blob.digest {
+        if !right_size || stat_cache.hash(&mut file).map_err(StoreError::reading(&path))? != blob.digest {
             // In a store that cannot be written the damaged file stays, and is found again each
             // time.
-            if stamps.writable() {
+            if stat_cache.writable() {
                 let _ = std::fs::remove_file(&path);
             }
             return Err(StoreError::BlobDamaged(blob.digest));
@@ -101,28 +101,28 @@ mod tests {
         let mut blob = store.put_blob(&mut &b"object"[..]).expect("writes");
         blob.size_bytes = u64::MAX / 2;
         let content = larder_model::Content::Blob(blob);
-        assert!(matches!(store.content_bytes(&content, &Stamps::none()), Err(StoreError::BlobDamaged(_))));
+        assert!(matches!(store.content_bytes(&content, &StatCache::none()), Err(StoreError::BlobDamaged(_))));
     }
 
     #[test]
     fn what_is_put_comes_back_and_damage_is_seen() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        let stamps = Stamps::open(&store, true);
+        let stat_cache = StatCache::open(&store, true);
         let blob = store.put_blob(&mut &b"object"[..]).expect("writes");
         let mut bytes = Vec::new();
-        store.open_blob(&blob, &stamps).expect("opens").file.read_to_end(&mut bytes).expect("reads");
+        store.open_blob(&blob, &stat_cache).expect("opens").file.read_to_end(&mut bytes).expect("reads");
         assert_eq!(bytes, b"object");
 
         let path = store.path_of(Contents::Blobs, &blob.digest);
         for damaged in [&b"abject"[..], b"objec", b"objects", b""] {
             std::fs::write(&path, damaged).expect("writes");
             for _ in 0..2 {
-                let reader = Stamps::open(&store, false);
+                let reader = StatCache::open(&store, false);
                 assert!(matches!(store.open_blob(&blob, &reader), Err(StoreError::BlobDamaged(_))));
             }
-            assert!(matches!(store.open_blob(&blob, &stamps), Err(StoreError::BlobDamaged(_))));
-            assert!(matches!(store.open_blob(&blob, &stamps), Err(StoreError::BlobMissing(_))));
+            assert!(matches!(store.open_blob(&blob, &stat_cache), Err(StoreError::BlobDamaged(_))));
+            assert!(matches!(store.open_blob(&blob, &stat_cache), Err(StoreError::BlobMissing(_))));
         }
     }
 }

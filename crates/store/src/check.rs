@@ -11,15 +11,16 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
+use larder_model::path::join;
 use larder_model::{
     Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins,
     Unread, ValueKey, is_encoded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
-use crate::Stamps;
+use crate::StatCache;
 use crate::scan::{Forms, of_uncut};
-use crate::witness::class_of;
+use crate::verify_inputs::class_of;
 
 /// A directory that changed within this time, in nanoseconds, is likely to change again, for
 /// example because each hit puts outputs into it. So its absences are not kept in a stamp.
@@ -55,7 +56,7 @@ pub struct Checker<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
     /// The stat cache.
-    pub stamps: &'a Stamps,
+    pub stat_cache: &'a StatCache,
     /// The set was recorded in this place. So a file that contains a root must have the same bytes.
     pub at_home: bool,
     /// A file that contains a root may also have the very bytes that were recorded. For example, a
@@ -70,7 +71,7 @@ pub struct Checker<'a> {
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
     /// The key for digests of the values of variables. It is that of the action.
     pub value_key: ValueKey,
-    /// Special forms in which files are compared between places: see [`crate::Witness`].
+    /// Special forms in which files are compared between places: see [`crate::InputVerifier`].
     pub forms: Forms<'a>,
 }
 
@@ -161,10 +162,10 @@ impl Checker<'_> {
         let mut before: Option<i64> = None;
         for age in ages {
             let mut path = Vec::new();
-            let known = self.roots.decode_path(age.path, &mut path);
-            let Some(look) = Some(&path).filter(|_| known).and_then(|path| larder_sys::look_through(path).ok()) else {
+            if !self.roots.decode_path(age.path, &mut path) {
                 return differs(age.path, "cannot be accessed");
-            };
+            }
+            let Ok(look) = larder_sys::look_through(&path) else { return differs(&path, "cannot be accessed") };
             let is_as_before = match before {
                 None => true,
                 Some(before) if age.same => look.modified_ns == before,
@@ -176,11 +177,19 @@ impl Checker<'_> {
             before = Some(look.modified_ns);
         }
         match (before, ages.last()) {
-            (Some(newest), Some(last)) if newest > larder_sys::now_coarse_ns() => {
-                differs(last.path, "was modified in the future, so it is newer than what the command makes")
-            }
+            (Some(newest), Some(last)) if newest > larder_sys::now_coarse_ns() => differs(
+                &self.decoded(last.path),
+                "was modified in the future, so it is newer than what the command makes",
+            ),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the path in this place for a message. If this place does not have its root, returns
+    /// it unchanged.
+    fn decoded(&self, encoded: &[u8]) -> Vec<u8> {
+        let mut path = Vec::new();
+        if self.roots.decode_path(encoded, &mut path) { path } else { encoded.to_vec() }
     }
 
     /// Returns the names of facts and absences as they are in this place.
@@ -204,12 +213,12 @@ impl Checker<'_> {
             if self.roots.decode_path(encoded, &mut path) { larder_sys::look_through(&path).ok() } else { None }
         };
         let [Some(a), Some(b)] = twins.paths.map(look) else {
-            return differs(twins.paths[0], "cannot be accessed");
+            return differs(&self.decoded(twins.paths[0]), "cannot be accessed");
         };
         let same_file = (a.device, a.inode) == (b.device, b.inode);
         if same_file != twins.same_file || (a.modified_ns == b.modified_ns) != twins.same_time {
             return differs(
-                twins.paths[1],
+                &self.decoded(twins.paths[1]),
                 "has the same content as another input; whether both are one file, or equally old, has changed",
             );
         }
@@ -285,7 +294,7 @@ impl Checker<'_> {
 
     /// Returns true if a stamp says that all names in `unread` are absent.
     fn knows_absent(&self, look: &Look, unread: &Unread, effort: &mut Effort) -> bool {
-        let known = unread.digest().is_some_and(|names| self.stamps.names_absent(look, names));
+        let known = unread.digest().is_some_and(|names| self.stat_cache.names_absent(look, names));
         effort.absences += if known { unread.count() as u64 } else { 0 };
         known
     }
@@ -301,7 +310,7 @@ impl Checker<'_> {
         effort.absences += facts.absent.len() as u64;
         let names = names_digest(&facts.absent);
         let now_ns = larder_sys::now_coarse_ns();
-        if look.as_ref().is_some_and(|look| self.stamps.names_absent(look, &names)) {
+        if look.as_ref().is_some_and(|look| self.stat_cache.names_absent(look, &names)) {
             return Ok(());
         }
         let mut only_by_the_directory = true;
@@ -325,7 +334,7 @@ impl Checker<'_> {
         }
         let settled = |look: &Look| now_ns.saturating_sub(look.changed_ns) > SETTLED_NS;
         if let (Some(look), true) = (look.filter(settled), only_by_the_directory) {
-            self.stamps.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
+            self.stat_cache.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
         }
         Ok(())
     }
@@ -335,7 +344,7 @@ impl Checker<'_> {
     fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Listed> {
         const DIRECTORY_BYTES_PER_LOOK: u64 = 256;
         let cheap = wanted > 8 && look.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
-        if !cheap || !self.stamps.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
+        if !cheap || !self.stat_cache.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
             return None;
         }
         Listed::of(dir.names().ok()?)
@@ -372,7 +381,7 @@ impl Checker<'_> {
                 other => Err(format!("was a directory; {}", found(&other))),
             },
             Fact::Other(kind) => match look(dir, name, false) {
-                Ok(look) if kind_code(look.kind) == *kind => Ok(()),
+                Ok(look) if look.kind.code() == *kind => Ok(()),
                 other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
@@ -424,7 +433,7 @@ impl Checker<'_> {
         digest: &Digest,
         effort: &mut Effort,
     ) -> Result<(), String> {
-        let known = self.stamps.content(look);
+        let known = self.stat_cache.content(look);
         self.stampless.set(known.is_none());
         if let Some(known) = known {
             return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
@@ -433,7 +442,7 @@ impl Checker<'_> {
         let read = open().and_then(|mut file| {
             // Another file may have come there between `stat` and `open`.
             let look = larder_sys::file_look(&file)?;
-            self.stamps.hash_for_comparison(&mut file, &look)
+            self.stat_cache.hash_for_comparison(&mut file, &look)
         });
         match read {
             Ok(found) if found == *digest => Ok(()),
@@ -587,16 +596,6 @@ pub(crate) fn status_of(look: &Look) -> Status {
     Status { mode, owner, group, links, inode, modified_ns }
 }
 
-/// Returns the kind as `Fact::Other` stores it.
-pub(crate) fn kind_code(kind: Kind) -> u8 {
-    match kind {
-        Kind::File => 0o10,
-        Kind::Directory => 0o04,
-        Kind::Link => 0o12,
-        Kind::Other(code) => code,
-    }
-}
-
 fn kind_name(code: u8) -> &'static str {
     match code {
         0o10 => "a file",
@@ -611,20 +610,9 @@ fn kind_name(code: u8) -> &'static str {
 
 fn found(look: &io::Result<Look>) -> String {
     match look {
-        Ok(look) => format!("is now {}", kind_name(kind_code(look.kind))),
+        Ok(look) => format!("is now {}", kind_name(look.kind.code())),
         Err(error) => error.to_string(),
     }
-}
-
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if !name.is_empty() {
-        if path.last() != Some(&b'/') {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
-    }
-    path
 }
 
 #[cfg(test)]
@@ -649,12 +637,52 @@ mod tests {
         check([("a", 8), (".git", 8), ("b", 8)], [true, true, false]);
     }
 
+    fn checker<'a>(roots: &'a Roots, stat_cache: &'a StatCache) -> Checker<'a> {
+        Checker {
+            roots,
+            stat_cache,
+            at_home: true,
+            same_bytes_will_do: false,
+            stampless: Cell::new(false),
+            variable: &|_| None,
+            value_key: ValueKey::ZERO,
+            forms: Forms::plain(|_| false),
+        }
+    }
+
+    #[test]
+    fn a_difference_names_the_path_in_this_place() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path().to_str().expect("is a text");
+        let roots = Roots::new([root.as_bytes().to_vec()]);
+        let [mut a, mut b] = [Vec::new(), Vec::new()];
+        roots.encode_path(format!("{root}/a").as_bytes(), &mut a);
+        roots.encode_path(format!("{root}/b").as_bytes(), &mut b);
+        let subject = |set: &ObservationSet| {
+            let found = checker(&roots, &StatCache::none()).check(set, &mut Effort::default());
+            String::from_utf8(found.expect_err("differs").subject).expect("is a text")
+        };
+        let ages = ObservationSet { ages: vec![Age { path: &a, same: false }], ..ObservationSet::default() };
+        assert_eq!(subject(&ages), format!("{root}/a"), "it does not exist");
+        let twins = Twins { paths: [&a, &b], same_file: true, same_time: true };
+        let twins = ObservationSet { twins: vec![twins], ..ObservationSet::default() };
+        assert_eq!(subject(&twins), format!("{root}/a"), "it does not exist");
+        for name in ["a", "b"] {
+            std::fs::write(dir.path().join(name), "").expect("writes");
+        }
+        assert_eq!(subject(&twins), format!("{root}/b"), "they are two files");
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9999);
+        let file = std::fs::File::options().write(true).open(dir.path().join("a")).expect("opens");
+        file.set_modified(later).expect("sets");
+        assert_eq!(subject(&ages), format!("{root}/a"), "it is from the future");
+    }
+
     /// Returns how many names are looked up in a directory that was changed this long ago, and how
     /// many in a second check.
     fn looked_for(changed_before: std::time::Duration) -> [u64; 2] {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("store")).expect("opens");
-        let stamps = Stamps::open(&store, true);
+        let stat_cache = StatCache::open(&store, true);
         let path = dir.path().join("d");
         std::fs::create_dir(&path).expect("makes");
         std::thread::sleep(changed_before);
@@ -662,16 +690,7 @@ mod tests {
         let directory = DirFacts { path, absent: vec![b"a", b"b"], ..DirFacts::default() };
         let set = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
         let roots = Roots::new([]);
-        let checker = Checker {
-            roots: &roots,
-            stamps: &stamps,
-            at_home: true,
-            same_bytes_will_do: false,
-            stampless: Cell::new(false),
-            variable: &|_| None,
-            value_key: ValueKey::ZERO,
-            forms: Forms::NONE,
-        };
+        let checker = checker(&roots, &stat_cache);
         [(); 2].map(|()| {
             let mut effort = Effort::default();
             checker.check(&set, &mut effort).expect("holds");

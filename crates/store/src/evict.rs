@@ -91,7 +91,7 @@ impl Store {
         self.inspect()?;
         let _lock = self.lock("evict")?;
         self.sweep_temporary();
-        self.remove_earlier(EARLIER_AGE_MAX);
+        self.remove_old_formats(EARLIER_AGE_MAX);
         let mut records = self.records()?;
         records.extend(self.image_records()?);
         let blobs = self.blob_sizes()?;

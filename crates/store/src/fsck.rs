@@ -6,13 +6,14 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 
 use larder_model::{Digest, Manifest};
 
 use crate::evict::blobs_of;
 use crate::layout::{Contents, open_plain, read_plain};
 use crate::manifests::MANIFEST_BYTES_MAX;
-use crate::{Stamps, Store, StoreError};
+use crate::{StatCache, Store, StoreError};
 
 /// The result of `fsck`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Store {
         for (digest, path) in &blobs {
             report.blobs += 1;
             report.size_bytes += fs::metadata(path).map_or(0, |m| m.len());
-            match open_plain(path).and_then(|(mut file, _)| Stamps::none().hash(&mut file)) {
+            match open_plain(path).and_then(|(mut file, _)| StatCache::none().hash(&mut file)) {
                 Ok(found) if found == *digest => {
                     sound.insert(*digest);
                 }
@@ -64,31 +65,8 @@ impl Store {
         }
         for (digest, path) in &manifests {
             report.manifests += 1;
-            let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
-                Ok(bytes) => bytes,
-                // It was evicted or replaced meanwhile.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => {
-                    damaged(&mut report, repair, path, &error.to_string());
-                    continue;
-                }
-            };
-            report.size_bytes += bytes.len() as u64;
-            match Manifest::decode(&bytes) {
-                Ok(manifest) if manifest.weak == *digest => {
-                    report.entries += manifest.entries.len() as u64;
-                    let broken = manifest.entries.iter().any(|entry| entry.open().is_err());
-                    // A blob that was written after the listing is checked now.
-                    let newer = |blob: &Digest| self.blob_is_sound(blob);
-                    let missing = blobs_of(&manifest).iter().any(|blob| !sound.contains(blob) && !newer(blob));
-                    if broken {
-                        damaged(&mut report, repair, path, "an entry cannot be read");
-                    } else if missing {
-                        damaged(&mut report, repair, path, "needs a blob that is missing or damaged");
-                    }
-                }
-                Ok(_) => damaged(&mut report, repair, path, "is the manifest of another fingerprint"),
-                Err(error) => damaged(&mut report, repair, path, &error.to_string()),
+            if let Err(why) = self.manifest_is_sound(digest, path, &sound, &mut report) {
+                damaged(&mut report, repair, path, &why);
             }
             done += 1;
             progress(done, all);
@@ -104,13 +82,43 @@ impl Store {
         Ok(report)
     }
 
+    /// Checks a manifest, and that the blobs exist that its entries need. Adds it to the counts of
+    /// `report`.
+    fn manifest_is_sound(
+        &self,
+        digest: &Digest,
+        path: &Path,
+        sound: &HashSet<Digest>,
+        report: &mut FsckReport,
+    ) -> Result<(), String> {
+        let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
+            // It was evicted or replaced meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            bytes => bytes.map_err(|error| error.to_string())?,
+        };
+        report.size_bytes += bytes.len() as u64;
+        let manifest = Manifest::decode(&bytes).map_err(|error| error.to_string())?;
+        if manifest.weak != *digest {
+            return Err("is the manifest of another fingerprint".to_owned());
+        }
+        report.entries += manifest.entries.len() as u64;
+        if manifest.entries.iter().any(|entry| entry.open().is_err()) {
+            return Err("an entry cannot be read".to_owned());
+        }
+        // A blob that was written after the listing is checked now.
+        match blobs_of(&manifest).iter().all(|blob| sound.contains(blob) || self.blob_is_sound(blob)) {
+            true => Ok(()),
+            false => Err("needs a blob that is missing or damaged".to_owned()),
+        }
+    }
+
     /// Checks the record of an image, and that the blobs exist without which it cannot be restored.
     /// Packs may be missing, because the packs of a remote's image are fetched when they are
     /// needed.
     fn image_is_sound(
         &self,
         digest: &Digest,
-        path: &std::path::Path,
+        path: &Path,
         sound: &HashSet<Digest>,
         unsound: &HashSet<Digest>,
     ) -> Result<(), String> {
@@ -134,13 +142,32 @@ impl Store {
 }
 
 impl Store {
-    fn blob_is_sound(&self, digest: &Digest) -> bool {
+    /// Returns true if the blob exists and has the digest that it is named by.
+    pub(crate) fn blob_is_sound(&self, digest: &Digest) -> bool {
         let file = open_plain(&self.path_of(Contents::Blobs, digest));
-        file.and_then(|(mut file, _)| Stamps::none().hash(&mut file)).is_ok_and(|found| found == *digest)
+        file.and_then(|(mut file, _)| StatCache::none().hash(&mut file)).is_ok_and(|found| found == *digest)
     }
 }
 
-fn damaged(report: &mut FsckReport, repair: bool, path: &std::path::Path, why: &str) {
+fn damaged(report: &mut FsckReport, repair: bool, path: &Path, why: &str) {
     let done = if repair && fs::remove_file(path).is_ok() { "; removed" } else { "" };
     report.problems.push(format!("{}: {why}{done}", path.display()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_reaches_the_end_if_a_manifest_cannot_be_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let path = store.path_of(Contents::Manifests, &Digest([7; 32]));
+        fs::create_dir_all(path.parent().expect("has one")).expect("makes");
+        let file = fs::File::create(&path).expect("makes");
+        file.set_len(MANIFEST_BYTES_MAX + 1).expect("grows");
+        let mut last = (0, 0);
+        let report = store.fsck(false, &mut |done, all| last = (done, all)).expect("reads");
+        assert_eq!((last, report.problems.len()), ((1, 1), 1), "{:?}", report.problems);
+    }
 }

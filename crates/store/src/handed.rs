@@ -132,7 +132,7 @@ impl Store {
         };
         // `explain` does not read records that were handed over.
         let subject = subject.filter(|_| table == Contents::Manifests);
-        let _ = subject.map(|subject| self.note_near(subject, &single.manifest().weak));
+        let _ = subject.map(|subject| self.note_neighbour(subject, &single.manifest().weak));
         Ok(grown)
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::Stamps;
+    use crate::StatCache;
 
     #[test]
     fn a_blob_is_what_it_is_said_to_be_or_nothing() {
@@ -233,7 +233,7 @@ mod tests {
         [&b"obj"[..], b"", b"ect"].iter().for_each(|piece| receiving.write(piece).expect("writes"));
         receiving.finish().expect("is what it should be");
         store.take_blob(&mut &b"object"[..], &blob(b"object", 6)).expect("is kept");
-        assert!(store.open_blob(&blob(b"object", 6), &Stamps::none()).is_ok());
+        assert!(store.open_blob(&blob(b"object", 6), &StatCache::none()).is_ok());
         assert_eq!(std::fs::read_dir(store.file("tmp")).expect("lists").count(), 0, "nothing is left");
     }
 

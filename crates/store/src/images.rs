@@ -374,7 +374,13 @@ impl Store {
         let path = self.path_of(Contents::Blobs, &blob.digest);
         let bytes = read_plain(&path, limit_bytes.min(blob.size_bytes)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
-            io::ErrorKind::Other => StoreError::BlobDamaged(blob.digest),
+            io::ErrorKind::Other => {
+                // If the bytes have the digest, the size in the record is wrong, not the file.
+                if !self.blob_is_sound(&blob.digest) {
+                    let _ = fs::remove_file(&path);
+                }
+                StoreError::BlobDamaged(blob.digest)
+            }
             _ => StoreError::reading(&path)(error),
         })?;
         match Digest::of(&bytes) == blob.digest {
@@ -608,6 +614,19 @@ mod tests {
         assert!(store.image(&record.key).expect("reads").is_none());
         assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
         assert!(matches!(store.blob_bytes(&pack, 9), Err(StoreError::BlobMissing(_))));
+    }
+
+    #[test]
+    fn a_blob_that_is_too_large_is_removed_if_it_is_damaged() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let blob = store.put_blob(&mut &b"bytes"[..]).expect("writes");
+        let smaller = Blob { size_bytes: 4, ..blob };
+        assert!(matches!(store.blob_bytes(&smaller, 9), Err(StoreError::BlobDamaged(_))));
+        assert_eq!(store.blob_bytes(&blob, 9).expect("is still there"), b"bytes");
+        fs::write(store.path_of(Contents::Blobs, &blob.digest), b"more bytes").expect("writes");
+        assert!(matches!(store.blob_bytes(&blob, 9), Err(StoreError::BlobDamaged(_))));
+        assert!(matches!(store.blob_bytes(&blob, 9), Err(StoreError::BlobMissing(_))));
     }
 
     /// If a key is removed from `remote_trust`, images that it signed are removed, whenever they

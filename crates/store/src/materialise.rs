@@ -7,19 +7,18 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use larder_model::{ActionResult, Blob, Content, FileMode, ModeRule, Modified, Output, OutputKind, Placement, Roots};
+use larder_model::{ActionResult, Blob, Content, Modified, Output, OutputKind, Placement, Roots};
 use larder_sys::{Kind, Look};
 
-use crate::layout::{NO_FOLLOW, NO_WAIT};
-use crate::stage::{Failed, Planned, Source, put_together};
-use crate::{Stamps, Store, StoreError};
+use crate::stage::{Failed, put_together};
+use crate::write_output::{Before, Planned, Source, make, put_bytes};
+use crate::{StatCache, Store, StoreError};
 
 /// Why outputs were not put in place.
 #[derive(Debug)]
@@ -99,8 +98,6 @@ const AGE_STEP: Duration = Duration::from_micros(1);
 /// Set-user-id and set-group-id. With these bits, an attacker who can write a record would gain the
 /// rights of the user that restores it.
 pub(crate) const RIGHTS: u32 = 0o6000;
-/// Set-group-id, which a new directory inherits from its parent directory.
-const SET_GROUP: u32 = 0o2000;
 
 impl Store {
     /// Puts every output of `result` in place. If `began` is set, each file gets an mtime that is
@@ -111,17 +108,17 @@ impl Store {
         result: &ActionResult,
         roots: &Roots,
         bounds: &dyn Bounds,
-        stamps: &Stamps,
+        stat_cache: &StatCache,
         began: Option<SystemTime>,
     ) -> Result<(), MaterialiseError> {
         let paths = permitted(result, roots, bounds)?;
         // All blobs are opened and checked before anything is changed.
-        let open = |blob: &Blob| self.open_blob(blob, stamps).map(|opened| opened.file).map_err(io::Error::other);
+        let open = |blob: &Blob| self.open_blob(blob, stat_cache).map(|opened| opened.file).map_err(io::Error::other);
         let mut blobs = Vec::new();
         for output in &result.outputs {
             blobs.push(match output.kind {
                 OutputKind::File { content: Content::Blob(blob), .. } => {
-                    let opened = self.open_blob(&blob, stamps)?;
+                    let opened = self.open_blob(&blob, stat_cache)?;
                     match blobs.len() < OPEN_MAX {
                         true => Some(Source::Open(opened.file, opened.size_bytes)),
                         false => Some(Source::Closed(&open, blob)),
@@ -155,13 +152,13 @@ impl Store {
     }
 
     /// Returns the bytes of a content.
-    pub fn content_bytes(&self, content: &Content, stamps: &Stamps) -> Result<Vec<u8>, StoreError> {
+    pub fn content_bytes(&self, content: &Content, stat_cache: &StatCache) -> Result<Vec<u8>, StoreError> {
         match content {
             Content::Inline(bytes) => Ok(bytes.to_vec()),
             Content::Blob(blob) => {
                 // It is opened before memory is allocated, because then the size in the record is
                 // known to be true.
-                let mut file = self.open_blob(blob, stamps)?.file;
+                let mut file = self.open_blob(blob, stat_cache)?.file;
                 let mut bytes = Vec::with_capacity(blob.size_bytes as usize);
                 io::Read::read_to_end(&mut file, &mut bytes).map_err(StoreError::reading(Path::new("(a blob)")))?;
                 Ok(bytes)
@@ -226,19 +223,6 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
     }
 }
 
-/// What to do with the file at the path of an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// Nothing is there.
-    Nothing,
-    /// Something is there and is unlinked first.
-    Unlink,
-    /// The file is opened and truncated. A directory is left as it is.
-    Truncate,
-    /// A file is opened through a symbolic link and truncated.
-    Through,
-}
-
 /// Finds out what is at the path of an output, and whether the tool could have written there.
 /// Changes nothing.
 fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before> {
@@ -297,83 +281,5 @@ fn put(one: &Planned) -> io::Result<()> {
         OutputKind::File { .. } => put_bytes(&one.path, one, one.before),
         OutputKind::Directory(_) if one.before != Before::Nothing => Ok(()),
         _ => make(&one.path, one.output),
-    }
-}
-
-/// Writes the bytes of an output and sets its mode. If that fails, a file that was created for it
-/// is removed. The tool runs next and may fail before it writes, and `make` would take our
-/// incomplete file for the tool's output.
-pub(crate) fn put_bytes(path: &Path, one: &Planned, before: Before) -> io::Result<()> {
-    let OutputKind::File { mode, content, .. } = one.output.kind else { return Ok(()) };
-    let file = open(path, before, mode)?;
-    let fill = || {
-        match (content, &one.blob) {
-            (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
-            (Content::Blob(_), Some(Source::Open(from, size_bytes))) => copy(from, &file, *size_bytes)?,
-            (Content::Blob(_), Some(Source::Closed(reopen, blob))) => copy(&reopen(blob)?, &file, blob.size_bytes)?,
-            (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
-        }
-        if let Some(modified) = one.modified {
-            file.set_times(FileTimes::new().set_modified(modified))?;
-        }
-        set_mode(&file, mode, before)
-    };
-    fill().inspect_err(|_| {
-        if matches!(before, Before::Nothing | Before::Unlink) {
-            let _ = fs::remove_file(path);
-        }
-    })
-}
-
-fn copy(from: &File, to: &File, size_bytes: u64) -> io::Result<()> {
-    match larder_sys::copy_bytes(from, to, size_bytes)? {
-        copied if copied == size_bytes => Ok(()),
-        _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-    }
-}
-
-/// Makes a symbolic link or a directory.
-pub(crate) fn make(path: &Path, output: &Output) -> io::Result<()> {
-    match output.kind {
-        OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
-        OutputKind::Directory(mode) => {
-            DirBuilder::new().mode(mode.bits).create(path)?;
-            match mode.rule {
-                ModeRule::Masked => Ok(()),
-                // The directory inherits this bit from its parent.
-                ModeRule::Exact => {
-                    let own = fs::symlink_metadata(path)?.permissions().mode() & SET_GROUP;
-                    fs::set_permissions(path, Permissions::from_mode(mode.bits & !SET_GROUP | own))
-                }
-                ModeRule::Set | ModeRule::Executable => fs::set_permissions(path, Permissions::from_mode(mode.bits)),
-            }
-        }
-        OutputKind::File { .. } | OutputKind::Removed => Ok(()),
-    }
-}
-
-fn set_mode(file: &File, mode: FileMode, before: Before) -> io::Result<()> {
-    match mode.rule {
-        ModeRule::Masked => Ok(()),
-        ModeRule::Exact if matches!(before, Before::Truncate | Before::Through) => Ok(()),
-        ModeRule::Exact | ModeRule::Set => file.set_permissions(Permissions::from_mode(mode.bits)),
-        ModeRule::Executable => {
-            let now = file.metadata()?.permissions().mode() & 0o7777;
-            file.set_permissions(Permissions::from_mode(now | 0o111 & !larder_sys::umask()))
-        }
-    }
-}
-
-fn open(path: &Path, before: Before, mode: FileMode) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(mode.bits);
-    match before {
-        Before::Nothing | Before::Unlink => {
-            larder_sys::open(path.as_os_str().as_bytes(), larder_sys::Opening::New(mode.bits))
-        }
-        // It was no link a moment ago. If it is one now, opening fails, and if it is a FIFO,
-        // opening does not wait.
-        Before::Truncate => options.truncate(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path),
-        Before::Through => options.create(true).truncate(true).custom_flags(NO_WAIT).open(path),
     }
 }

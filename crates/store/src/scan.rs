@@ -1,14 +1,12 @@
 //! Searches the bytes of inputs for what could bring the path of this place into a result: the path
-//! itself, and words such as `__FILE__` that a compiler replaces by the path of a file. A stamp
-//! keeps the answer, so that each file is read only once for this.
+//! itself, and words that a compiler replaces by the path of a file. A stamp keeps the answer, so
+//! that each file is read only once for this.
 //!
-//! Unaware of: what follows from the answer.
+//! Unaware of: which words these are, what follows from the answer.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -17,7 +15,7 @@ use larder_model::{Digest, PLACEHOLDER, Roots};
 use larder_sys::{Kind, Look};
 use memchr::memmem;
 
-use crate::Stamps;
+use crate::StatCache;
 
 /// The largest file that is searched, in bytes. A larger one is assumed to contain everything.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
@@ -39,11 +37,16 @@ pub struct Forms<'a> {
     /// The text in which every path is whole, for known files that break long lines. For example,
     /// autoconf's `config.status` breaks strings at a column, which can split a path.
     pub uncut: Uncut<'a>,
+    /// Returns true if a text contains a word that becomes the path of a file. Its answers are kept
+    /// in stamps, so it must be the same function in all processes.
+    pub names_files: fn(&[u8]) -> bool,
 }
 
 impl Forms<'_> {
-    /// No file has a special form: all bytes count.
-    pub const NONE: Forms<'static> = Forms { object: None, uncut: &|_, _| None };
+    /// Returns the forms if no file has a special form: all bytes count.
+    pub const fn plain(names_files: fn(&[u8]) -> bool) -> Forms<'static> {
+        Forms { object: None, uncut: &|_, _| None, names_files }
+    }
 }
 
 /// What one input contains.
@@ -59,7 +62,7 @@ pub(crate) struct Held {
     /// If it is an object file that contains a root: the digest of the form that it has in every
     /// place.
     pub(crate) object: Option<Digest>,
-    /// It may use `__FILE__` or something similar.
+    /// It may contain a word that becomes the path of a file (`Forms::names_files`).
     pub(crate) names_files: bool,
     /// It contains a name by chance, which is not replaced.
     pub(crate) names_runs: bool,
@@ -74,7 +77,7 @@ impl Held {
 /// A search of files for the roots of one place.
 pub(crate) struct Scan<'a> {
     roots: &'a Roots,
-    stamps: &'a Stamps,
+    stat_cache: &'a StatCache,
     forms: Forms<'a>,
     /// Stands in a stamp for "contains no root of this place".
     rootless: Digest,
@@ -85,22 +88,17 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(roots: &'a Roots, stamps: &'a Stamps) -> Self {
+    pub(crate) fn new(roots: &'a Roots, stat_cache: &'a StatCache, forms: Forms<'a>) -> Self {
         let mut all = b"no root:".to_vec();
         roots.paths().iter().for_each(|root| all.extend([root, &b"\0"[..]].concat()));
         Scan {
             roots,
-            stamps,
-            forms: Forms::NONE,
+            stat_cache,
+            forms,
             rootless: Digest::of(&all),
             nameless: Digest::of(b"no name of a file, nor pieces of one"),
             naming: Digest::of(b"the name of a file, or pieces of one"),
         }
-    }
-
-    /// Returns this search with special forms of files.
-    pub(crate) fn with(self, forms: Forms<'a>) -> Self {
-        Scan { forms, ..self }
     }
 
     /// Returns what the file with this `stat` contains. `open` opens it. Names by chance are only
@@ -113,10 +111,10 @@ impl<'a> Scan<'a> {
         {
             return Ok(held);
         }
-        if !may_hold_names && self.stamps.says(look, &self.rootless) {
-            if self.stamps.says(look, &self.nameless) {
+        if !may_hold_names && self.stat_cache.says(look, &self.rootless) {
+            if self.stat_cache.says(look, &self.nameless) {
                 return Ok(Held::default());
-            } else if self.stamps.says(look, &self.naming) {
+            } else if self.stat_cache.says(look, &self.naming) {
                 return Ok(Held { names_files: true, ..Held::default() });
             }
         }
@@ -142,7 +140,7 @@ impl<'a> Scan<'a> {
         let names = if held.names_files { &self.naming } else { &self.nameless };
         let is_rootless = held.rooted.is_none() && !held.fixed;
         for what in [Some(names), is_rootless.then_some(&self.rootless)].into_iter().flatten() {
-            self.stamps.keep_saying(look, now_ns, what, &file);
+            self.stat_cache.keep_saying(look, now_ns, what, &file);
         }
         let held = Held { fixed: held.fixed || held.names_runs, ..held };
         Ok(held)
@@ -157,7 +155,7 @@ impl<'a> Scan<'a> {
             loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
             rooted: encoded.map(|encoded| digest(&encoded)),
             object: None,
-            names_files: names_files(bytes),
+            names_files: (self.forms.names_files)(bytes),
             names_runs: false,
         }
     }
@@ -186,17 +184,22 @@ fn is_object_name(path: &[u8]) -> bool {
 const MAGIC_BYTES: usize = 8;
 
 /// Returns the digest of a file's content with roots replaced, which is the same in every place.
-/// Returns `None` if the path is not a readable regular file.
-pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
-    let scan = Scan::new(roots, stamps);
+/// Returns `None` if the path is not a readable regular file. `names_files` is as in [`Forms`].
+pub fn content_anywhere(
+    path: &[u8],
+    roots: &Roots,
+    stat_cache: &StatCache,
+    names_files: fn(&[u8]) -> bool,
+) -> Option<Digest> {
+    let scan = Scan::new(roots, stat_cache, Forms::plain(names_files));
     let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
-    if let Some(digest) = stamps.content(&look)
-        && stamps.says(&look, &scan.rootless)
+    if let Some(digest) = stat_cache.content(&look)
+        && stat_cache.says(&look, &scan.rootless)
     {
         return Some(digest);
     }
     let open = || File::open(Path::new(OsStr::from_bytes(path)));
-    let (digest, look) = stamps.hash_of(&mut open().ok()?).ok()?;
+    let (digest, look) = stat_cache.hash_of(&mut open().ok()?).ok()?;
     Some(scan.file(path, &look, open).ok()?.rooted.unwrap_or(digest))
 }
 
@@ -218,159 +221,19 @@ pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     larder_sys::read_rest_at_most(file, TEXT_BYTES_MAX)
 }
 
-/// The macros that expand to the path of a file.
-pub const FILE_WORDS: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
-
-/// Functions that return the path of a file, and a variable that can contain one.
-pub const FILE_FUNCTIONS: [&[u8]; 4] =
-    [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
-
-/// Returns true if a text contains a word that becomes the path of a file, or a piece of one.
-/// Pieces count because `##` can join them.
-pub fn names_files(text: &[u8]) -> bool {
-    /// The beginning of the first piece of such a word.
-    const STARTS: [&[u8]; 3] = [b"__B", b"__F", b"__builtin_"];
-    // This is also called for single lines, most of which have no underscore.
-    if !text.contains(&b'_') {
-        return false;
-    }
-    let text = &*without_splices(text);
-    let begins = |word: &[u8]| {
-        let is_piece = |name: &&[u8]| name.len() > word.len() && name.starts_with(word);
-        FILE_WORDS.iter().chain(&FILE_FUNCTIONS[..3]).any(is_piece)
-    };
-    let is_start = |at: usize| (at == 0 || !is_in_word(text[at - 1])) && begins(word_around(text, at));
-    let is_end = |at: usize| {
-        text.get(at + 3).is_none_or(|b| !is_in_word(*b)) && {
-            let word = word_around(text, at);
-            FILE_WORDS.iter().any(|name| name.ends_with(word))
-        }
-    };
-    FILE_FUNCTIONS.iter().any(|word| memmem::find(text, word).is_some())
-        || memmem::find_iter(text, b"E__").any(is_end)
-        || STARTS.iter().any(|start| memmem::find_iter(text, start).any(is_start))
-        || memmem::find_iter(text, b"FILE").any(|at| is_beside_underscores(text, at))
-        || memmem::find_iter(text, b"__").any(|at| is_only_underscores(text, at) && has_another(text, at))
-}
-
-/// Returns true if the word there is `FILE` or `BASE_FILE` with any underscores around it, and its
-/// line also has a word of underscores only.
-fn is_beside_underscores(text: &[u8], at: usize) -> bool {
-    let word = word_around(text, at);
-    let start = word.iter().position(|b| *b != b'_').unwrap_or(0);
-    let end = word.iter().rposition(|b| *b != b'_').map_or(0, |last| last + 1);
-    [&b"FILE"[..], b"BASE_FILE"].contains(&&word[start..end]) && {
-        let line = line_around(text, at);
-        memchr::memchr_iter(b'_', line).any(|at| word_around(line, at).iter().all(|b| *b == b'_'))
-    }
-}
-
-fn is_only_underscores(text: &[u8], at: usize) -> bool {
-    word_around(text, at) == b"__"
-}
-
-fn has_another(text: &[u8], at: usize) -> bool {
-    let line = line_around(text, at);
-    memmem::find_iter(line, b"__").filter(|at| is_only_underscores(line, *at)).count() > 1
-}
-
-fn line_around(text: &[u8], at: usize) -> &[u8] {
-    let start = memchr::memrchr(b'\n', &text[..at]).map_or(0, |last| last + 1);
-    let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
-    &text[start..end]
-}
-
-fn word_around(text: &[u8], at: usize) -> &[u8] {
-    let start = text[..at].iter().rposition(|b| !is_in_word(*b)).map_or(0, |last| last + 1);
-    let end = text[at..].iter().position(|b| !is_in_word(*b)).map_or(text.len(), |length| at + length);
-    &text[start..end]
-}
-
-/// Returns true if the byte can be part of a word for a preprocessor.
-pub fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
-/// Returns true if gcc allows this byte between a backslash and the end of the line that it
-/// continues.
-pub fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
-}
-
-/// Returns where lines are continued in the next line: from the backslash to after the newline. gcc
-/// allows blanks between them.
-pub fn splices(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    memchr::memchr_iter(b'\\', text).filter_map(move |at| {
-        let end = at + 1 + text[at + 1..].iter().take_while(|byte| is_blank(**byte)).count();
-        (text.get(end) == Some(&b'\n')).then_some(at..end + 1)
-    })
-}
-
-/// Returns the text with continued lines joined, if a word is continued in the next line.
-fn without_splices(text: &[u8]) -> Cow<'_, [u8]> {
-    let is_next_to_word = |Range { start, end }: Range<usize>| {
-        let before = start.checked_sub(1).map(|before| text[before]);
-        before.is_some_and(|b| is_in_word(b) || b == b'\n')
-            && text.get(end).is_some_and(|b| is_in_word(*b) || *b == b'\\')
-    };
-    if !splices(text).any(is_next_to_word) {
-        return Cow::Borrowed(text);
-    }
-    let (mut whole, mut from) = (Vec::with_capacity(text.len()), 0);
-    for splice in splices(text) {
-        whole.extend_from_slice(&text[from..splice.start]);
-        from = splice.end;
-    }
-    whole.extend_from_slice(&text[from..]);
-    Cow::Owned(whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn words_that_name_files() {
-        let named = [
-            &b"assert(__FILE__)"[..],
-            b"X(__FI, LE__)",
-            b"p(E__)",
-            b"__BASE_FILE__",
-            b"__builtin_FILE()",
-            b"X(__FILE, __)",
-            b"X(__BASE_F, a)",
-            b"X(__builtin_, FILE)",
-            b"X(__, FILE, __)",
-            b"X(_, _FILE, __)",
-            b"X(__, FI, LE, __)",
-            b"__FI\\\nLE__",
-            b"__FILE_\\ \t\n_",
-            b"__FIL\\\n\\\nE__",
-            b"__builtin_FI\\\r\nLE()",
-        ];
-        named.into_iter().for_each(|text| assert!(names_files(text), "{}", String::from_utf8_lossy(text)));
-        let none = [
-            &b"#ifndef X_INCLUDE__\n"[..],
-            b"__FILE__x",
-            b"E__x",
-            b"FILE *f;",
-            b"__TABLE__",
-            b"__CONCAT(__, name)",
-            b"FILE *f;\nx = _(\"y\");",
-            b"_(\"y\"); _(\"z\");",
-            b"__builtin_expect(x, 1) \\\n    __FILEx",
-        ];
-        none.into_iter().for_each(|text| assert!(!names_files(text), "{}", String::from_utf8_lossy(text)));
-    }
-
-    #[test]
     fn roots_that_can_be_replaced_and_others() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = crate::Store::open(dir.path()).expect("opens");
-        let stamps = Stamps::open(&store, false);
+        let stat_cache = StatCache::open(&store, false);
         let roots = Roots::new([b"/some/where".to_vec()]);
+        let scan = || Scan::new(&roots, &stat_cache, Forms::plain(|_| false));
         let held = |text: &[u8]| {
-            let held = Scan::new(&roots, &stamps).bytes(text, Digest::of);
+            let held = scan().bytes(text, Digest::of);
             (held.rooted.is_some(), held.fixed)
         };
         assert_eq!(held(b"\"/some/where/x\""), (true, false));
@@ -378,7 +241,7 @@ mod tests {
         assert_eq!(held(b"/some/where \0"), (false, true));
         assert_eq!(held(b"x/some/where /some/where"), (true, true));
         assert_eq!(held(b"/some"), (false, false));
-        let loose = |text: &[u8]| Scan::new(&roots, &stamps).bytes(text, Digest::of).loose;
+        let loose = |text: &[u8]| scan().bytes(text, Digest::of).loose;
         assert!(!loose(b"int x;\n # define X \"/some/where\"\n"));
         assert!(loose(b"/* /some/where */ int x;\n") && loose(b"#define X \\\n \"/some/where\"\n"));
         assert!(is_program(b"\x7fELF\x02\x01\x01\0") && is_program(b"!<arch>\n") && !is_program(b"int x;"));

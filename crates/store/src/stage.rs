@@ -11,34 +11,15 @@
 //!
 //! Unaware of: how a result was found.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use larder_model::{Blob, ModeRule, Output, OutputKind};
+use larder_model::{ModeRule, OutputKind};
 
-use crate::materialise::{Before, make, put_bytes};
-
-/// An output, what to do with the file that is there, and the output's bytes if they are a blob.
-pub(crate) struct Planned<'a> {
-    pub(crate) output: &'a Output<'a>,
-    pub(crate) path: PathBuf,
-    pub(crate) before: Before,
-    pub(crate) blob: Option<Source<'a>>,
-    /// The mtime that the output gets, or `None` for the time when it is written.
-    pub(crate) modified: Option<SystemTime>,
-}
-
-/// A blob whose content was checked.
-pub(crate) enum Source<'a> {
-    /// It is open. The number is its size in bytes.
-    Open(File, u64),
-    /// It is opened when it is needed, because there are too many blobs to have all open.
-    Closed(&'a dyn Fn(&Blob) -> io::Result<File>, Blob),
-}
+use crate::write_output::{Before, Planned, make, put_bytes};
 
 /// The mode bits that the kernel keeps when a file is written: all but set-user-id and
 /// set-group-id.

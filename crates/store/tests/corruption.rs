@@ -10,7 +10,7 @@ use larder_model::{
     ActionResult, Blob, Bound, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Made, Manifest, ObservationSet,
     Observer, Outcome, Streams, Walk,
 };
-use larder_store::{Counters, Stamps, Store, StoreError};
+use larder_store::{Counters, StatCache, Store, StoreError};
 use larder_sys::{Kind, Look, Trust};
 use larder_testkit::is_full;
 use tempfile::TempDir;
@@ -77,14 +77,14 @@ fn a_blob() {
     let hex = blob.digest.hex();
     let path = place.base.join("blobs").join(&hex[..2]).join(&hex[2..]);
     // A reader that may not write sees each damage, because it does not remove the file.
-    let stamps = Stamps::open(&place.store, false);
+    let stat_cache = StatCache::open(&place.store, false);
     each_damage(&path, |how, at| {
-        let opened = place.store.open_blob(&blob, &stamps).map(|_| ());
+        let opened = place.store.open_blob(&blob, &stat_cache).map(|_| ());
         assert!(matches!(opened, Err(StoreError::BlobDamaged(_))), "{how} at {at}: {opened:?}");
     });
-    assert!(place.store.open_blob(&blob, &stamps).is_ok());
+    assert!(place.store.open_blob(&blob, &stat_cache).is_ok());
     let other = Blob { size_bytes: blob.size_bytes + 1, ..blob };
-    assert!(place.store.open_blob(&other, &stamps).is_err(), "the size differs from the record's");
+    assert!(place.store.open_blob(&other, &stat_cache).is_err(), "the size differs from the record's");
 }
 
 fn look(inode: u64) -> Look {
@@ -106,13 +106,13 @@ fn look(inode: u64) -> Look {
 /// The header, the used slots and some empty ones are damaged. With `LARDER_TEST_FULL=1` it is the
 /// whole table.
 #[test]
-fn stamps() {
+fn stat_cache() {
     const SLOT: usize = 80;
     let place = place();
-    let stamps = Stamps::open(&place.store, true);
+    let stat_cache = StatCache::open(&place.store, true);
     let names = Digest([9; 32]);
     let trust = Trust { files: true, directories: true };
-    (0..3).for_each(|inode| stamps.keep_absent(&look(inode), 1 << 62, &names, || trust));
+    (0..3).for_each(|inode| stat_cache.keep_absent(&look(inode), 1 << 62, &names, || trust));
     let path = place.base.join("stamps").join(larder_sys::boot_id().expect("is known"));
     let whole = fs::read(&path).expect("reads");
     let told = |at: usize| at < SLOT || whole[at / SLOT * SLOT..][..SLOT].iter().any(|&byte| byte != 0);
@@ -122,17 +122,17 @@ fn stamps() {
             let mut damaged = whole.clone();
             damaged[at] ^= mask;
             fs::write(&path, damaged).expect("writes");
-            let stamps = Stamps::open(&place.store, false);
+            let stat_cache = StatCache::open(&place.store, false);
             for inode in 0..3 {
-                believed += usize::from(stamps.names_absent(&look(inode), &names));
-                assert!(!stamps.names_absent(&look(inode), &Digest([8; 32])), "byte {at}");
-                assert!(!stamps.names_absent(&look(inode + 10), &names), "byte {at}");
-                assert_eq!(stamps.content(&look(inode)), None, "byte {at}");
+                believed += usize::from(stat_cache.names_absent(&look(inode), &names));
+                assert!(!stat_cache.names_absent(&look(inode), &Digest([8; 32])), "byte {at}");
+                assert!(!stat_cache.names_absent(&look(inode + 10), &names), "byte {at}");
+                assert_eq!(stat_cache.content(&look(inode)), None, "byte {at}");
             }
         }
         if told(at) {
             fs::write(&path, &whole[..at]).expect("writes");
-            assert!(!Stamps::open(&place.store, false).names_absent(&look(0), &names), "cut at {at}");
+            assert!(!StatCache::open(&place.store, false).names_absent(&look(0), &names), "cut at {at}");
         }
     }
     assert!(believed > 0, "undamaged slots are still used");
@@ -159,8 +159,10 @@ fn the_nearest_record() {
     let mut subject = Digest([0xcd; 32]);
     subject.0[..8].fill(0);
     let weak = Digest([0xab; 32]);
-    place.store.note_near(&subject, &weak).expect("writes");
+    place.store.note_neighbour(&subject, &weak).expect("writes");
     let path = place.base.join("near");
-    each_damage(&path, |how, at| assert!(how == "longer" || place.store.near(&subject).is_none(), "{how} at {at}"));
-    assert_eq!(place.store.near(&subject), Some(weak));
+    each_damage(&path, |how, at| {
+        assert!(how == "longer" || place.store.neighbour(&subject).is_none(), "{how} at {at}")
+    });
+    assert_eq!(place.store.neighbour(&subject), Some(weak));
 }

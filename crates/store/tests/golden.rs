@@ -12,7 +12,7 @@ use larder_model::{
     ActionResult, Bypass, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Fallback, FileMode, Made, ModeRule,
     ObservationSet, Observer, Outcome, Output, OutputKind, Placement, Rewrite, Streams, Unrecorded,
 };
-use larder_store::{Counters, Stamps, Store};
+use larder_store::{Counters, StatCache, Store};
 use larder_sys::{Kind, Look, Trust, boot_id};
 use larder_testkit::{golden, golden_bytes};
 use tempfile::TempDir;
@@ -100,17 +100,17 @@ const TRUST: Trust = Trust { files: true, directories: true };
 const TABLE_BYTES: usize = 80 + (4096 + 48) * 80;
 
 /// Makes a table with one stamp. Returns it and its path.
-fn stamps(store: &Store) -> (Stamps, PathBuf) {
-    let stamps = Stamps::open(store, true);
-    stamps.keep_absent(&directory(), 1 << 62, &Digest([9; 32]), || TRUST);
+fn stat_cache(store: &Store) -> (StatCache, PathBuf) {
+    let stat_cache = StatCache::open(store, true);
+    stat_cache.keep_absent(&directory(), 1 << 62, &Digest([9; 32]), || TRUST);
     let id = boot_id().expect("is known here");
-    (stamps, store.directory().join(format!("v{FORMAT_VERSION}/stamps")).join(id))
+    (stat_cache, store.directory().join(format!("v{FORMAT_VERSION}/stamps")).join(id))
 }
 
 #[test]
 fn golden_stamps() {
     let (_dir, store) = store();
-    let (_stamps, path) = stamps(&store);
+    let (_stamps, path) = stat_cache(&store);
     let bytes = fs::read(path).expect("reads");
     assert_eq!(bytes.len(), TABLE_BYTES);
     let (header, slots) = bytes.split_at(80);
@@ -124,7 +124,7 @@ fn golden_stamps() {
 #[test]
 fn golden_stamps_are_read() {
     let (_dir, store) = store();
-    let (_, path) = stamps(&store);
+    let (_, path) = stat_cache(&store);
     let golden = golden_bytes(&file("stamps.hex"));
     let (header, rest) = golden.split_at(80);
     let number = u64::from_le_bytes(rest[..8].try_into().expect("has them")) as usize;
@@ -132,23 +132,23 @@ fn golden_stamps_are_read() {
     bytes[..80].copy_from_slice(header);
     bytes[80 + number * 80..][..80].copy_from_slice(&rest[8..]);
     fs::write(path, bytes).expect("writes");
-    assert!(Stamps::open(&store, false).names_absent(&directory(), &Digest([9; 32])));
+    assert!(StatCache::open(&store, false).names_absent(&directory(), &Digest([9; 32])));
 }
 
 #[test]
 fn stamps_of_another_version_are_made_anew() {
     let (_dir, store) = store();
-    let path = stamps(&store).1;
+    let path = stat_cache(&store).1;
     let bytes = fs::read(&path).expect("reads");
     // Each byte of the version and of the number of slots.
     for byte in 0..16 {
         let mut other = bytes.clone();
         other[byte] ^= 3;
         fs::write(&path, &other).expect("writes");
-        let known = |stamps: &Stamps| stamps.names_absent(&directory(), &Digest([9; 32]));
-        assert!(!known(&Stamps::open(&store, false)), "byte {byte}");
+        let known = |stat_cache: &StatCache| stat_cache.names_absent(&directory(), &Digest([9; 32]));
+        assert!(!known(&StatCache::open(&store, false)), "byte {byte}");
         assert!(fs::read(&path).expect("reads") == other, "only read");
-        assert!(!known(&Stamps::open(&store, true)), "byte {byte}");
+        assert!(!known(&StatCache::open(&store, true)), "byte {byte}");
         assert!(fs::read(&path).expect("reads")[..16] == bytes[..16], "byte {byte}: made anew");
     }
 }
@@ -184,10 +184,10 @@ fn golden_layout() {
     let (set, made) = (ObservationSet::default(), Made { made_in: Digest([3; 32]), bound: None });
     let entry = Entry::new(&weak, Observer::Preload, 1, &made, &set, &result, &mut body);
     store.record(&weak, &ExplainWalk::default(), entry).expect("writes");
-    store.note_near(&Digest([0xcd; 32]), &weak).expect("writes");
+    store.note_neighbour(&Digest([0xcd; 32]), &weak).expect("writes");
     assert!(store.first_time(&Digest([0xef; 32])) && !store.first_time(&Digest([0xef; 32])));
     store.evict(u64::MAX).expect("evicts");
-    stamps(&store);
+    stat_cache(&store);
 
     let mut found = Vec::new();
     names(&in_store(&dir, ""), "", &mut found);

@@ -10,12 +10,12 @@ use crate::pieces::copy_pieces;
 
 /// The scheduling of a program. On these platforms it is always the parent's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manner;
+pub struct SchedPolicy;
 
-impl Manner {
+impl SchedPolicy {
     /// Returns the scheduling for a class, which changes nothing here.
-    pub fn of(_class: Class, _cgroup: Option<&Path>) -> Manner {
-        Manner
+    pub fn of(_class: Class, _cgroup: Option<&Path>) -> SchedPolicy {
+        SchedPolicy
     }
 
     /// Returns true if a child has nothing to set.
@@ -26,7 +26,7 @@ impl Manner {
 
 /// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
 /// started.
-pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], _manner: &Manner) -> io::Error {
+pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], _manner: &SchedPolicy) -> io::Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let arguments = argv.iter().skip(1).map(|argument| text(argument));
     match std::process::Command::new(text(path)).args(arguments).status() {

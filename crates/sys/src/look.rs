@@ -15,6 +15,28 @@ pub enum Kind {
     Other(u8),
 }
 
+impl Kind {
+    /// Returns the type for the file type bits of a mode, shifted right by 12.
+    pub const fn of_code(code: u8) -> Kind {
+        match code {
+            0o10 => Kind::File,
+            0o04 => Kind::Directory,
+            0o12 => Kind::Link,
+            other => Kind::Other(other),
+        }
+    }
+
+    /// Returns the file type bits of the mode, shifted right by 12.
+    pub const fn code(self) -> u8 {
+        match self {
+            Kind::File => 0o10,
+            Kind::Directory => 0o04,
+            Kind::Link => 0o12,
+            Kind::Other(code) => code,
+        }
+    }
+}
+
 /// The result of one `stat` or `lstat`. It has all that the stat cache compares (a *stamp*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {

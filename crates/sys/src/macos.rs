@@ -15,14 +15,14 @@ use crate::pieces::copy_pieces;
 
 /// The scheduling of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct SchedPolicy {
     class: Class,
 }
 
-impl Manner {
+impl SchedPolicy {
     /// Returns the scheduling for a class. There are no cgroups here.
-    pub fn of(class: Class, _cgroup: Option<&Path>) -> Manner {
-        Manner { class }
+    pub fn of(class: Class, _cgroup: Option<&Path>) -> SchedPolicy {
+        SchedPolicy { class }
     }
 
     /// Returns true if a child has nothing to set.
@@ -41,14 +41,19 @@ impl Manner {
 
 /// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
 /// started.
-pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner) -> io::Error {
-    match start(path, argv, environment, manner).and_then(wait) {
+pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], sched_policy: &SchedPolicy) -> io::Error {
+    match start(path, argv, environment, sched_policy).and_then(wait) {
         Ok(code) => std::process::exit(code),
         Err(error) => error,
     }
 }
 
-fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner) -> io::Result<libc::pid_t> {
+fn start(
+    path: &[u8],
+    argv: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    sched_policy: &SchedPolicy,
+) -> io::Result<libc::pid_t> {
     let string = |bytes: &[u8]| CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let strings = |all: &[Vec<u8>]| all.iter().map(|one| string(one)).collect::<io::Result<Vec<_>>>();
     let (path, argv, environment) = (string(path)?, strings(argv)?, strings(environment)?);
@@ -63,7 +68,7 @@ fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner
         check(libc::posix_spawnattr_init(&mut attributes))?;
         // The function returns its error. A class that cannot be set is no reason not to run the
         // program.
-        let _ = manner.quality().map(|class| libc::posix_spawnattr_set_qos_class_np(&mut attributes, class));
+        let _ = sched_policy.quality().map(|class| libc::posix_spawnattr_set_qos_class_np(&mut attributes, class));
         let mut pid = 0;
         let started = check(libc::posix_spawn(
             &mut pid,
@@ -83,7 +88,7 @@ fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner
 ///
 /// `fcopyfile` is used if the whole file is wanted. Blocks are not shared, because APFS can only
 /// share whole files by path (`clonefile`), and the caller has already created `to`. This was never
-/// measured. `cargo run -p larder-copy` on macOS would do it.
+/// measured.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     if from.metadata()?.len() == count {
         // `fcopyfile` begins at the read position.

@@ -53,14 +53,14 @@ const IDLE: u32 = 0x40;
 
 /// The scheduling of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct SchedPolicy {
     class: Class,
 }
 
-impl Manner {
+impl SchedPolicy {
     /// Returns the scheduling for a class. There are no cgroups here.
-    pub fn of(class: Class, _cgroup: Option<&Path>) -> Manner {
-        Manner { class }
+    pub fn of(class: Class, _cgroup: Option<&Path>) -> SchedPolicy {
+        SchedPolicy { class }
     }
 
     /// Returns true if a child has nothing to set.
@@ -84,10 +84,10 @@ impl Manner {
 
 /// Runs the program at `path`, and exits with its exit code. Returns only if the program cannot be
 /// started.
-pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], manner: &Manner) -> io::Error {
+pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], sched_policy: &SchedPolicy) -> io::Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut command = std::process::Command::new(text(path));
-    command.args(argv.iter().skip(1).map(|argument| text(argument))).creation_flags(manner.flags());
+    command.args(argv.iter().skip(1).map(|argument| text(argument))).creation_flags(sched_policy.flags());
     match command.status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => error,
@@ -98,8 +98,7 @@ pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], mann
 /// of `from` is. Returns how many bytes there were.
 ///
 /// Blocks are shared if the file system can. `CopyFile` would do the same, but it would open both
-/// files by path once more. This was never measured. `cargo run -p larder-copy` on Windows would do
-/// it.
+/// files by path once more. This was never measured.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     let there = from.metadata()?.len().min(count);
     let whole = there - there % BLOCK_BYTES_MAX;

@@ -11,6 +11,14 @@ pub fn workspace() -> &'static Path {
     here.ancestors().nth(2).expect("this crate is not two levels below the workspace")
 }
 
+/// Runs cargo with these arguments in the workspace and returns its standard output.
+pub fn cargo(words: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cannot start cargo");
+    assert!(output.status.success(), "cargo {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("cargo did not print UTF-8")
+}
+
 /// Returns the canonical path of the wrapper, `larder`. `larderd` lies in the same directory.
 pub fn larder() -> &'static Path {
     static LARDER: OnceLock<PathBuf> = OnceLock::new();

@@ -3,7 +3,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `binaries.rs` | the path of `larder` |
+//! | `binaries.rs` | the path of `larder`; cargo in this workspace |
 //! | `place.rs` | a directory with its own store, home and temporary files |
 //! | `run.rs` | a command, and its exit code, signal and output |
 //! | `tree.rs` | a snapshot of a directory, to compare and to restore |
@@ -29,7 +29,7 @@ mod server;
 mod terminal;
 mod tree;
 
-pub use binaries::{larder, workspace};
+pub use binaries::{cargo, larder, workspace};
 pub use golden::{golden, golden_bytes};
 pub use older::older;
 pub use outcome::Counters;

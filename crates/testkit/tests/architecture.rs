@@ -3,19 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use larder_testkit::workspace;
+use larder_testkit::{cargo, workspace};
 use serde_json::Value;
 
 type Edges = BTreeSet<(String, String)>;
-
-fn cargo(words: &[&str]) -> String {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cannot start cargo");
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("not UTF-8")
-}
 
 fn short(name: &str) -> String {
     name.trim_start_matches("larder-").to_owned()

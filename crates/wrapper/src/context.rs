@@ -1,5 +1,5 @@
 //! Reads the environment and the configuration once, at the start, into plain values. Apart from
-//! `words` and the fallbacks in `flow`, no other module of the wrapper reads either.
+//! `commands` and the fallbacks in `request`, no other module of the wrapper reads either.
 //!
 //! Unaware of: what the values are for.
 
@@ -13,7 +13,7 @@ use larder_lookup::{Ourselves, Place, RootRules, Scope, named_root};
 use larder_spawn::Destinations;
 use larder_sys::Opening;
 
-use crate::outer;
+use crate::own_file::OWN_FILE;
 use crate::recording::Recording;
 
 /// The context of a request.
@@ -30,12 +30,10 @@ pub(crate) struct Context {
     pub(crate) recording: Option<Recording>,
 }
 
-/// The path that leads to the running executable.
-pub(crate) const OWN_FILE: &str = "/proc/self/exe";
-
 impl Context {
-    /// Reads everything. Returns `None` if there is no working directory.
-    pub(crate) fn read() -> Option<Context> {
+    /// Reads everything. `take_private` may remove variables that are not for the tool. Returns
+    /// `None` if there is no working directory.
+    pub(crate) fn read(take_private: impl FnOnce(&mut Vec<(Vec<u8>, Vec<u8>)>)) -> Option<Context> {
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let recording = Recording::find(&variables);
         let cwd = std::env::current_dir().ok()?;
@@ -51,7 +49,7 @@ impl Context {
         };
         let loaded = larder_config::load(&surroundings);
         let mut environment = variables.into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
-        outer::find(&mut environment);
+        take_private(&mut environment);
         let oddities = larder_sys::environment_oddities();
         let place = Place {
             environment,

@@ -11,15 +11,17 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use larder_ipc::{Fetching, IpcError, Told};
-use larder_lookup::{Known, Request, first_that_holds, is_compile, subject};
+use larder_lookup::{Known, first_that_holds, is_compile, subject};
 use larder_model::Manifest;
-use larder_store::{Counters, Stamps, Store};
+use larder_store::{Counters, Store};
 use larder_sys::Rival;
 
+use crate::caller::caller;
 use crate::context::Context;
-use crate::patience::{UNKNOWN, patience};
-use crate::token::caller;
-use crate::{outer, summon};
+use crate::daemon_autostart::ensure_daemon;
+use crate::fetch_timeout::{UNKNOWN, fetch_timeout};
+use crate::request_context::RequestContext;
+use crate::run::parent_run;
 
 /// What comes next for an action that no record answers.
 pub(crate) enum Next<'a> {
@@ -39,7 +41,7 @@ pub(crate) struct Fetched {
 
 impl Fetched {
     /// Returns the text for the log.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let raced = if self.raced { ", before the tool had ended" } else { "" };
         format!("fetched from a remote in {:.3} s{raced}", self.took.as_secs_f64())
     }
@@ -52,53 +54,36 @@ impl Fetched {
     }
 }
 
-/// A request and what is needed to answer it.
-#[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
-    pub(crate) context: &'a Context,
-    pub(crate) store: &'a Store,
-    pub(crate) stamps: &'a Stamps,
-    pub(crate) request: &'a Request,
-}
-
 /// Fetches the result, if the settings name remotes. Returns when the fetch has ended or when the
 /// tool should start.
-pub(crate) fn fetch<'a>(asking: Asking<'a>, known: &Known) -> Next<'a> {
-    let settings = &asking.context.loaded.settings;
+pub(crate) fn fetch<'a>(cx: RequestContext<'a>, known: &Known) -> Next<'a> {
+    let settings = &cx.context.loaded.settings;
     if settings.remote.is_empty() || settings.read_only || settings.recache {
         return Next::Run(None);
     }
-    let Some(fetching) = asking.begin() else { return Next::Run(None) };
-    let run = known.run_time_us(asking.request, asking.store).map(Duration::from_micros);
-    let race =
-        Race { asking, fetching: Some(fetching), began: Instant::now(), run, until: UNKNOWN, stage: Instant::now() };
+    let Some(fetching) = begin(cx) else { return Next::Run(None) };
+    let run = known.run_time_us(cx.request, cx.store).map(Duration::from_micros);
+    let race = Race { cx, fetching: Some(fetching), began: Instant::now(), run, until: UNKNOWN, stage: Instant::now() };
     race.wait()
 }
 
-impl Asking<'_> {
-    fn begin(&self) -> Option<Fetching> {
-        let ask = || {
-            let directory = &self.context.place.cwd;
-            Fetching::begin(
-                &self.store.daemon_socket(),
-                caller(&self.context.loaded.settings),
-                &self.request.weak,
-                directory,
-            )
-        };
-        match ask() {
-            Ok(fetching) => Some(fetching),
-            Err(IpcError::Io(_)) if summon::summon(self.context, self.store) => ask().ok(),
-            Err(_) => None,
-        }
+fn begin(cx: RequestContext) -> Option<Fetching> {
+    let ask = || {
+        let directory = &cx.context.place.cwd;
+        Fetching::begin(&cx.store.daemon_socket(), caller(&cx.context.loaded.settings), &cx.request.weak, directory)
+    };
+    match ask() {
+        Ok(fetching) => Some(fetching),
+        Err(IpcError::Io(_)) if ensure_daemon(cx.context, cx.store) => ask().ok(),
+        Err(_) => None,
     }
+}
 
-    /// Returns true if the tool may be started beside the fetch and be stopped later. It must be a
-    /// compile that does not read standard input, and not part of a `larder run`. Such a tool never
-    /// reads what it writes and never starts larder.
-    fn may_race(&self) -> bool {
-        is_compile(self.request) && self.request.input.is_empty() && !outer::is_there()
-    }
+/// Returns true if the tool may be started beside the fetch and be stopped later. It must be a
+/// compile that does not read standard input, and not part of a `larder run`. Such a tool never
+/// reads what it writes and never starts larder.
+fn may_race(cx: RequestContext) -> bool {
+    is_compile(cx.request) && cx.request.input.is_empty() && !parent_run::is_there()
 }
 
 /// The effect of a message from `larderd`.
@@ -112,7 +97,7 @@ enum Step {
 
 /// A fetch in progress.
 pub(crate) struct Race<'a> {
-    asking: Asking<'a>,
+    cx: RequestContext<'a>,
     /// `None` once nothing can come of it. `larderd` then drops the fetch.
     fetching: Option<Fetching>,
     began: Instant,
@@ -146,23 +131,23 @@ impl<'a> Race<'a> {
     /// race if the tool may be stopped.
     fn run_beside(self) -> Option<Race<'a>> {
         let said = self.fetching.as_ref().is_some_and(|fetching| fetching.say_running().is_ok());
-        (said && self.asking.may_race()).then_some(self)
+        (said && may_race(self.cx)).then_some(self)
     }
 
     fn step(&mut self, told: Told) -> Step {
         let Some(fetching) = &self.fetching else { return Step::Over };
         match told {
             Told::Expect(expect) => {
-                self.until = patience(&expect, self.run, larder_sys::processor_is_free());
+                self.until = fetch_timeout(&expect, self.run, larder_sys::processor_is_free());
                 Step::GoOn
             }
             Told::Found(bytes) => {
-                let Asking { context, stamps, request, .. } = self.asking;
+                let RequestContext { context, stat_cache, request, .. } = self.cx;
                 let Ok(manifest) = Manifest::decode(&bytes) else { return Step::Over };
                 if manifest.weak != request.weak {
                     return Step::Over;
                 }
-                let Some(entry) = first_that_holds(&manifest, request, &context.place, stamps) else {
+                let Some(entry) = first_that_holds(&manifest, request, &context.place, stat_cache) else {
                     return Step::Over;
                 };
                 self.run = Some(Duration::from_micros(entry.run_time_us));
@@ -218,7 +203,7 @@ pub(crate) fn note_recorded(
     let caller = caller(settings);
     let note = || larder_ipc::note_recorded(&store.daemon_socket(), caller, weak, strong, &context.place.cwd);
     if let Err(IpcError::Io(_)) = note()
-        && summon::summon(context, store)
+        && ensure_daemon(context, store)
     {
         let _ = note();
     }

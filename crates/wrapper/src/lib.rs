@@ -1,15 +1,18 @@
 //! The wrapper: the program in front of a compiler. It answers from the store, or runs the tool and
 //! records the result. Whatever goes wrong, the tool runs.
 //!
-//! A request passes through these modules:
+//! A request goes down through these modules. None of them uses one above it.
 //!
-//! - `typed` reads the command line, `context` reads the environment and the configuration once;
-//! - `flow` decides what happens next at each point of a request;
+//! - `args` reads the command line, `context` reads the environment and the configuration once;
+//! - `request` decides what happens next at each point of a request: `request/flow.rs` is its state
+//!   machine, `request/miss.rs` runs and records the tool;
+//! - `fetch` asks the remotes through `larderd`;
 //! - `hit` puts a recorded result in place;
-//! - `turn` waits for another process that runs the same action, `fetch` asks the remotes through
-//!   `larderd`;
-//! - `miss` runs the tool under an observer and records what it did;
-//! - `account` counts and logs the outcome, `recording` adds it to the record of a build
+//! - `record` decides whether a run can be recorded, and makes the record;
+//! - `run` starts tools: it waits for another process that runs the same action, waits for a job
+//!   slot, runs the tool under an observer, and reports to a run that contains this one;
+//! - `recorder` stores what a run left, or hands it over to `larderd`;
+//! - `stats` counts and logs the outcome, `recording` adds it to the record of a build
 //!   (`larder record`).
 //!
 //! It links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is,
@@ -17,74 +20,44 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-mod account;
+mod args;
 #[cfg(target_os = "linux")]
-mod before;
+mod caller;
+#[cfg(target_os = "linux")]
+mod commands;
 #[cfg(target_os = "linux")]
 mod context;
 #[cfg(target_os = "linux")]
-mod dates;
-#[cfg(target_os = "linux")]
-mod dead;
-#[cfg(target_os = "linux")]
-mod defined;
+mod daemon_autostart;
 #[cfg(target_os = "linux")]
 mod fetch;
 #[cfg(target_os = "linux")]
-mod file_names;
-#[cfg(target_os = "linux")]
-mod flow;
-#[cfg(target_os = "linux")]
-mod handover;
+mod fetch_timeout;
 #[cfg(target_os = "linux")]
 mod hit;
 #[cfg(target_os = "linux")]
-mod keep;
+mod log_file;
 #[cfg(target_os = "linux")]
-mod miss;
+mod own_file;
 #[cfg(target_os = "linux")]
-mod ninja;
+mod record;
 #[cfg(target_os = "linux")]
-mod numbers;
-#[cfg(target_os = "linux")]
-mod outer;
-#[cfg(target_os = "linux")]
-mod patience;
-#[cfg(target_os = "linux")]
-mod preprocess;
-#[cfg(target_os = "linux")]
-mod reach;
-#[cfg(target_os = "linux")]
-mod real;
+mod recorder;
 #[cfg(target_os = "linux")]
 mod recording;
 #[cfg(target_os = "linux")]
-mod sink;
+mod request;
 #[cfg(target_os = "linux")]
-mod summon;
+mod request_context;
 #[cfg(target_os = "linux")]
-mod texts;
+mod run;
 #[cfg(target_os = "linux")]
-mod token;
-#[cfg(target_os = "linux")]
-mod turn;
-#[cfg(target_os = "linux")]
-mod typed;
-#[cfg(target_os = "linux")]
-mod undo;
-#[cfg(target_os = "linux")]
-mod unnamed;
-#[cfg(target_os = "linux")]
-mod verify;
+mod stats;
 #[cfg(target_os = "linux")]
 mod warn;
-#[cfg(target_os = "linux")]
-mod watch;
-#[cfg(target_os = "linux")]
-mod words;
 
 #[cfg(target_os = "linux")]
-pub use flow::run;
+pub use request::run;
 
 #[cfg(not(target_os = "linux"))]
 mod untouched;

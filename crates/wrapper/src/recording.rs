@@ -15,8 +15,7 @@ use larder_lookup::{Rejected, Request, secret, subject};
 use larder_model::{ActionResult, Manifest, Outcome, OutputKind, Streams};
 use larder_store::Store;
 
-use crate::account::open_log;
-use crate::context::Context;
+use crate::log_file::open_log;
 
 /// The variable that names the file. `larder record` sets it for everything that the build starts.
 const VARIABLE: &str = "LARDER_RECORD";
@@ -104,6 +103,13 @@ impl Recording {
         self.cause.replace(cause);
     }
 
+    /// Appends the line for an action that ran in `cwd`. A failure must not disturb the build.
+    pub(crate) fn note(&self, outcome: Outcome, tool: &[u8], source: &[u8], detail: &str, cwd: &[u8]) {
+        self.phase("end");
+        let line = self.line(outcome, tool, source, detail, cwd);
+        let _ = open_log(&self.file).and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+
     fn line(&self, outcome: Outcome, tool: &[u8], source: &[u8], detail: &str, cwd: &[u8]) -> String {
         let (what, reason) = match outcome {
             Outcome::Hit => ("hit", ""),
@@ -146,18 +152,10 @@ impl Recording {
     }
 }
 
-/// Appends the line for an action. A failure must not disturb the build.
-pub(crate) fn note(context: &Context, outcome: Outcome, tool: &[u8], source: &[u8], detail: &str) {
-    let Some(recording) = &context.recording else { return };
-    recording.phase("end");
-    let line = recording.line(outcome, tool, source, detail, &context.place.cwd);
-    let _ = open_log(&recording.file).and_then(|mut file| file.write_all(line.as_bytes()));
-}
-
 /// Returns why there is no record, if the fingerprint has no manifest.
 fn unrecorded(request: &Request, store: &Store) -> String {
     const NOTHING: &str = "nothing was recorded for it";
-    let Some(near) = store.near(&subject(request)) else { return NOTHING.to_owned() };
+    let Some(near) = store.neighbour(&subject(request)) else { return NOTHING.to_owned() };
     let Ok(Some(file)) = store.read_manifest(&near, false) else { return NOTHING.to_owned() };
     let Ok(manifest) = Manifest::decode(&file.bytes) else { return NOTHING.to_owned() };
     // A manifest from a remote does not have the fields of its key.

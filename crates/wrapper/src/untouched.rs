@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use larder_config::{FILE_BYTES_MAX, Surroundings};
-use larder_sys::{Class, Manner};
+use larder_sys::{Class, SchedPolicy};
 
 /// Runs the tool that the arguments name, and exits as the tool does.
 pub fn run_untouched() -> ! {
@@ -17,13 +17,13 @@ pub fn run_untouched() -> ! {
     };
     let argv: Vec<Vec<u8>> = arguments.iter().map(|argument| argument.as_encoded_bytes().to_vec()).collect();
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let manner = Manner::of(class(&variables), None);
+    let sched_policy = SchedPolicy::of(class(&variables), None);
     let environment: Vec<Vec<u8>> = variables
         .iter()
         .map(|(name, value)| [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat())
         .collect();
     let program = along_path(tool);
-    let error = larder_sys::run_and_end(program.as_encoded_bytes(), &argv, &environment, &manner);
+    let error = larder_sys::run_and_end(program.as_encoded_bytes(), &argv, &environment, &sched_policy);
     eprintln!("larder: {}: {error}", tool.display());
     std::process::exit(127);
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask bench build`: whole builds of the demo's projects, plain and through caches, cold and warm.
+//! `cargo xtask bench build`: measures whole builds of the demo's projects, plain and through
+//! caches, cold and warm.
 //!
-//! A round holds one build of each kind, so that what disturbs the machine disturbs all; the table has medians over
-//! rounds.
+//! A round has one build of each kind, so a disturbance of the machine affects all kinds. The table
+//! has medians over rounds.
 
 use super::measure::Series;
 use super::replay::Replay;
@@ -21,22 +22,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What `cargo xtask bench build` takes.
+/// The options of `cargo xtask bench build`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: one build of each kind in each; up to six times as many of a short build
+    /// The number of rounds with one build of each kind. A short build gets up to six times as many
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Every project of the full demo instead of the small one's
+    /// Build every project of the full demo instead of those of the small one
     #[arg(long)]
     full: bool,
-    /// Build only this project; may be given several times
+    /// Build only this project. Can be given several times
     #[arg(long, value_name = "PROJECT")]
     only: Vec<String>,
-    /// How many compilers run at once [default: one a processor]
+    /// The number of compilers that run at once [default: the number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
@@ -55,17 +56,18 @@ const HEADER: &[&str] = &[
     "misses",
     "rounds",
 ];
-/// What a cold build is to cost at most, CPU ÷ plain: of C++, and of small C files.
+/// The upper limits for CPU ÷ plain of a cold build: for C++, and for small C files.
 const COLD_GOALS: [(&str, f64); 2] = [("C++", 1.03), ("C", 1.08)];
-/// What a warm build is to take at most, ÷ one whose compiler only copies the right objects.
+/// The upper limit for wall ÷ copies of a warm build. "Copies" is a compiler that only copies the
+/// correct objects.
 const COPIES_GOAL: f64 = 1.15;
 
-/// A way to build, of which every round has one.
+/// A way to build. Each round has one build of each way.
 struct Way<'a> {
     name: String,
     launcher: &'a Launcher,
     server: Option<&'a Server>,
-    /// larder's stamps are taken away before.
+    /// True if larder's stamps are removed before the build.
     forgets: bool,
 }
 
@@ -91,8 +93,8 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
     let larder = Rival { launcher: Launcher::larder(&larder, &store)?, store, server: None };
     let build = if options.rounds == 1 { Build::No } else { Build::Yes };
     let (mut rivals, skipped) = rivals::all(place, &stores, &home, build)?;
-    // Each round begins with an empty store; a daemon of kache's that is begun anew at times finds one that a client
-    // has started.
+    // kache is left out. Each round begins with an empty store, and a restarted daemon of kache
+    // sometimes finds another daemon that a client has started.
     rivals.retain(|rival| rival.launcher.name != "kache");
     let mut caches: Vec<Rival> = std::iter::once(larder).chain(rivals).collect();
     let mut report = Report {
@@ -114,14 +116,15 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// How many times as many rounds a project gets whose plain build takes so long: of a short one some rounds say little.
+/// Returns the factor for the rounds of a project whose plain build takes this long. Short builds
+/// need more rounds, because their times vary more.
 fn more_rounds(plain: Duration) -> u32 {
     const LONG: Duration = Duration::from_secs(6);
     (LONG.as_secs_f64() / plain.as_secs_f64().max(1e-3)).clamp(1.0, 6.0) as u32
 }
 
-/// The plain build first, then the one that copies what it made, then every cache cold, then every cache warm, round by
-/// round.
+/// Builds all ways in each round: plain, copies of what the plain build made, every cache cold,
+/// every cache warm.
 fn measure(
     place: &Place,
     options: &Options,
@@ -155,7 +158,7 @@ fn measure(
             }
             ensure!(
                 built.objects == kinds[0].last.objects || index == 0,
-                "{}: other objects than the plain build's",
+                "{}: the number of objects differs from the plain build's",
                 way.name
             );
             kinds[index].series.samples.push(built.build);
@@ -181,7 +184,7 @@ fn ways<'a>(plain: &'a Launcher, replay: &'a Launcher, caches: &'a [Rival]) -> V
             forgets: false,
         }));
     }
-    // The first of them is larder.
+    // The first cache is larder.
     let larder = &caches[0].launcher;
     ways.push(Way { name: "larder warm, empty stamps".to_owned(), launcher: larder, server: None, forgets: true });
     ways
@@ -247,18 +250,18 @@ fn json_row(project: &Project, kind: &Kind) -> Value {
 fn notes(rounds: u32) -> Vec<String> {
     vec![
         format!(
-            "Medians of at least {rounds} rounds with one build of each kind, more where that is a short one; CPU is user and system time of all processes. \
-             Without \
-             configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources."
+            "Medians of at least {rounds} rounds with one build of each kind, and of more rounds for short builds. CPU is \
+             user and system time of all processes, without configuring. Cold builds begin with an empty store. Every \
+             build runs at the same path, from fresh sources."
         ),
-        "copies: a static program in front of the compiler that copies the object and the depfile which the plain \
-         build made, and \
-         asks nothing of the inputs; what is no compile it passes on, and larder answers links and archives as well."
+        "copies: a static program in front of the compiler that copies the object and the depfile of the plain build, \
+         and checks no input. It runs the tool for links and archives, which larder answers as well."
             .to_owned(),
-        "larder warm, empty stamps: as in a container that was just started with a store from elsewhere.".to_owned(),
+        "larder warm, empty stamps: as in a container that was just started with a store from another machine."
+            .to_owned(),
         rivals::NOTE.to_owned(),
-        "kache is measured by `bench hit` and `bench miss` alone: its daemon cannot be begun anew with an empty store \
-         each round."
+        "kache is measured by `bench hit` and `bench miss` only, because its daemon cannot be restarted with an empty \
+         store in each round."
             .to_owned(),
     ]
 }

@@ -1,10 +1,9 @@
-//! `cargo xtask bench compare` and `accept`: two reports, figure by figure, and the report that others are compared
-//! with.
+//! `cargo xtask bench compare` and `accept`: compares two reports figure by figure, and keeps a
+//! report as the accepted one.
 //!
-//! A figure has changed where the whole interval of its ratio lies beyond what the same program differs by from run to
-//! run.
+//! A figure has changed if the whole interval of its ratio is beyond the difference between two
+//! runs of the same program.
 
-use super::recorded;
 use super::report::{Figure, Kind, number};
 use super::saved::Saved;
 use crate::place::Place;
@@ -13,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use larder_samples::Interval;
 use std::path::PathBuf;
 
-/// What `cargo xtask bench compare` takes.
+/// The options of `cargo xtask bench compare`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The report before [default: the accepted one, benches/results/report.json]
@@ -24,7 +23,7 @@ pub(crate) struct Options {
     after: Option<PathBuf>,
 }
 
-/// What `cargo xtask bench accept` takes.
+/// The options of `cargo xtask bench accept`.
 #[derive(clap::Args)]
 pub(crate) struct AcceptOptions {
     /// The report [default: the last one, target/bench/report.json]
@@ -32,11 +31,11 @@ pub(crate) struct AcceptOptions {
     report: Option<PathBuf>,
 }
 
-/// The name of the report of all benchmarks, without its end.
+/// The name of the report of all benchmarks, without the extension.
 pub(crate) const REPORT: &str = "report";
 const HEADER: &[&str] = &["figure", "A", "B", "B ÷ A", "verdict"];
 
-/// What became of a figure.
+/// The result of comparing one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Better,
@@ -44,7 +43,7 @@ enum Verdict {
     Same,
 }
 
-/// Compares and says what it found. `false` where a figure got worse.
+/// Compares two reports and prints the result. Returns `false` if a figure got worse.
 pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
     let name = format!("{REPORT}.json");
     let before = options.before.clone().unwrap_or_else(|| place.accepted().join(&name));
@@ -52,41 +51,37 @@ pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
         Some(path) => path.clone(),
         None => place.results()?.join(&name),
     };
-    let a = Saved::read(&before).context("A, which `cargo xtask bench accept` keeps unless it is named")?;
-    let b = Saved::read(&after).context("B, which `cargo xtask bench` writes unless it is named")?;
+    let a = Saved::read(&before).context("A, by default the report that `cargo xtask bench accept` keeps")?;
+    let b = Saved::read(&after).context("B, by default the report that `cargo xtask bench` writes")?;
     println!("A: {} ({})\nB: {} ({})\n", before.display(), commit(&a), after.display(), commit(&b));
     if ["processor", "processors", "kernel"].iter().any(|fact| a.machine[fact] != b.machine[fact]) {
-        println!("They were measured on different machines: counts and ratios mean less.\n");
-    }
-    let doubts = recorded::doubts(recorded::of(&before)?.as_ref(), recorded::of(&after)?.as_ref());
-    if !doubts.is_empty() {
-        println!("By their records:\n- {}\n", doubts.join("\n- "));
+        println!("They were measured on different machines, so counts and ratios mean less.\n");
     }
     let (table, worse, summary) = compared(&a.figures()?, &b.figures()?);
     println!("{table}\n\n{summary}");
     Ok(worse == 0)
 }
 
-/// Keeps a report as the one that others are compared with, without its samples. One of a single benchmark is kept
-/// beside that of all. What its record says comes along.
+/// Keeps a report, without its samples, as the one that other reports are compared with. A report
+/// of a single benchmark is kept beside the report of all.
 pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
     let path = match &options.report {
         Some(path) => path.clone(),
         None => place.results()?.join(format!("{REPORT}.json")),
     };
     let saved = Saved::read(&path)?;
-    ensure!(!saved.quick, "{} is of few runs (--quick): it cannot be accepted", path.display());
-    ensure!(saved.failed.is_empty(), "{} lacks what failed: {}", path.display(), saved.failed.join("; "));
+    ensure!(!saved.quick, "{} has few runs (--quick) and cannot be accepted", path.display());
+    ensure!(
+        saved.failed.is_empty(),
+        "{} cannot be accepted, because benchmarks failed: {}",
+        path.display(),
+        saved.failed.join("; ")
+    );
     let dir = place.accepted();
     std::fs::create_dir_all(&dir)?;
     let name = path.file_stem().map_or(REPORT.into(), |stem| stem.to_string_lossy());
-    if let Some(record) = recorded::of(&path)? {
-        let kept = recorded::beside(&dir.join(format!("{name}.json")));
-        std::fs::write(&kept, format!("{record:#}\n"))?;
-        println!("written: {}", kept.display());
-    }
     for path in saved.without_samples().write(&dir, &name)? {
-        // What a reason for skipping something names may lie in our own directories.
+        // The reason for a skip may contain a path of our own directories.
         let text = std::fs::read_to_string(&path)?;
         let own = [&place.target, &place.repo].map(|dir| dir.display().to_string());
         std::fs::write(&path, own.iter().fold(text, |text, dir| text.replace(dir.as_str(), "…")))?;
@@ -96,10 +91,11 @@ pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
 }
 
 fn commit(saved: &Saved) -> &str {
-    saved.machine["commit"].as_str().unwrap_or("no commit")
+    saved.machine["commit"].as_str().unwrap_or("unknown commit")
 }
 
-/// A row for each figure that one of them has, how many got worse, and a line of counts.
+/// Returns a table with a row for each figure, the number of figures that got worse, and a summary
+/// line.
 fn compared(a: &[Figure], b: &[Figure]) -> (Table, usize, String) {
     let mut table = Table::new(1, HEADER);
     let mut verdicts = Vec::new();
@@ -138,7 +134,8 @@ fn compared(a: &[Figure], b: &[Figure]) -> (Table, usize, String) {
     (table, worse, summary)
 }
 
-/// B ÷ A with its interval, by the spreads of both, which are independent of each other.
+/// Returns B ÷ A with an interval, and the verdict. The intervals of A and B are independent of
+/// each other.
 fn judged(before: &Figure, after: &Figure) -> (Interval, Verdict) {
     let (a, b) = (before.found, after.found);
     if a.value <= 0.0 || b.value <= 0.0 {
@@ -149,7 +146,7 @@ fn judged(before: &Figure, after: &Figure) -> (Interval, Verdict) {
         };
         return (Interval::exact(if a.value == b.value { 1.0 } else { f64::INFINITY }), verdict);
     }
-    // Times spread by factors, so logarithms are what adds up.
+    // Times vary by factors, so the logarithms are added.
     let side = |inner: f64, outer: f64| (inner.max(f64::MIN_POSITIVE) / outer.max(f64::MIN_POSITIVE)).ln().powi(2);
     let down = (side(b.value, b.low) + side(a.high, a.value)).sqrt().exp();
     let up = (side(b.high, b.value) + side(a.value, a.low)).sqrt().exp();
@@ -183,7 +180,7 @@ mod tests {
         check((1.0, 2.0), (1.05, 2.0), Verdict::Same);
         check((1.0, 2.0), (1.3, 2.0), Verdict::Worse);
         check((1.3, 2.0), (1.0, 2.0), Verdict::Better);
-        // The same change among much noise is none.
+        // The same change with large intervals is not a difference.
         check((1.0, 20.0), (1.3, 20.0), Verdict::Same);
         check((0.0, 0.0), (0.0, 0.0), Verdict::Same);
         check((0.0, 0.0), (1.0, 0.0), Verdict::Worse);

@@ -1,7 +1,11 @@
-//! Counts what one command does: system calls by strace, instructions by perf; where the machine does not let perf
-//! count, by callgrind; and for what makes system calls that callgrind does not know, by the program in
-//! `benches/count`, which steps through it. That program also tells a command's own memory and CPU time from those of
-//! what it starts. Each in a run of its own, so that nothing is timed while it is counted.
+//! Counts what one command does, in runs of their own, so that nothing is timed while it is
+//! counted.
+//!
+//! - strace counts system calls.
+//! - perf counts instructions. If the machine has no counters, callgrind counts them. If callgrind
+//!   does not know a system call of the program, the program in `benches/count` steps through it.
+//! - `benches/count` also separates the memory and CPU time of a command from those of its
+//!   children.
 
 use super::measure::{SETTLING, Subject, behind};
 use crate::binaries;
@@ -15,7 +19,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-/// System calls of the command and all that it starts.
+/// Returns the number of system calls of the command and all its descendants.
 pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64> {
     let report = scratch.join("strace.txt");
     let words: [&OsStr; 5] = ["-f".as_ref(), "-c".as_ref(), "-q".as_ref(), "-o".as_ref(), report.as_os_str()];
@@ -24,28 +28,28 @@ pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64>
     total_calls(&text).with_context(|| format!("strace counted nothing for {}", subject.name()))
 }
 
-/// Instructions outside the kernel; `None` where nothing here can count them.
+/// Returns the number of instructions outside the kernel, or `None` if no tool here can count them.
 pub(crate) fn instructions(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
     let by_perf = by_perf(subject, scratch);
     by_perf.or_else(|| by_callgrind(subject, scratch)).or_else(|| by_stepping(subject, stepping, scratch))
 }
 
-/// What a command used itself, without those whom it started.
+/// The memory and CPU time of a command without its children.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
     pub(crate) peak_kb: u64,
     pub(crate) cpu: Duration,
-    /// Peak memory of the largest process among it and all that it started.
+    /// The peak memory of the largest process among the command and its descendants, in kB.
     pub(crate) largest_kb: u64,
 }
 
-/// Runs the command once and says what it used itself.
+/// Runs the command once and returns what it used itself.
 pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Result<Own> {
     let report = scratch.join("own.json");
     let words: [&OsStr; 3] = ["own".as_ref(), "--to".as_ref(), report.as_os_str()];
     once_under(counting.as_os_str(), &words, subject)?;
     let text = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
-    let json: serde_json::Value = serde_json::from_str(&text).context("no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(&text).context("`count own` did not write JSON")?;
     let number = |name: &str| json[name].as_u64().with_context(|| format!("`count own` has no {name}"));
     Ok(Own {
         peak_kb: number("peak_kb")?,
@@ -54,13 +58,13 @@ pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Res
     })
 }
 
-/// The program that steps, and that tells a command from its children.
+/// Builds the program in `benches/count`.
 pub(crate) fn program(place: &Place) -> Result<PathBuf> {
     binaries::bench(place, "larder-count", "count", None)
 }
 
-/// Whether the machine gives its counters away: under perf a cache misses at first, which takes long for nothing where
-/// it does not.
+/// Returns true if perf can count instructions here. It is asked once with `/bin/true`, because a
+/// cache misses at first under perf, and that would take long for nothing.
 fn perf_counts() -> bool {
     static COUNTS: OnceLock<bool> = OnceLock::new();
     *COUNTS.get_or_init(|| {
@@ -81,8 +85,8 @@ fn by_perf(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
     perf_count(&fs::read_to_string(&report).ok()?)
 }
 
-/// callgrind is some fifty times slower: too slow for compilers. A program that does not do under it what it does alone
-/// is not run under it again: each time its misses would be waited for.
+/// Counts by callgrind, which is about fifty times slower and so too slow for compilers. A program
+/// that fails under callgrind is not run under it again, because each attempt would be a slow miss.
 fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
     static FAILED: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
     let program = subject.command().get_program().to_owned();
@@ -100,7 +104,7 @@ fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
     collected(&fs::read_to_string(&log).ok()?)
 }
 
-/// Slower still.
+/// Counts by stepping, which is even slower.
 fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
     if subject.is_long() {
         return None;
@@ -108,7 +112,8 @@ fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option
     let report = scratch.join("steps.txt");
     let words: [&OsStr; 3] = ["steps".as_ref(), "--to".as_ref(), report.as_os_str()];
     if subject.hits().ok()?.is_some() {
-        // Under valgrind it may have missed, and what it then recorded is hashed once more before a stamp is kept.
+        // Under valgrind the cache may have missed. The inputs of that record must be hashed again
+        // before they get a stamp.
         thread::sleep(SETTLING);
         once_under("env".as_ref(), &[], subject).ok()?;
     }
@@ -116,9 +121,11 @@ fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option
     fs::read_to_string(&report).ok()?.trim().parse().ok()
 }
 
-/// Runs the subject's command with `tool words` in front, in its directory and environment. A cache may miss the first
-/// time, since perf puts a directory of its own on `PATH` and valgrind preloads: then once more when what it recorded
-/// is no longer too young for a stamp, and once more when it has one.
+/// Runs the subject's command behind `tool words`, in its directory and environment.
+///
+/// A cache may miss the first time, because perf puts a directory on `PATH` and valgrind sets
+/// `LD_PRELOAD`. In that case the command runs a second time when the record is old enough for a
+/// stamp, and a third time when it has the stamp.
 fn under(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
     let before = subject.hits()?;
     once_under(tool, words, subject)?;
@@ -144,7 +151,7 @@ fn shown(tool: &OsStr) -> std::path::Display<'_> {
     Path::new(tool).display()
 }
 
-/// The fourth column of the line that ends in `total`.
+/// Returns the fourth column of the line that ends in `total`.
 fn total_calls(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.trim_end().ends_with(" total"))?;
     line.split_whitespace().nth(3)?.parse().ok()

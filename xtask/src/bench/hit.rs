@@ -1,10 +1,10 @@
-//! `cargo xtask bench hit`: what one warm hit costs, beside the compile itself, a program that does nothing, and other
+//! `cargo xtask bench hit`: measures one warm hit beside the plain compile, `/bin/true` and other
 //! caches.
 //!
-//! Every measured run of a cache was a hit: its counters say so, and the object is compared with the plain compile's.
+//! Each measured run of a cache was a hit: the counters of the cache confirm it, and the object is
+//! compared with the plain compile's.
 
 use super::count::{self, Own};
-use super::floor::{self, Floor};
 use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::{Figure, Report, millis};
@@ -20,13 +20,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-/// What `cargo xtask bench hit` takes.
+/// The options of `cargo xtask bench hit`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: every subject runs once in each, the plain compile in every tenth
+    /// The number of rounds. Each subject runs once per round, the plain compile only in every
+    /// tenth
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
@@ -37,7 +38,6 @@ const HEADER: &[&str] = &[
     "CPU ms",
     "lower quartile",
     "÷ true",
-    "÷ floor",
     "wall ms",
     "system calls",
     "page faults",
@@ -45,14 +45,13 @@ const HEADER: &[&str] = &[
     "peak MB",
     "runs",
 ];
-/// The plain compile takes part in every n-th round: it takes a thousand times as long.
+/// The plain compile runs in every n-th round, because it takes a thousand times as long.
 const PLAIN_EVERY: usize = 10;
-/// So few rounds say nothing anyway: nothing is built for them that takes long.
+/// With fewer rounds than this, caches that take long to build are left out.
 const FEW: u32 = 10;
-/// What a hit is to cost at most, ÷ `/bin/true`: of C, and of C++ with its large object.
+/// The upper limits for the CPU time of a hit ÷ `/bin/true`: for C, and for C++ with its large
+/// object.
 const GOALS: [f64; 2] = [1.0, 2.0];
-/// The same ÷ the floor.
-const FLOOR_GOAL: f64 = 1.3;
 const PEAK_MB_GOAL: f64 = 3.0;
 
 /// The directories and programs of one benchmark.
@@ -60,12 +59,11 @@ struct Bench {
     work: PathBuf,
     home: PathBuf,
     caches: Caches,
-    floor: PathBuf,
     counting: PathBuf,
     rounds: usize,
 }
 
-/// What one subject's runs were, and what was counted in runs of their own.
+/// The samples of one subject, and what was counted in runs of their own.
 struct Measured<'a> {
     case: &'a Case,
     name: &'a str,
@@ -85,14 +83,7 @@ pub(crate) fn hit(place: &Place, options: &Options) -> Result<Report> {
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
     let build = if options.runs < FEW { Build::No } else { Build::Yes };
     let (caches, skipped) = Caches::all(place, &larder, &stores, &home, build)?;
-    let bench = Bench {
-        work,
-        home,
-        caches,
-        floor: floor::program(place)?,
-        counting: count::program(place)?,
-        rounds: options.runs as usize,
-    };
+    let bench = Bench { work, home, caches, counting: count::program(place)?, rounds: options.runs as usize };
     let mut report = Report {
         name: "hit",
         title: "One warm hit".to_owned(),
@@ -119,7 +110,8 @@ impl Bench {
             size_bytes as f64 / 1000.0
         ));
         let plain = Compile { every: PLAIN_EVERY, expected: &expected, ..Compile::plain(case, &self.home) };
-        // Whether others hit is theirs to see to.
+        // Another cache that does not hit is left out with a note. If larder does not hit, the
+        // benchmark fails.
         let mut not_hit = Vec::new();
         let mut warm = Vec::new();
         for cache in self.caches.compiles(case, &self.home) {
@@ -131,14 +123,12 @@ impl Bench {
         }
         let caches = warm;
         report.notes.extend(not_hit);
-        // What was just stored is too young for a stamp: the next run reads it once more, those after it do not.
+        // New records are too young for a stamp. The next run hashes the inputs once more, later
+        // ones do not.
         thread::sleep(measure::SETTLING);
         caches.iter().try_for_each(Compile::once)?;
-        // The first of them is larder.
-        let floor = Floor::of(&self.floor, &caches[0], &self.work.join("floor").join(case.name))?;
-        report.notes.push(floor.note.clone());
         let before = caches.iter().map(Compile::counts).collect::<Result<Vec<_>>>()?;
-        let mut subjects: Vec<&dyn Subject> = vec![&True, &floor, &plain];
+        let mut subjects: Vec<&dyn Subject> = vec![&True, &plain];
         subjects.extend(caches.iter().map(|cache| cache as &dyn Subject));
         let all = measure::interleaved(&format!("{} hit", case.name), &subjects, self.rounds)?;
         for ((cache, before), series) in caches.iter().zip(before).zip(&all[subjects.len() - caches.len()..]) {
@@ -149,12 +139,12 @@ impl Bench {
             let instructions = count::instructions(*subject, &self.counting, &self.work);
             let own = count::own(*subject, &self.counting, &self.work).ok();
             let measured = Measured { case, name: subject.name(), series, calls, instructions, own };
-            measured.add_to(report, [&all[0], &all[1]], goal);
+            measured.add_to(report, &all[0], goal);
         }
         Ok(())
     }
 
-    /// What the plain compile makes.
+    /// Returns the outputs of the plain compile.
     fn reference(&self, case: &Case) -> Result<Vec<Vec<u8>>> {
         Compile::plain(case, &self.home).once()?;
         case.outputs()
@@ -162,19 +152,16 @@ impl Bench {
 }
 
 impl Measured<'_> {
-    fn add_to(&self, report: &mut Report, [nothing, floor]: [&Series; 2], goal: f64) {
+    fn add_to(&self, report: &mut Report, nothing: &Series, goal: f64) {
         let series = self.series;
-        let over = |least: &Series| {
-            format!("{:.2}", series.cpu_median().as_secs_f64() / least.cpu_median().as_secs_f64().max(f64::EPSILON))
-        };
+        let over_true = series.cpu_median().as_secs_f64() / nothing.cpu_median().as_secs_f64().max(f64::EPSILON);
         let peak_mb = self.own.map(|own| own.peak_kb as f64 / 1000.0);
         report.table.rows.push(vec![
             self.case.name.to_owned(),
             self.name.to_owned(),
             millis(series.cpu_median()),
             millis(series.cpu_lower_quartile()),
-            over(nothing),
-            over(floor),
+            format!("{over_true:.2}"),
             millis(series.wall_median()),
             self.calls.to_string(),
             series.faults_median().to_string(),
@@ -192,18 +179,16 @@ impl Measured<'_> {
             "samples": series.json(),
         }));
         if self.name.starts_with("larder") {
-            self.figures(report, [nothing, floor], goal);
+            self.figures(report, nothing, goal);
         }
     }
 
-    fn figures(&self, report: &mut Report, [nothing, floor]: [&Series; 2], goal: f64) {
-        // Nothing is promised for a hit that must read everything.
+    fn figures(&self, report: &mut Report, nothing: &Series, goal: f64) {
+        // There is no goal for a hit that must read every input.
         let wanted = |goal: f64| (self.name == "larder").then_some(goal);
         let named = |what: &str| format!("{}, {}, {what}", self.case.name, self.name);
         let cpu = self.series.cpu_s();
-        for (what, base, goal) in [("CPU ÷ /bin/true", nothing, goal), ("CPU ÷ floor", floor, FLOOR_GOAL)] {
-            report.figures.extend(Figure::ratio(named(what), &cpu, &base.cpu_s(), wanted(goal)));
-        }
+        report.figures.extend(Figure::ratio(named("CPU ÷ /bin/true"), &cpu, &nothing.cpu_s(), wanted(goal)));
         report.figures.push(Figure::count(named("system calls"), self.calls as f64, None));
         report.figures.extend(Figure::counts(named("page faults"), &self.series.faults, None));
         report.figures.extend(self.instructions.map(|count| Figure::count(named("instructions"), count as f64, None)));
@@ -211,7 +196,8 @@ impl Measured<'_> {
     }
 }
 
-/// The loosened ccache keeps no statistics while it is measured; the runs before and after it have shown that it hits.
+/// Fails if a measured run was not a hit. The loosened ccache keeps no statistics while it is
+/// measured, so another run shows that it hits.
 fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> Result<()> {
     if !cache.launcher.counts_while_measured() {
         return cache.warm_up();
@@ -223,20 +209,13 @@ fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> 
 
 fn notes() -> Vec<String> {
     vec![
-        "CPU is user and system time of the command and all that it starts, sccache's server included; the median of \
-         interleaved runs and their lower quartile. Page faults: those that needed no disk, of the command and all that \
-         it waited for, the median of the same runs. System calls and instructions are counted in runs of their own. \
-         All three leave servers out. Peak: of the program itself."
+        "CPU is user and system time of the command, all its descendants and the cache's server: the median of \
+         interleaved runs, and their lower quartile. Page faults are minor faults of the command and the descendants \
+         that were waited for: the median of the same runs. System calls and instructions are counted in runs of their \
+         own. All three do not include servers. Peak is the memory of the program itself."
             .to_owned(),
-        "floor: a program that is started as larder is, reads as many bytes of record, makes the same looks as \
-         larder's hit and \
-         puts the same outputs in place by the same calls, and does nothing else; its numbers are compared with the \
-         hit's \
-         before anything is measured."
-            .to_owned(),
-        "larder, empty stamps: its stamps are taken away before each run, so that it reads and hashes every input, \
-         the compiler's programs \
-         among them, as in a container that was just started."
+        "larder, empty stamps: its stamps are removed before each run, so larder reads and hashes every input, \
+         including the compiler's programs, as in a container that was just started."
             .to_owned(),
         rivals::NOTE.to_owned(),
     ]
@@ -256,7 +235,7 @@ mod tests {
         let mut report = Report { table: Table::new(2, HEADER), ..Report::default() };
         for name in ["ccache", "larder"] {
             let measured = Measured { case: &case, name, series: &series, calls: 400, instructions: None, own: None };
-            measured.add_to(&mut report, [&series, &series], 1.0);
+            measured.add_to(&mut report, &series, 1.0);
         }
         let column = HEADER.iter().position(|name| *name == "page faults").expect("there is such a column");
         for (row, json) in report.table.rows.iter().zip(&report.rows) {

@@ -1,5 +1,5 @@
-//! The sources that hits are measured with: made here, so that they are the same everywhere but for the system's
-//! headers.
+//! Generates the sources that hits and misses are measured with. They are the same on every
+//! machine, except for the system's headers.
 
 use anyhow::{Context, Result};
 use std::fmt::Write;
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 /// One compile: a source, its headers, and the command.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Where the compile runs; sources and outputs lie there.
+    /// The working directory, which contains the sources and outputs.
     pub(crate) dir: PathBuf,
     pub(crate) compiler: &'static str,
     pub(crate) arguments: Vec<String>,
 }
 
-/// What a compile leaves behind, in its directory.
+/// The outputs of a compile, in its directory.
 pub(crate) const OUTPUTS: &[&str] = &["main.o", "main.d"];
 
 impl Case {
-    /// What its last compile left behind.
+    /// Returns the outputs of the last compile.
     pub(crate) fn outputs(&self) -> Result<Vec<Vec<u8>>> {
         let read = |name: &&str| {
             let path = self.dir.join(name);
@@ -29,14 +29,16 @@ impl Case {
     }
 }
 
-/// The project's header directories on the include path, and how many headers each of their folders has. The first one
-/// holds most: a look-up fails once for every directory that comes before the right one.
+/// The header directories on the include path, and the number of headers in each of their folders.
+/// The first directory has most headers. The compiler looks in vain in each directory before the
+/// correct one.
 const ROOTS: &[(&str, usize)] = &[("include", 31), ("generated", 3)];
 const FOLDERS: &[&str] = &["core", "io", "math", "net", "text"];
-/// Functions in the C source: an ordinary small file.
+/// The number of functions in the C source, an ordinary small file.
 const FUNCTIONS: usize = 20;
 
-/// About 220 headers: two of the system's, with what they include, and 170 of a project.
+/// Returns a case with about 220 headers: two of the system with their includes, and 170 of a
+/// project.
 pub(crate) fn c(parent: &Path) -> Result<Case> {
     let dir = parent.join("c");
     let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n");
@@ -54,15 +56,15 @@ pub(crate) fn c(parent: &Path) -> Result<Case> {
     Ok(Case { name: "C", dir, compiler: "gcc", arguments: arguments(&["-Iinclude", "-Igenerated", "-O2"], "main.c") })
 }
 
-/// About 240 headers of the C++ library, and an object of 1.5 MB.
+/// Returns a case with about 240 headers of the C++ library and an object of 1.5 MB.
 pub(crate) fn cpp(parent: &Path) -> Result<Case> {
     let dir = parent.join("cpp");
     write(&dir.join("main.cc"), CPP)?;
     Ok(Case { name: "C++", dir, compiler: "g++", arguments: arguments(&["-std=c++17", "-O0"], "main.cc") })
 }
 
-/// Compiles of about 10 ms, 60 ms and, unless it is to be `quick`, 2 s, of C and of C++. Each has the number `RUN`,
-/// which the command must define, in its object.
+/// Returns compiles of C and C++ that take about 10 ms, 60 ms and, unless `quick`, 2 s. Each has
+/// the number `RUN` in its object, which the command must define.
 pub(crate) fn of_sizes(parent: &Path, quick: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for size in SIZES.iter().filter(|size| !quick || !size.is_long) {
@@ -80,7 +82,7 @@ pub(crate) fn of_sizes(parent: &Path, quick: bool) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A compile of some duration, on a machine of 2026.
+/// A compile that takes a certain time, on a machine of 2026.
 struct Size {
     name: &'static str,
     compiler: &'static str,
@@ -120,7 +122,7 @@ const SIZES: &[Size] = &[
     Size { name: "C++, 2 s", compiler: "g++", includes: &[], functions: 0, with_cpp: true, is_long: true },
 ];
 
-/// Loops and branches that are worth optimising.
+/// Returns a function with loops and branches that the compiler can optimise.
 fn plain_function(index: usize, is_c: bool) -> String {
     let linkage = if is_c { "" } else { "extern \"C\" " };
     format!(
@@ -131,7 +133,7 @@ fn plain_function(index: usize, is_c: bool) -> String {
     )
 }
 
-/// The headers that the compile at `case` read, by its depfile.
+/// Returns the number of headers that the compile read, from its depfile.
 pub(crate) fn headers(case: &Case) -> Result<usize> {
     let path = case.dir.join("main.d");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -144,7 +146,7 @@ fn arguments(own: &[&str], source: &str) -> Vec<String> {
     own.iter().chain(&common).map(|&word| word.to_owned()).collect()
 }
 
-/// Each header includes the next one of its folder.
+/// Returns a header that includes the next one of its folder.
 fn header(folder: &str, index: usize, headers: usize) -> String {
     let next = if index + 1 < headers { format!("#include \"h{}.h\"\n", index + 1) } else { String::new() };
     let name = format!("{folder}_{index}");

@@ -1,4 +1,4 @@
-//! What the numbers of a report depend on and a reader cannot see. No names and no paths of this machine.
+//! Describes the machine in a report, without host names and paths.
 
 use crate::place::Place;
 use crate::run;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
 
-/// The machine, the programs, and what else ran.
+/// Returns facts about the machine, the programs, and the load.
 pub(crate) fn facts(place: &Place) -> Value {
     let cpuinfo = read("/proc/cpuinfo");
     let model = after(&cpuinfo, "model name").unwrap_or("unknown");
@@ -27,23 +27,15 @@ pub(crate) fn facts(place: &Place) -> Value {
     })
 }
 
-/// How many processes were running or wanted to, on average over the last minute.
+/// Returns the load average over the last minute.
 pub(crate) fn load() -> Option<f64> {
     read("/proc/loadavg").split(' ').next()?.parse().ok()
-}
-
-/// Whether larder is what it was at `commit`: its crates, what they depend on, and how they are compiled and linked.
-pub(crate) fn measures_the_same(place: &Place, commit: &str) -> bool {
-    let mut git = Command::new("git");
-    git.args(["diff", "--quiet", commit, "--", "crates", "Cargo.lock", "Cargo.toml", "rust-toolchain.toml", ".cargo"]);
-    git.args([":!*.md"]).current_dir(&place.repo);
-    said(&mut git).is_some()
 }
 
 fn commit(place: &Place) -> Option<String> {
     let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(&place.repo));
     let id = git(&["rev-parse", "--short=12", "HEAD"])?;
-    // Texts, and what a benchmark leaves in benches/results, change nothing that is measured.
+    // Documents and reports do not change what is measured.
     let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benches/results", ":!*.md"]);
     Some(if changed.is_none_or(|text| text.is_empty()) { id } else { format!("{id} and changes") })
 }
@@ -60,7 +52,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What stands behind the colon of the first line that begins so.
+/// Returns the text after the colon of the first line that begins with `name`.
 fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim())

@@ -1,7 +1,7 @@
-//! Runs commands in turn, again and again, and keeps what each run cost.
+//! Runs commands in turn, in many rounds, and keeps what each run cost.
 //!
-//! Interleaved, because a machine changes while one measures: what disturbs one subject disturbs all. Medians and lower
-//! quartiles, because disturbance only ever adds.
+//! Runs are interleaved, because a machine changes over time, and a disturbance then affects all
+//! subjects. Medians and lower quartiles are used, because a disturbance only makes a run slower.
 
 use crate::progress::Bar;
 use crate::run::{self, Usage};
@@ -13,84 +13,86 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Caches do not believe the times of files that changed just now.
+/// Caches do not trust the times of files that changed less than this ago.
 pub(crate) const SETTLING: Duration = Duration::from_secs(3);
 
-/// One thing to measure.
+/// Something to measure.
 pub(crate) trait Subject {
-    /// What it is called in tables.
+    /// Returns the name in tables.
     fn name(&self) -> &str;
 
-    /// The command of one run.
+    /// Returns the command of one run.
     fn command(&self) -> Command;
 
-    /// Unmeasured, before each run: takes away what the last run made.
+    /// Removes what the previous run made. Runs before each run and is not measured.
     fn prepare(&self) -> Result<()>;
 
-    /// Unmeasured, after the first and the last run: whether it did what it is measured for.
+    /// Checks that the run did what it should. Runs after the first and the last run and is not
+    /// measured.
     fn check(&self) -> Result<()>;
 
-    /// CPU time so far of a server that works for the command without being its child.
+    /// Returns the CPU time so far of a server that works for the command and is not its child.
     fn server_cpu(&self) -> Result<Duration> {
         Ok(Duration::ZERO)
     }
 
-    /// How often it has hit so far; `None` where nothing hits or nothing counts.
+    /// Returns how often it has hit so far, or `None` if it has no hits or does not count them.
     fn hits(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// It takes part in every n-th round: more than 1 for what takes long.
+    /// Returns n if it takes part in every n-th round only. This is more than 1 for slow subjects.
     fn every(&self) -> usize {
         1
     }
 
-    /// It executes too much to be watched instruction by instruction.
+    /// Returns true if it executes too much to step through it.
     fn is_long(&self) -> bool {
         self.every() > 1
     }
 }
 
-/// What the runs of one subject cost, each.
+/// The costs of all runs of one subject.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
     pub(crate) samples: Vec<Usage>,
-    /// Page faults of each that needed no disk, of the command and all that it waited for; none where nobody counted.
+    /// The minor page faults of each run, of the command and all descendants that were waited for.
+    /// Empty if they were not counted.
     pub(crate) faults: Vec<u64>,
 }
 
 impl Series {
-    /// The middle CPU time.
+    /// Returns the median CPU time.
     pub(crate) fn cpu_median(&self) -> Duration {
         self.cpu_quantile(1, 2)
     }
 
-    /// The CPU time that a quarter of the runs stayed below.
+    /// Returns the lower quartile of the CPU time.
     pub(crate) fn cpu_lower_quartile(&self) -> Duration {
         self.cpu_quantile(1, 4)
     }
 
-    /// The middle wall time.
+    /// Returns the median wall time.
     pub(crate) fn wall_median(&self) -> Duration {
         quantile(self.samples.iter().map(|usage| usage.wall).collect(), 1, 2)
     }
 
-    /// The CPU time of each run, in s.
+    /// Returns the CPU time of each run, in seconds.
     pub(crate) fn cpu_s(&self) -> Vec<f64> {
         self.samples.iter().map(|usage| usage.cpu.as_secs_f64()).collect()
     }
 
-    /// The wall time of each run, in s.
+    /// Returns the wall time of each run, in seconds.
     pub(crate) fn wall_s(&self) -> Vec<f64> {
         self.samples.iter().map(|usage| usage.wall.as_secs_f64()).collect()
     }
 
-    /// The middle number of page faults.
+    /// Returns the median of the page faults.
     pub(crate) fn faults_median(&self) -> u64 {
         quantile(self.faults.clone(), 1, 2)
     }
 
-    /// Every sample, for programs.
+    /// Returns all samples as JSON.
     pub(crate) fn json(&self) -> Value {
         let mut json = json!({ "cpu_s": self.cpu_s(), "wall_s": self.wall_s() });
         if !self.faults.is_empty() {
@@ -104,7 +106,8 @@ impl Series {
     }
 }
 
-/// The subject's command with `tool words` in front, in its directory and environment, reading and saying nothing.
+/// Returns the subject's command behind `tool words`, in its directory and environment, without
+/// input and output.
 pub(crate) fn behind(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Command {
     let inner = subject.command();
     let mut command = Command::new(tool);
@@ -117,7 +120,8 @@ pub(crate) fn behind(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> C
     command
 }
 
-/// Runs every subject once a round, in turn, `rounds` times; the series come in the subjects' order.
+/// Runs every subject once per round, in turn, for `rounds` rounds. The series are in the order of
+/// the subjects.
 pub(crate) fn interleaved(label: &str, subjects: &[&dyn Subject], rounds: usize) -> Result<Vec<Series>> {
     let mut all = vec![Series::default(); subjects.len()];
     let bar = Bar::new(label, rounds as u64);
@@ -136,8 +140,8 @@ pub(crate) fn interleaved(label: &str, subjects: &[&dyn Subject], rounds: usize)
     Ok(all)
 }
 
-/// Page faults so far that needed no disk, of all children that were waited for and of theirs: a difference of two is
-/// what `wait4` says of the one between them.
+/// Returns the minor page faults so far of all children that were waited for, and of their
+/// descendants. A difference of two values belongs to the child between them.
 pub(crate) fn faults_of_children() -> Result<u64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the page faults of children")?;
     Ok(usage.minor_page_faults().unsigned_abs())
@@ -154,7 +158,7 @@ fn one(subject: &dyn Subject, check: bool) -> Result<(Usage, u64)> {
     usage.cpu += subject.server_cpu()?.saturating_sub(server_before);
     ensure!(status.success(), "{}: {} ended with {status}", subject.name(), run::shown(&command));
     if check {
-        subject.check().with_context(|| format!("{} is not what was to be measured", subject.name()))?;
+        subject.check().with_context(|| format!("{} did not do what is measured", subject.name()))?;
     }
     Ok((usage, faults))
 }

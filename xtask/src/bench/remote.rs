@@ -1,5 +1,5 @@
-//! `cargo xtask bench remote`: a build of which everything is on a remote and nothing here, beside the same from the
-//! local store; builds with a remote that is silent or dead, beside plain ones; and what `larderd` needs of memory.
+//! `cargo xtask bench remote`: measures a build whose records are all on a remote, beside the same
+//! from the local store; builds with a remote that does not answer; and the memory of `larderd`.
 //!
 //! The remote is Redis on this machine, behind a proxy that adds latency.
 
@@ -20,38 +20,38 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What `cargo xtask bench remote` takes.
+/// The options of `cargo xtask bench remote`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: one build of each kind in each
+    /// The number of rounds with one build of each kind
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Sources of the project that is built
+    /// The number of sources of the project
     #[arg(long, default_value_t = 300, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     sources: u32,
-    /// Added latency, there and back, in milliseconds
+    /// The added round-trip latencies, in milliseconds
     #[arg(long, default_values_t = [1, 20, 100], value_delimiter = ',', value_name = "MS")]
     latencies: Vec<u64>,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
 
-/// What a build may take at most, as a multiple of the same from the local store, by latency in milliseconds.
+/// The upper limits for wall time ÷ the same from the local store, by latency in milliseconds.
 const GOALS: [(u64, f64); 3] = [(1, 1.3), (20, 1.6), (100, 2.5)];
-/// What an input is older by than what follows.
+/// The time between writing an input and using it.
 const SETTLING: Duration = Duration::from_millis(50);
-/// Files of which the outputs are as large, for the memory of many transfers, and their size.
+/// The number of files with large outputs, and their size, to measure the memory of many transfers.
 const LARGE_FILES: u32 = 64;
 const LARGE_BYTES: usize = 4 << 20;
 
-/// What a build without larder is called.
+/// The name of a build without larder.
 const PLAIN: &str = "plain";
-/// With a remote that is silent a build takes at most so many times as long as a plain one.
+/// The upper limit for wall time ÷ plain with a remote that does not answer.
 const GOAL_SILENT: f64 = 1.1;
-/// With one that is dead a build takes at most so much longer than with none.
+/// The upper limit for the time that a dead remote adds to a build.
 const GOAL_DEAD: Duration = Duration::from_secs(1);
-/// What `larderd` has resident at most, in kB: when it is idle, and while many objects are on their way.
+/// The upper limits for the resident memory of `larderd`, in kB: idle, and during many transfers.
 const GOAL_IDLE_KB: u64 = 20_000;
 const GOAL_BUSY_KB: u64 = 150_000;
 
@@ -62,16 +62,16 @@ struct Bench {
     jobs: usize,
 }
 
-/// One kind of build and what it took.
+/// One kind of build and its samples.
 struct Kind {
     what: String,
     latency: Option<u64>,
     samples: Vec<Usage>,
-    /// Tools that ran, in all rounds.
+    /// The number of tools that ran, in all rounds.
     misses: u64,
 }
 
-/// Measures and publishes. `false` where a goal is not met.
+/// Measures and publishes. Returns `false` if a goal is not met.
 pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
     setup::for_bench(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
@@ -88,9 +88,9 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
         name: "remote",
         title: "From a remote".to_owned(),
         notes: vec![format!(
-            "A build of {} C files with `make -j{}`, all hits; the remote is Redis on this machine behind a proxy that adds \
-                 the latency, there and back. Each build begins with an empty store, no stamps, and no larderd; the local store has \
-                 its stamps. Medians of {} rounds, interleaved.",
+            "A build of {} C files with `make -j{}`, all hits. The remote is Redis on this machine behind a proxy that \
+             adds the round-trip latency. Each build from the remote begins with an empty store, no stamps, and no \
+             larderd. The local store has its stamps. Medians of {} interleaved rounds.",
             options.sources, bench.jobs, options.rounds
         )],
         table: Table::new(
@@ -135,7 +135,7 @@ impl Bench {
         };
         build(&Launcher::plain(), &[])?;
         let expected = project.objects()?;
-        // The first runs of a compiler teach how it is observed.
+        // In its first runs larder learns how to observe a compiler.
         for _ in 0..2 {
             build(&self.launcher("first", Some(url))?, &expected)?;
         }
@@ -164,7 +164,7 @@ impl Bench {
                 };
                 let (usage, counts) = build(&launcher, &expected)?;
                 let counts = counts.context("larder counts")?;
-                // In a race the tool may win, and is then a miss.
+                // The tool may win a race against the remote, which counts as a miss.
                 ensure!(counts.hit + counts.miss == u64::from(options.sources), "{}: {counts:?}", kind.what);
                 kind.samples.push(usage);
                 kind.misses += counts.miss;
@@ -206,8 +206,8 @@ impl Bench {
         Ok(met)
     }
 
-    /// Builds of which nothing is anywhere: plainly, without a remote, with one that is silent from the start or from
-    /// some byte on, and with one that is dead.
+    /// Measures builds without any records: plain, without a remote, with a remote that stops
+    /// answering at the start or after some bytes, and with a dead remote.
     fn troubles(&self, options: &Options, url: &str, proxy: &Proxy, report: &mut Report) -> Result<bool> {
         let project = Project::write(self.work.join("project"), options.sources)?;
         sleep(SETTLING);
@@ -260,7 +260,7 @@ impl Bench {
         Ok(met)
     }
 
-    /// What `larderd` has resident when it is idle, and at most while so many large objects are on their way at once.
+    /// Measures the resident memory of `larderd`, idle and during many transfers of large objects.
     fn memory(&self, url: &str, proxy: &Proxy, report: &mut Report) -> Result<bool> {
         let dir = self.work.join("large");
         fs::create_dir_all(&dir)?;
@@ -296,7 +296,7 @@ impl Bench {
         let pid = status["pid"].as_u64().context("larderd runs")?;
         sleep(Duration::from_millis(300));
         let idle = memory_kb(pid, "VmRSS:")?;
-        // Late enough that all are on their way at once.
+        // The latency is high enough for all transfers to run at once.
         proxy.set(Way::Late(Duration::from_millis(20)));
         compile("second", 0)?;
         let until = Instant::now() + Duration::from_secs(60);
@@ -320,7 +320,7 @@ impl Bench {
         Ok(idle <= GOAL_IDLE_KB && most <= GOAL_BUSY_KB)
     }
 
-    /// Make a checkout of it, since that is what records are fetched ahead by.
+    /// Makes a checkout of the directory, because prefetching is by commits.
     fn commit(&self, dir: &Path) -> Result<()> {
         let _ = fs::remove_dir_all(dir.join(".git"));
         for words in [&["init", "-q"][..], &["add", "--all"], &["commit", "-q", "-m", "all"]] {
@@ -338,7 +338,7 @@ fn median(samples: &[Usage], of: impl Fn(&Usage) -> Duration) -> Duration {
     larder_samples::quantile(samples.iter().map(of).collect(), 1, 2)
 }
 
-/// A line of what the kernel says of a process, in kB.
+/// Returns the value of a line in `/proc/PID/status`, in kB.
 fn memory_kb(pid: u64, name: &str) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("larderd is gone")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).context("the kernel does not say")?;

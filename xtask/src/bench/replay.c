@@ -1,6 +1,6 @@
-/* Stands in front of the compiler and does the least that a cache could: where a file of the object's name was kept, it copies that one
- * and the depfile and ends; else it becomes the compiler. It asks nothing of the inputs. Compiled with TREE, where things are built,
- * and KEPT, a copy of that tree as the compiler left it. */
+/* Stands in front of the compiler and does the least that a cache could do. If a file with the object's
+ * name was kept, it copies that file and the depfile. Otherwise it executes the compiler. It checks no
+ * inputs. It is compiled with TREE, the build tree, and KEPT, a copy of that tree after a build. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +11,8 @@
 
 static const char tree[] = TREE, kept[] = KEPT;
 
-/* The kept file for `name`, as the working directory is: not there, or too long, is -1. */
+/* Opens the kept file for `name`, which is relative to the working directory. Returns -1 if there is
+ * none, or if its path is too long. */
 static int kept_file(const char *name) {
     char path[PATH_MAX], from[PATH_MAX];
     if (*name == '/') {
@@ -38,7 +39,8 @@ static int put(int from, const char *name) {
     return 1;
 }
 
-/* `name` with another end, in the working directory where `here`. */
+/* Writes `name` with another extension to `to`, in the working directory if `here`. Returns 0 if it is
+ * too long. */
 static int with_end(char *to, size_t size, const char *name, const char *end, int here) {
     const char *slash = here ? strrchr(name, '/') : NULL;
     const char *base = slash ? slash + 1 : name;

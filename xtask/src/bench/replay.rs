@@ -1,4 +1,5 @@
-//! A compiler that only copies the right object: the least that a build can cost whose every compile hits.
+//! A compiler that only copies the correct object. It shows the least that a build can cost if
+//! every compile hits.
 
 use crate::launcher::Launcher;
 use crate::place::fresh;
@@ -10,7 +11,7 @@ use std::process::Command;
 
 const SOURCE: &str = include_str!("replay.c");
 
-/// Copies for builds in one tree.
+/// Copies outputs for builds in one tree.
 pub(super) struct Replay {
     pub(super) launcher: Launcher,
     tree: PathBuf,
@@ -18,7 +19,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Compiles the program, static as the wrapper is, into `work`.
+    /// Compiles the program into `work`. It is static, as the wrapper is.
     pub(super) fn of(tree: &Path, work: &Path) -> Result<Self> {
         let kept = work.join("kept");
         let (source, program) = (work.join("replay.c"), work.join("replay"));
@@ -26,11 +27,11 @@ impl Replay {
         let mut gcc = Command::new("musl-gcc");
         gcc.args(["-static", "-no-pie", "-O2", "-Wall", "-Werror"]);
         gcc.arg(format!("-DTREE=\"{}\"", tree.display())).arg(format!("-DKEPT=\"{}\"", kept.display()));
-        run::output(gcc.arg(&source).arg("-o").arg(&program)).context("the compiler that copies does not compile")?;
+        run::output(gcc.arg(&source).arg("-o").arg(&program)).context("cannot compile replay.c")?;
         Ok(Self { launcher: Launcher::uncounted("copies", &program), tree: tree.to_owned(), kept })
     }
 
-    /// Keeps what the build that just ended made.
+    /// Keeps the outputs of the build that just ended.
     pub(super) fn keep(&self) -> Result<()> {
         fresh(&self.kept)?;
         tree::copy(&self.tree, &self.kept)
@@ -44,7 +45,7 @@ mod tests {
     #[test]
     fn what_was_kept_is_copied_and_the_rest_is_compiled() {
         if crate::place::on_path("musl-gcc").is_none() {
-            eprintln!("skipped: there is no musl-gcc");
+            eprintln!("skipped: musl-gcc is not installed");
             return;
         }
         let work = std::env::temp_dir().join(format!("xtask-replay-{}", std::process::id()));
@@ -64,7 +65,7 @@ mod tests {
         for name in ["sub/a.o", "sub/a.d", "b.o"] {
             fs::remove_file(dir.join(name)).expect("removable");
         }
-        // `false` stands for the compiler: it is not called.
+        // `false` stands for the compiler, which is not started.
         assert_eq!(call("false -MD -c a.c -o sub/a.o"), Some(0));
         assert_eq!((left("sub/a.o").as_str(), left("sub/a.d").as_str()), ("object", "depends"));
         assert_eq!(call("false -O2 -c ../b.c"), Some(0));

@@ -1,4 +1,4 @@
-//! A benchmark's result: shown as a table, written as JSON and Markdown.
+//! The report of a benchmark: printed as a table, written as JSON and Markdown.
 
 use super::machine;
 use super::saved::Saved;
@@ -8,48 +8,49 @@ use anyhow::Result;
 use larder_samples::Interval;
 use serde_json::{Value, json};
 
-/// What a benchmark found.
+/// The report of a benchmark.
 #[derive(Default)]
 pub(crate) struct Report {
-    /// One word: its files are called so.
+    /// One word, which is the name of its files.
     pub(crate) name: &'static str,
-    /// One line.
+    /// The title, one line.
     pub(crate) title: String,
-    /// How it was measured: what a reader needs to believe the table or to doubt it.
+    /// How it was measured, for readers of the table.
     pub(crate) notes: Vec<String>,
     pub(crate) table: Table,
-    /// What two reports are compared by.
+    /// The numbers by which two reports are compared.
     pub(crate) figures: Vec<Figure>,
-    /// The same as in the table for programs, with every sample.
+    /// The rows of the table with every sample, as JSON.
     pub(crate) rows: Vec<Value>,
 }
 
-/// One number of larder's that should be small and that means the same on another day: a ratio within one run, or a
-/// count.
+/// A number of larder's that should be small and means the same on another day: a ratio within one
+/// run, or a count.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) found: Interval,
-    /// What it is to be at most.
+    /// The upper limit.
     pub(crate) goal: Option<f64>,
 }
 
-/// How a figure came about, and so by how much it may differ between two runs of the same program.
+/// The kind of a figure. It determines how much the figure may differ between two runs of the same
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A ratio of times that were measured in the same rounds.
     Ratio,
-    /// Counted.
+    /// A count.
     Count,
-    /// Megabytes of memory at the most.
+    /// Peak memory in megabytes.
     Memory,
 }
 
 impl Kind {
     const ALL: [Self; 3] = [Self::Ratio, Self::Count, Self::Memory];
 
-    /// Its word in JSON.
+    /// Returns its word in JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ratio => "ratio",
@@ -58,14 +59,15 @@ impl Kind {
         }
     }
 
-    /// The kind of that word.
+    /// Returns the kind with that word.
     pub(crate) fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// What a difference must exceed, whatever the intervals say: a tenth is what ratios of times were seen to differ
-    /// by from run to run on a machine that others use (docs/performance.md, "What a hit costs"); counts differ by what
-    /// a larger store or another length of a path makes.
+    /// Returns the factor that a difference must exceed, whatever the intervals say. Ratios of
+    /// times differ by up to a tenth from run to run on a machine with other work
+    /// (docs/performance.md, "Reports"). Counts differ because of a larger store or another length
+    /// of a path.
     pub(crate) fn drift(self) -> f64 {
         match self {
             Self::Ratio => 1.10,
@@ -76,44 +78,44 @@ impl Kind {
 }
 
 impl Figure {
-    /// A ratio of medians; `None` where one side has no samples.
+    /// Returns a ratio of medians, or `None` if one side has no samples.
     pub(crate) fn ratio(name: impl Into<String>, these: &[f64], those: &[f64], goal: Option<f64>) -> Option<Self> {
         let found = larder_samples::ratio(these, those)?;
         Some(Self { name: name.into(), kind: Kind::Ratio, found, goal })
     }
 
-    /// A number that was counted.
+    /// Returns a count.
     pub(crate) fn count(name: impl Into<String>, count: f64, goal: Option<f64>) -> Self {
         Self { name: name.into(), kind: Kind::Count, found: Interval::exact(count), goal }
     }
 
-    /// The middle one of what was counted in each run; `None` of none.
+    /// Returns the median of the counts of all runs, or `None` if there are none.
     pub(crate) fn counts(name: impl Into<String>, counts: &[u64], goal: Option<f64>) -> Option<Self> {
         let counts: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
         let found = larder_samples::median(&counts)?;
         Some(Self { name: name.into(), kind: Kind::Count, found, goal })
     }
 
-    /// Peak memory, of so many kB.
+    /// Returns a peak memory, given in kB.
     pub(crate) fn peak(name: impl Into<String>, peak_kb: u64, goal_mb: Option<f64>) -> Self {
         let found = Interval::exact(peak_kb as f64 / 1000.0);
         Self { name: name.into(), kind: Kind::Memory, found, goal: goal_mb }
     }
 
-    /// The value with its interval.
+    /// Returns the value with its interval as text.
     pub(crate) fn shown(&self) -> String {
         let Interval { value, low, high } = self.found;
         if low == high { number(value) } else { format!("{} ({} to {})", number(value), number(low), number(high)) }
     }
 
-    /// `None` where there is no goal.
+    /// Returns whether the goal is met, or `None` if there is no goal.
     pub(crate) fn is_met(&self) -> Option<bool> {
         self.goal.map(|goal| self.found.value <= goal)
     }
 }
 
 impl Report {
-    /// Shows the report and writes it.
+    /// Prints the report and writes it.
     pub(crate) fn publish(&self, place: &Place) -> Result<()> {
         self.show();
         for path in self.write(place)? {
@@ -122,7 +124,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints the table and what a reader must know.
+    /// Prints the table and the notes.
     pub(crate) fn show(&self) {
         println!("{}\n\n{}\n", self.title, self.table);
         self.notes.iter().for_each(|note| println!("{note}"));
@@ -135,7 +137,7 @@ impl Report {
         Saved { command, machine, parts, ..Saved::default() }.write(&place.results()?, self.name)
     }
 
-    /// For programs, with what was typed for it and which larder it was.
+    /// Returns the report as JSON, with its command and the commit of larder.
     pub(crate) fn part(&self, command: &str, machine: &Value) -> Value {
         let mut part = self.json();
         part["command"] = json!(command);
@@ -144,7 +146,7 @@ impl Report {
         part
     }
 
-    /// For programs.
+    /// Returns the report as JSON.
     pub(super) fn json(&self) -> Value {
         let figure = |figure: &Figure| {
             let Interval { value, low, high } = figure.found;
@@ -161,7 +163,7 @@ impl Report {
     }
 }
 
-/// What was typed behind `cargo xtask`, without places of this machine.
+/// Returns the arguments after `cargo xtask` without paths of this machine.
 fn typed(words: impl Iterator<Item = String>) -> String {
     let mut shown = vec!["cargo xtask".to_owned()];
     for word in words {
@@ -171,7 +173,7 @@ fn typed(words: impl Iterator<Item = String>) -> String {
     shown.join(" ")
 }
 
-/// Three digits that count, and whole numbers as they are.
+/// Formats with three significant digits, and whole numbers as they are.
 pub(crate) fn number(value: f64) -> String {
     match value {
         value if value.fract() == 0.0 || value.abs() >= 1000.0 => format!("{value:.0}"),
@@ -181,7 +183,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Milliseconds with three decimals.
+/// Formats milliseconds with three decimals.
 pub(crate) fn millis(time: std::time::Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1000.0)
 }

@@ -1,4 +1,4 @@
-//! The other caches that larder is measured beside: whichever can be had here, and why the others cannot.
+//! The other caches that larder is measured beside, as far as they can be installed here.
 
 use super::server::Server;
 use crate::fetch::{self, Build};
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 const SCCACHE: &str = "0.19.0";
 const KACHE: &str = "2.0.0";
 
-/// What the notes of a report say of them.
-pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and every other sloppiness that still notices a \
-     changed header, hard links, no \
-     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache and kache: with \
-     their servers, whose CPU time is counted.";
+/// The note on them in reports.
+pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and all other sloppiness settings that still \
+     notice a changed header, with hard links and without statistics. ccache inode cache: Debian's dynamic ccache, \
+     because PyPI's static one has no inode cache. sccache and kache: the CPU time of their servers is included.";
 
-/// A cache beside larder.
+/// Another cache.
 pub(crate) struct Rival {
     pub(crate) launcher: Launcher,
-    /// What it keeps there is its own.
+    /// The directory of its store.
     pub(crate) store: PathBuf,
     pub(crate) server: Option<Server>,
 }
 
-/// All that there are, each with an empty store below `stores`, and a line for each that is not here.
+/// Returns all caches that can be installed, each with an empty store below `stores`, and a note
+/// for each of the others.
 pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Result<(Vec<Rival>, Vec<String>)> {
     let ccache = fetch::ccache(place)?;
     let store = |name: &str| stores.join(name);
@@ -38,7 +38,7 @@ pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Re
         Ok(rival) => rivals.push(rival),
         Err(error) => {
             println!("skipped: {name}: {error:#}");
-            // The outermost words only: what is below them may name places of this machine.
+            // Only the outermost words, because the causes may contain paths of this machine.
             skipped.push(format!("Skipped: {name}: {error}."));
         }
     };
@@ -48,7 +48,7 @@ pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Re
     });
     add("ccache with its inode cache", inodes);
     let served = |name: &'static str, launcher: Launcher| -> Result<Rival> {
-        let server = Some(Server::of(&launcher, home).context("its server does not start")?);
+        let server = Some(Server::of(&launcher, home).context("cannot start its server")?);
         Ok(Rival { server, ..rival(launcher, name) })
     };
     let sccache = fetch::installed(place, "sccache", SCCACHE, build)
@@ -61,9 +61,9 @@ pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Re
 }
 
 impl Rival {
-    /// Begins anew with an empty store.
+    /// Starts again with an empty store.
     pub(crate) fn empty(&mut self, home: &Path) -> Result<()> {
-        // It remembers what its store holds, so it must not run meanwhile.
+        // The server remembers the content of its store, so it must not run meanwhile.
         let had_one = self.server.take().is_some();
         fresh(&self.store)?;
         self.server = had_one.then(|| Server::of(&self.launcher, home)).transpose()?;

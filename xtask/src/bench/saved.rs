@@ -1,10 +1,11 @@
-//! Reports as files: JSON for programs, Markdown for people, and what is read back of the former.
+//! Reports as files: JSON for programs, Markdown for people. The JSON can be read again.
 //!
 //! ```text
 //! { "format": 1, "command": …, "quick": …, "machine": { … }, "failed": [ … ],
-//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes", "table": { "words", "header", "rows" },
-//! "figures": [ … ], "rows": [ … ] } ] } figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low",
-//! "high", "goal": number | null }
+//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes",
+//!                "table": { "words", "header", "rows" }, "figures": [ figure … ], "rows": [ … ] } ] }
+//! figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low", "high",
+//!            "goal": number | null }
 //! ```
 
 use super::report::{Figure, Kind, number};
@@ -18,15 +19,15 @@ use std::path::{Path, PathBuf};
 
 const FORMAT: u64 = 1;
 
-/// A report of one or of many benchmarks.
+/// A report of one or more benchmarks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Saved {
-    /// What was typed.
+    /// The command line.
     pub(crate) command: String,
-    /// Too few runs to be accepted.
+    /// True if it has too few runs to be accepted.
     pub(crate) quick: bool,
     pub(crate) machine: Value,
-    /// The benchmarks that did not come to their end, and why.
+    /// The benchmarks that failed, with the errors.
     pub(crate) failed: Vec<String>,
     pub(crate) parts: Vec<Value>,
 }
@@ -41,14 +42,14 @@ impl Saved {
         Ok(paths)
     }
 
-    /// Reads the JSON.
+    /// Reads the JSON file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read the report {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("{} is not a report of `cargo xtask bench`", path.display()))
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let json: Value = serde_json::from_str(text).context("it is no JSON")?;
+        let json: Value = serde_json::from_str(text).context("it is not JSON")?;
         match json["format"].as_u64() {
             Some(FORMAT) => {}
             Some(other) => bail!("its format is {other}, and {FORMAT} is understood"),
@@ -66,7 +67,7 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Without the samples, which are many: what is kept.
+    /// Removes the samples, because they are large.
     pub(crate) fn without_samples(mut self) -> Self {
         self.parts.iter_mut().filter_map(Value::as_object_mut).for_each(|part| {
             part.remove("rows");
@@ -74,14 +75,14 @@ impl Saved {
         self
     }
 
-    /// Every figure, with its benchmark's name in front.
+    /// Returns every figure, with the benchmark's name in front.
     pub(crate) fn figures(&self) -> Result<Vec<Figure>> {
         let mut all = Vec::new();
         for part in &self.parts {
             let bench = part["bench"].as_str().context("a part has no `bench`")?;
             let figures = part["figures"].as_array().with_context(|| format!("{bench} has no list `figures`"))?;
             for json in figures {
-                all.push(figure(bench, json).with_context(|| format!("{bench}: this is no figure: {json}"))?);
+                all.push(figure(bench, json).with_context(|| format!("{bench}: this is not a figure: {json}"))?);
             }
         }
         Ok(all)
@@ -133,7 +134,7 @@ impl Saved {
     }
 }
 
-/// Figures with their goals.
+/// Returns a table of figures with their goals.
 pub(crate) fn figures_table(figures: &[Figure]) -> Table {
     let mut table = Table::new(1, &["figure", "found", "goal", "met"]);
     let row = |figure: &Figure| {
@@ -145,7 +146,7 @@ pub(crate) fn figures_table(figures: &[Figure]) -> Table {
 }
 
 fn figure(bench: &str, json: &Value) -> Result<Figure> {
-    let number = |name: &str| json[name].as_f64().with_context(|| format!("`{name}` is no number"));
+    let number = |name: &str| json[name].as_f64().with_context(|| format!("`{name}` is not a number"));
     let name = json["name"].as_str().context("it has no `name`")?;
     let word = json["kind"].as_str().context("it has no `kind`")?;
     let kind = Kind::named(word).with_context(|| format!("there is no kind `{word}`"))?;
@@ -160,7 +161,8 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::report::Report;
 
-    /// A report with these ratios, each with an interval of so many percent to both sides.
+    /// Returns a report with these ratios. The third value is the half width of the interval in
+    /// percent.
     pub(in crate::bench) fn saved(figures: &[(&str, f64, f64)]) -> Saved {
         let figure = |&(name, value, percent): &(&str, f64, f64)| Figure {
             name: name.to_owned(),
@@ -196,10 +198,10 @@ pub(super) mod tests {
     #[test]
     fn what_is_no_report_is_refused_with_a_reason() {
         let check = |text: &str, why: &str| {
-            let error = format!("{:#}", Saved::parse(text).expect_err("is no report"));
+            let error = format!("{:#}", Saved::parse(text).expect_err("is not a report"));
             assert!(error.contains(why), "{text}: {error}");
         };
-        check("", "no JSON");
+        check("", "not JSON");
         check("{}", "no `format`");
         check(r#"{"format":9}"#, "its format is 9");
         check(r#"{"format":1,"failed":[]}"#, "no list `parts`");
@@ -208,7 +210,7 @@ pub(super) mod tests {
         let figure =
             |figure: &str| format!(r#"{{"format":1,"failed":[],"parts":[{{"bench":"hit","figures":[{figure}]}}]}}"#);
         check(&figure(r#"{"name":"x","kind":"wish","value":1,"low":1,"high":1}"#), "no kind `wish`");
-        check(&figure(r#"{"name":"x","kind":"count","value":"1","low":1,"high":1}"#), "`value` is no number");
+        check(&figure(r#"{"name":"x","kind":"count","value":"1","low":1,"high":1}"#), "`value` is not a number");
         check(&figure(r#"{"name":"x","kind":"count","value":3,"low":1,"high":2}"#), "not in its interval");
         let missing = Saved::read(Path::new("/nonexistent/report.json")).expect_err("is not there");
         assert!(format!("{missing:#}").contains("/nonexistent/report.json"));

@@ -1,5 +1,5 @@
-//! A server that works for what is measured without being its child: sccache's, kache's, larderd. Started for the
-//! benchmark; its CPU time and its memory.
+//! A server that works for a measured command without being its child, for example sccache's or
+//! kache's. It is started for the benchmark, and its CPU time can be read.
 
 use crate::launcher::Launcher;
 use anyhow::{Context, Result, bail};
@@ -11,18 +11,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A running server; it ends with this value.
+/// A running server. It is killed when this value is dropped.
 pub(crate) struct Server {
     child: Child,
 }
 
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// What Linux counts processes' times in for programs, on every architecture that larder runs on.
+/// The unit of process times in `/proc`, on every architecture that larder runs on.
 const TICK: Duration = Duration::from_millis(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Server {
-    /// Starts a server that stays in the foreground, and waits until it is `ready`.
+    /// Starts a server in the foreground and waits until it is `ready`.
     pub(crate) fn start(mut command: Command, ready: impl Fn() -> bool) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let name = Path::new(command.get_program()).display().to_string();
@@ -40,13 +40,13 @@ impl Server {
         bail!("{name} does not answer after {} s", START_LIMIT.as_secs())
     }
 
-    /// Starts the server that `launcher` talks to: sccache's, or kache's.
+    /// Starts the server of sccache or kache that `launcher` talks to.
     pub(crate) fn of(launcher: &Launcher, home: &Path) -> Result<Self> {
         let program = launcher.program.as_ref().context("a cache with a server has a program")?;
         let socket = launcher.socket().context("a server has a socket")?;
         let dir = socket.parent().context("a socket lies in a directory")?;
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        // One that was killed leaves its socket.
+        // A server that was killed leaves its socket.
         let _ = fs::remove_file(&socket);
         let mut command = Command::new(program);
         launcher.apply(&mut command, home);
@@ -57,26 +57,19 @@ impl Server {
         Self::start(command, || socket.exists() && launcher.counts(home).is_ok())
     }
 
-    /// CPU time so far of all its threads, and of the children that it has waited for, which is told in ticks of 10 ms.
+    /// Returns the CPU time of all its threads and of the children that it has waited for. The
+    /// latter has a resolution of 10 ms.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).context("a process id")?);
         let time = clock_getcpuclockid(pid).and_then(|clock| clock.now()).context("cannot read a server's CPU time")?;
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot look at a server")?;
-        let ticks = ticks_of_children(&text).context("the kernel does not say what a server's children cost")?;
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read /proc/PID/stat of a server")?;
+        let ticks = ticks_of_children(&text).context("cannot parse /proc/PID/stat of a server")?;
         Ok(Duration::from(time) + TICK * ticks)
-    }
-
-    /// A line of its `/proc` file that gives kB, such as `VmHWM` of `status`.
-    pub(crate) fn kb(&self, file: &str, name: &str) -> Result<u64> {
-        let path = format!("/proc/{}/{file}", self.child.id());
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
-        number.with_context(|| format!("{path} says nothing of {name}"))
     }
 }
 
-/// User and system time of the children, the fourteenth and fifteenth number behind the name.
+/// Returns the user and system time of the children: the fourteenth and fifteenth number after the
+/// name.
 fn ticks_of_children(stat: &str) -> Option<u32> {
     let numbers: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     Some(numbers.get(13)?.parse::<u32>().ok()? + numbers.get(14)?.parse::<u32>().ok()?)
@@ -95,8 +88,8 @@ mod tests {
 
     #[test]
     fn reads_what_children_cost() {
-        // Behind the name: state, parent, group, session, terminal, its group, flags, four of faults, user, system,
-        // children's.
+        // The fields after the name: state, parent, group, session, terminal, its group, flags,
+        // four of faults, user, system, and those of children.
         assert_eq!(ticks_of_children("7 (a b) c) S 1 7 7 0 -1 4 10 20 0 0 3 4 50 6 20 0\n"), Some(56));
         assert_eq!(ticks_of_children("7 (a) S 1"), None);
     }

@@ -1,5 +1,5 @@
-//! What the benchmarks of a hit and of a miss measure: a program that does nothing, and one compile, plain or through a
-//! cache; and which caches these are.
+//! The subjects of `bench hit` and `bench miss`: a program that does nothing, and one compile,
+//! plain or through a cache.
 
 use super::inputs::{Case, OUTPUTS};
 use super::measure::Subject;
@@ -14,27 +14,27 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The least that starting any program costs.
+/// `/bin/true`, the least that starting a program costs.
 pub(crate) struct True;
 
-/// One compile of a case, with a launcher in front of it.
+/// One compile of a case, through a launcher.
 pub(crate) struct Compile<'a> {
     pub(crate) case: &'a Case,
     pub(crate) launcher: Launcher,
     pub(crate) home: &'a Path,
-    /// What the plain compile makes; empty where nothing is compared.
+    /// The outputs of the plain compile. Empty if the outputs are not compared.
     pub(crate) expected: &'a [Vec<u8>],
     pub(crate) server: Option<&'a Server>,
     pub(crate) every: usize,
-    /// Before each run larder's stamps are taken away, as in a container that was just started: it must read every
-    /// input.
+    /// True if larder's stamps are removed before each run, as in a container that was just
+    /// started. Then larder must read every input.
     pub(crate) forgets: bool,
 }
 
 /// The caches that are measured side by side.
 pub(crate) struct Caches {
     larder: Launcher,
-    /// Its stamps are taken away before each run.
+    /// larder, whose stamps are removed before each run.
     forgetful: Launcher,
     rivals: Vec<Rival>,
 }
@@ -95,7 +95,7 @@ impl Subject for Compile<'_> {
         for (name, expected) in OUTPUTS.iter().zip(self.expected) {
             let path = self.case.dir.join(name);
             let made = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            ensure!(made == *expected, "{name} is not what the plain compile makes");
+            ensure!(made == *expected, "{name} differs from the plain compile's");
         }
         Ok(())
     }
@@ -113,18 +113,19 @@ impl Subject for Compile<'_> {
     }
 
     fn is_long(&self) -> bool {
-        // Of kache's client nothing here counts the instructions but stepping, for many minutes.
+        // Only stepping could count the instructions of kache's client, which would take many
+        // minutes.
         self.every > 1 || self.forgets || self.launcher.name == "kache"
     }
 }
 
 impl<'a> Compile<'a> {
-    /// The plain compile, of which nothing is expected.
+    /// Returns the plain compile, without expected outputs.
     pub(crate) fn plain(case: &'a Case, home: &'a Path) -> Self {
         Self { case, launcher: Launcher::plain(), home, expected: &[], server: None, every: 1, forgets: false }
     }
 
-    /// Runs the compile once, unmeasured.
+    /// Runs the compile once, without measuring.
     pub(crate) fn once(&self) -> Result<()> {
         self.prepare()?;
         let mut command = self.command();
@@ -134,13 +135,13 @@ impl<'a> Compile<'a> {
         self.check().with_context(|| format!("{}, {}", self.case.name, self.launcher.name))
     }
 
-    /// What the cache has counted, by a launcher that counts.
+    /// Returns the counters of the cache.
     pub(crate) fn counts(&self) -> Result<Counts> {
         let counts = self.launcher.counting().counts(self.home)?;
         counts.with_context(|| format!("{} counts nothing", self.launcher.name))
     }
 
-    /// Fills the cache, and makes sure that a run through the counting launcher hits.
+    /// Fills the cache, and checks that a run through the counting launcher hits.
     pub(crate) fn warm_up(&self) -> Result<()> {
         let counting = Compile { launcher: self.launcher.counting(), ..*self };
         counting.once()?;
@@ -159,7 +160,8 @@ impl<'a> Compile<'a> {
 }
 
 impl Caches {
-    /// All that there are, each with an empty store below `stores`, and a line for each that is not here.
+    /// Returns all caches that can be installed, each with an empty store below `stores`, and a
+    /// note for each of the others.
     pub(crate) fn all(
         place: &Place,
         larder: &Path,
@@ -176,7 +178,7 @@ impl Caches {
         Ok(Self { larder: Launcher::larder(larder, &stores.join("larder"))?, forgetful, rivals })
     }
 
-    /// A compile through each, of which nothing is expected; the first is larder's.
+    /// Returns a compile through each cache, without expected outputs. The first is larder's.
     pub(crate) fn compiles<'a>(&'a self, case: &'a Case, home: &'a Path) -> Vec<Compile<'a>> {
         let compile = |launcher: &Launcher| Compile { launcher: launcher.clone(), ..Compile::plain(case, home) };
         let mut compiles = vec![compile(&self.larder), Compile { forgets: true, ..compile(&self.forgetful) }];
@@ -190,7 +192,7 @@ impl Caches {
 pub(super) mod tests {
     use super::*;
 
-    /// larder and all others, none of which is there.
+    /// larder and all other caches, with programs that do not exist.
     pub(in crate::bench) fn caches(stores: &Path) -> Caches {
         let program = Path::new("/nonexistent/cache");
         let launchers = [

@@ -1,8 +1,9 @@
-//! `cargo xtask demo`: real projects, built plainly, then through larder cold, warm, and in another place, and
-//! compared.
+//! `cargo xtask demo`: builds real projects plainly, then through larder cold, warm and in another
+//! place, and compares the results.
 //!
-//! Every build of a project runs at one path, `work/tree`, since objects may hold paths: what is built is moved away
-//! before the next build. The other place has a plain build of its own to be compared with.
+//! Every build of a project runs at one path, `work/tree`, because objects may contain paths. The
+//! built tree is moved away before the next build. The other place has a plain build of its own for
+//! comparison.
 
 mod report;
 
@@ -17,33 +18,34 @@ use crate::workload::{Built, Workload};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// What `cargo xtask demo` takes.
+/// The options of `cargo xtask demo`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only the quick projects, each built three times: under two minutes on two cores
+    /// Build only the quick projects, each three times. Takes less than two minutes on two cores
     #[arg(long)]
     small: bool,
-    /// Keep every built tree and the stores, and say where
+    /// Keep every built tree and the stores, and print the directory
     #[arg(long)]
     keep: bool,
     /// Also build with LARDER_VERIFY=1, which runs the compiler on each hit and compares
     #[arg(long)]
     verify: bool,
-    /// How many compilers run at once [default: one a processor]
+    /// The number of compilers that run at once [default: the number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Build only this project; may be given several times. Also `rocksdb`, about 1400 CPU seconds a build
+    /// Build only this project. Can be given several times. `rocksdb` takes about 1400 CPU seconds
+    /// per build
     #[arg(long, value_name = "PROJECT")]
     only: Vec<String>,
-    /// Build also in another place with --small
+    /// Build in another place as well, with --small
     #[arg(long)]
     elsewhere: bool,
-    /// Use this larder, with its larderd beside it, instead of building one
+    /// Use this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
 
-/// One line of the table.
+/// A row of the table.
 struct Row {
     project: &'static str,
     step: &'static str,
@@ -54,11 +56,12 @@ struct Row {
     plain: Built,
 }
 
-/// Files that may differ between a plain build and one through a cache, or between any two builds, and why.
+/// Files that may differ between a plain build and one through a cache, or between any two builds,
+/// with the reason.
 const EXCLUDED: &[Exclusion] = &[
     ("*.log", "written for people, with times and process ids"),
     ("config.status", "names the compiler command"),
-    ("Makefile", "names the compiler command where configure wrote it"),
+    ("Makefile", "names the compiler command if configure wrote it"),
     ("jemalloc-config", "names the compiler command"),
     ("CMakeCache.txt", "names the compiler launcher"),
     ("build.ninja", "names the compiler launcher"),
@@ -71,10 +74,10 @@ const EXCLUDED: &[Exclusion] = &[
     (".git/", "marks the tree as a checkout"),
 ];
 
-/// Of so many compiles at least so many percent must hit when warm.
+/// The share of compiles that must hit when warm.
 const WARM_HITS_PERCENT: u64 = 99;
 
-/// The demo as `cargo xtask test --full` runs it.
+/// Runs the demo as in `cargo xtask test --full`.
 pub(crate) fn small(place: &Place) -> Result<bool> {
     let small = Options {
         small: true,
@@ -88,7 +91,7 @@ pub(crate) fn small(place: &Place) -> Result<bool> {
     demo(place, &small)
 }
 
-/// `true` when nothing differed and the warm builds hit.
+/// Returns `true` if nothing differed and the warm builds hit.
 pub(crate) fn demo(place: &Place, options: &Options) -> Result<bool> {
     let projects = projects::choose(options.small, &options.only)?;
     setup::for_builds(place)?;
@@ -151,7 +154,7 @@ impl ProjectDemo<'_> {
         Ok(rows)
     }
 
-    /// The same project at a path of another length and depth.
+    /// Builds the project at a path of another length and depth.
     fn elsewhere(&self, plain: &Launcher, larder: &Launcher, expected: &Built) -> Result<Vec<Row>> {
         let there = self.workload(&self.work.join("another/place/further/down/tree"))?;
         let reference = there.build("plain elsewhere", plain, expected.objects)?;
@@ -162,7 +165,7 @@ impl ProjectDemo<'_> {
         Ok(vec![self.row("plain elsewhere", reference.clone(), None, &reference), row])
     }
 
-    /// Builds, compares with the plain tree in `kept`, and moves or throws away what was built.
+    /// Builds, compares with the plain tree in `kept`, and moves or removes the built tree.
     fn compared(
         &self,
         at: &Workload,

@@ -1,4 +1,4 @@
-//! The demo's table, and what in it does not hold.
+//! The table of the demo, and the problems in it.
 
 use super::{Row, WARM_HITS_PERCENT};
 use crate::launcher::Counts;
@@ -23,19 +23,19 @@ const COLUMNS: &[&str] = &[
     "compared",
     "different",
 ];
-/// So many differing files of a step are named.
+/// The number of differing files that are listed for a step.
 const DIFFERENCES_NAMED: usize = 10;
-/// Project and step are words, the rest numbers.
+/// Project and step are text. The other columns are numbers.
 const COLUMNS_OF_WORDS: usize = 2;
 
-/// All rows as one table.
+/// Returns all rows as one table.
 pub(super) fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(COLUMNS_OF_WORDS, COLUMNS);
     table.rows = rows.iter().chain(&totals(rows)).map(cells).collect();
     table
 }
 
-/// A row for each step that every project took, where there are several.
+/// Returns a row for each step, summed over all projects, if there are several.
 fn totals(rows: &[Row]) -> Vec<Row> {
     let Some(first) = rows.first().map(|row| row.project) else { return Vec::new() };
     if rows.iter().all(|row| row.project == first) {
@@ -78,7 +78,7 @@ fn sum_compared(rows: &[&Row]) -> Option<Comparison> {
     })
 }
 
-/// What was shown, in one sentence.
+/// Returns a summary in one sentence.
 pub(super) fn verdict(rows: &[Row]) -> String {
     let objects: u64 = rows.iter().filter(|row| row.step == "plain").map(|row| row.built.objects).sum();
     let compared: u64 = rows.iter().filter_map(|row| row.compared.as_ref()).map(|found| found.compared).sum();
@@ -116,7 +116,7 @@ fn ratio(time: Duration, plain: Duration) -> String {
     if plain.is_zero() { NONE.to_owned() } else { format!("{:.3}", time.as_secs_f64() / plain.as_secs_f64()) }
 }
 
-/// What does not hold, in sentences; empty when all does.
+/// Returns the problems as sentences.
 pub(super) fn problems(rows: &[Row]) -> Vec<String> {
     rows.iter().flat_map(|row| differences(row).into_iter().chain(warmth(row)).chain(wrong_records(row))).collect()
 }
@@ -128,17 +128,18 @@ fn differences(row: &Row) -> Vec<String> {
     std::iter::once(head).chain(named.map(|(path, what)| format!("  {} {what}", path.display()))).collect()
 }
 
-/// What was recorded is what the compiler gives when it runs again.
+/// Checks that a record is what the compiler makes when it runs again.
 fn wrong_records(row: &Row) -> Option<String> {
     let counts = row.built.counts.as_ref().filter(|counts| row.step == "verified" && counts.fallback > 0)?;
-    Some(format!("{}, verified: {} records differ from what the compiler gave", row.project, counts.fallback))
+    Some(format!("{}, verified: {} records differ from the compiler's results", row.project, counts.fallback))
 }
 
-/// A warm build hits, and where it does not, larder has said why it could not record.
+/// Checks that a warm build hits. If a compile misses, larder must have given a reason why it could
+/// not record.
 fn warmth(row: &Row) -> Vec<String> {
     let (true, Some(counts)) = (row.step == "warm", row.built.counts.as_ref()) else { return Vec::new() };
-    // A build may ask for more than its objects: links, dependency lists. Those must not make up for compiles that
-    // miss.
+    // A build may run more commands than compiles, for example links. Their hits must not hide
+    // compiles that miss.
     let asked = row.plain.objects.max(counts.hit + counts.miss + counts.fallback);
     let mut problems = Vec::new();
     if counts.hit * 100 < asked * WARM_HITS_PERCENT {

@@ -1,23 +1,24 @@
-//! What a cache has counted: each one's own words, in larder's.
+//! The counters of each cache, translated into larder's terms.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ops::Sub;
 
-/// What a cache has counted, in larder's words.
+/// The counters of a cache in larder's terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) hit: u64,
-    /// Of the hits, those that another process recorded while they waited for it; 0 where that is not counted.
+    /// The hits whose record another process made while the command waited. 0 if the cache does not
+    /// count them.
     pub(crate) waited: u64,
     pub(crate) miss: u64,
     pub(crate) bypass: u64,
     pub(crate) fallback: u64,
-    /// Code to count, the kind of reason in front: why not cached, why not recorded.
+    /// From a reason to its count. The kind of the reason comes first, for example `unrecorded `.
     pub(crate) reasons: BTreeMap<String, u64>,
 }
 
-/// ccache's counters of calls that it passes on uncached.
+/// ccache's counters of calls that it does not cache.
 const CCACHE_BYPASSES: &[&str] = &[
     "autoconf_test",
     "bad_compiler_arguments",
@@ -39,13 +40,13 @@ const CCACHE_BYPASSES: &[&str] = &[
     "unsupported_source_language",
 ];
 
-/// The reasons in larder's statistics, and what is put in front of their codes.
+/// The reasons in larder's statistics, and the prefix of each kind.
 const LARDER_REASONS: &[(&str, &str)] =
     &[("bypass_reasons", "bypass "), ("fallback_reasons", "fallback "), ("unrecorded_reasons", UNRECORDED)];
 const UNRECORDED: &str = "unrecorded ";
 
 impl Counts {
-    /// Adds what was counted elsewhere.
+    /// Adds other counts.
     pub(crate) fn add(&mut self, other: &Self) {
         self.hit += other.hit;
         self.waited += other.waited;
@@ -57,12 +58,12 @@ impl Counts {
         }
     }
 
-    /// How many commands ran the tool.
+    /// Returns the number of commands that ran the tool.
     pub(crate) fn runs(&self) -> u64 {
         self.miss + self.bypass + self.fallback
     }
 
-    /// How many runs larder gave a reason for not recording.
+    /// Returns the number of runs that larder did not record, with a reason.
     pub(crate) fn unrecorded(&self) -> u64 {
         self.reasons.iter().filter(|(code, _)| code.starts_with(UNRECORDED)).map(|(_, count)| count).sum()
     }
@@ -84,9 +85,9 @@ impl Sub for Counts {
     }
 }
 
-/// By `larder stats --json`.
+/// Reads the output of `larder stats --json`.
 pub(super) fn larder(text: &str) -> Result<Counts> {
-    let json: serde_json::Value = serde_json::from_str(text).context("`larder stats --json` prints no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(text).context("`larder stats --json` did not print JSON")?;
     let field =
         |name: &str| json[name].as_u64().with_context(|| format!("`larder stats --json` has no integer `{name}`"));
     let mut reasons = BTreeMap::new();
@@ -105,7 +106,7 @@ pub(super) fn larder(text: &str) -> Result<Counts> {
     })
 }
 
-/// By `ccache --print-stats`.
+/// Reads the output of `ccache --print-stats`.
 pub(super) fn ccache(text: &str) -> Counts {
     let mut counts = Counts::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once('\t')) {
@@ -124,9 +125,9 @@ pub(super) fn ccache(text: &str) -> Counts {
     counts
 }
 
-/// By `sccache --show-stats --stats-format json`.
+/// Reads the output of `sccache --show-stats --stats-format json`.
 pub(super) fn sccache(text: &str) -> Result<Counts> {
-    let json: serde_json::Value = serde_json::from_str(text).context("sccache's statistics are no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(text).context("sccache did not print JSON")?;
     let sum = |name: &str| -> u64 {
         let counts = json["stats"][name]["counts"].as_object();
         counts.into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
@@ -134,14 +135,14 @@ pub(super) fn sccache(text: &str) -> Result<Counts> {
     Ok(Counts { hit: sum("cache_hits"), miss: sum("cache_misses"), ..Counts::default() })
 }
 
-/// By `kache stats --json`.
+/// Reads the output of `kache stats --json`.
 pub(super) fn kache(text: &str) -> Result<Counts> {
-    let json: serde_json::Value = serde_json::from_str(text).context("kache's statistics are no JSON")?;
+    let json: serde_json::Value = serde_json::from_str(text).context("kache did not print JSON")?;
     let number = |name: &str| field(&json, name).with_context(|| format!("`kache stats --json` has no integer {name}"));
     Ok(Counts { hit: number("local_hits")?, miss: number("misses")?, ..Counts::default() })
 }
 
-/// The first number of that name, however deep.
+/// Returns the first number with this name at any depth.
 fn field(json: &serde_json::Value, name: &str) -> Option<u64> {
     json[name].as_u64().or_else(|| json.as_object()?.values().find_map(|inner| field(inner, name)))
 }

@@ -1,4 +1,5 @@
-//! What stands in front of the compiler: nothing, larder, or another cache; its settings and its counters.
+//! The launcher in front of a compiler: none, larder, or another cache, with its settings and
+//! counters.
 
 mod counts;
 
@@ -11,7 +12,7 @@ use std::process::Command;
 
 pub(crate) use counts::Counts;
 
-/// One way to put a cache in front of a compiler, with a store of its own.
+/// A cache in front of a compiler, with a store of its own.
 #[derive(Clone)]
 pub(crate) struct Launcher {
     pub(crate) name: &'static str,
@@ -26,7 +27,7 @@ enum Counter {
     None,
     Larder,
     Ccache,
-    /// ccache with its statistics switched off: another launcher with the same store asks for them.
+    /// ccache without statistics. Another launcher with the same store reads them.
     CcacheSilent,
     Sccache,
     Kache,
@@ -38,42 +39,43 @@ const KACHE_SOCKET: &str = "KACHE_SOCKET_PATH";
 const SCCACHE_SOCKET: &str = "SCCACHE_SERVER_UDS";
 
 impl Launcher {
-    /// The compiler alone.
+    /// Returns the launcher of the plain compiler.
     pub(crate) fn plain() -> Self {
         Self { name: "plain", program: None, settings: Vec::new(), counter: Counter::None }
     }
 
-    /// A program in front of the compiler that counts nothing.
+    /// Returns a program in front of the compiler that has no counters.
     pub(crate) fn uncounted(name: &'static str, program: &Path) -> Self {
         Self { name, program: Some(program.into()), settings: Vec::new(), counter: Counter::None }
     }
 
-    /// larder with its defaults and its store in `store`.
+    /// Returns larder with its defaults and this store.
     pub(crate) fn larder(program: &Path, store: &Path) -> Result<Self> {
         let settings = vec![(LARDER_DIR, store.into())];
         Self { name: "larder", program: Some(program.into()), settings, counter: Counter::Larder }.checked()
     }
 
-    /// larder, running the tool on each hit as well and comparing.
+    /// Makes larder run the tool on each hit as well, and compare.
     pub(crate) fn verifying(mut self) -> Self {
         self.settings.push(("LARDER_VERIFY", "1".into()));
         self
     }
 
-    /// With one more variable.
+    /// Sets one more variable.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.settings.push((name, value.into()));
         self
     }
 
-    /// ccache with its defaults.
+    /// Returns ccache with its defaults.
     pub(crate) fn ccache(program: &Path, store: &Path) -> Result<Self> {
         let settings = vec![("CCACHE_DIR", store.into()), ("CCACHE_CONFIGPATH", store.join("no-such.conf").into())];
         Self { name: "ccache", program: Some(program.into()), settings, counter: Counter::Ccache }.checked()
     }
 
-    /// ccache with every check loosened that still notices a changed header: it looks at times and sizes instead of
-    /// contents, keeps no statistics and links instead of copying.
+    /// Returns ccache with every check disabled that is not needed to notice a changed header. It
+    /// compares times and sizes instead of contents, keeps no statistics, and makes hard links
+    /// instead of copies.
     pub(crate) fn ccache_loosened(program: &Path, store: &Path) -> Result<Self> {
         let mut launcher = Self::ccache(program, store)?;
         launcher.name = "ccache loosened";
@@ -85,8 +87,8 @@ impl Launcher {
         Ok(launcher)
     }
 
-    /// A dynamic ccache with its defaults and its inode cache, a table of what `stat` said of files that were hashed.
-    /// `libraries` is where what it links lies.
+    /// Returns a dynamic ccache with its defaults and its inode cache, a table of the `stat` data
+    /// of hashed files. `libraries` is the directory of its shared libraries.
     pub(crate) fn ccache_inodes(program: &Path, libraries: &Path, store: &Path) -> Result<Self> {
         let mut launcher = Self::ccache(program, store)?;
         launcher.name = "ccache inode cache";
@@ -95,17 +97,7 @@ impl Launcher {
         Ok(launcher)
     }
 
-    /// ccache told of the directory above all places, whose paths it then makes relative, and to leave the working
-    /// directory out of its key.
-    pub(crate) fn ccache_anywhere(program: &Path, store: &Path, above: &Path) -> Result<Self> {
-        let mut launcher = Self::ccache(program, store)?;
-        launcher.name = "ccache base_dir";
-        launcher.settings.push(("CCACHE_BASEDIR", above.into()));
-        launcher.settings.push(("CCACHE_NOHASHDIR", "1".into()));
-        Ok(launcher)
-    }
-
-    /// sccache with its defaults, and a server on a socket in its store.
+    /// Returns sccache with its defaults, and a server on a socket beside its store.
     pub(crate) fn sccache(program: &Path, store: &Path) -> Self {
         let settings = vec![
             ("SCCACHE_DIR", store.into()),
@@ -115,34 +107,35 @@ impl Launcher {
         Self { name: "sccache", program: Some(program.into()), settings, counter: Counter::Sccache }
     }
 
-    /// kache with its defaults, and a daemon on a socket beside its store.
+    /// Returns kache with its defaults, and a daemon on a socket beside its store.
     pub(crate) fn kache(program: &Path, store: &Path) -> Self {
         let settings = vec![
             ("KACHE_CACHE_DIR", store.into()),
             ("KACHE_CONFIG", store.join("no-such.toml").into()),
             ("KACHE_HOST_CONFIG", OsString::new()),
             (KACHE_SOCKET, store.with_extension("socket").into()),
-            // One that a build starts although ours runs shall not stay.
+            // A daemon that a build starts although ours is running must end by itself.
             ("KACHE_DAEMON_IDLE_TIMEOUT", "120".into()),
         ];
         Self { name: "kache", program: Some(program.into()), settings, counter: Counter::Kache }
     }
 
-    /// The same under another name.
+    /// Changes the name.
     pub(crate) fn called(mut self, name: &'static str) -> Self {
         self.name = name;
         self
     }
 
-    /// Where larder's store is; `None` for others.
+    /// Returns the directory of larder's store, or `None` for other caches.
     pub(crate) fn store(&self) -> Option<PathBuf> {
         self.settings.iter().find(|(name, _)| *name == LARDER_DIR).map(|(_, path)| PathBuf::from(path))
     }
 
-    /// Takes larder's stamps away; the one thing in a store that is touched here, since no word of larder's does that.
+    /// Removes larder's stamps. Benchmarks change nothing else in a store; larder has no command
+    /// for it.
     pub(crate) fn forget_stamps(&self) -> Result<()> {
         let store = self.store().context("only larder has stamps")?;
-        // One that was never written to has none.
+        // A store that was never written to has no stamps.
         for version in store.read_dir().into_iter().flatten() {
             let stamps = version?.path().join("stamps");
             for entry in stamps.read_dir().into_iter().flatten() {
@@ -153,18 +146,13 @@ impl Launcher {
         Ok(())
     }
 
-    /// The variables that it wants to be set.
-    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
-        self.settings.iter().map(|(name, value)| (*name, value))
-    }
-
-    /// Where sccache's server or kache's daemon listens.
+    /// Returns the socket of sccache's server or kache's daemon.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         let is_socket = |name: &str| name == SCCACHE_SOCKET || name == KACHE_SOCKET;
         self.settings.iter().find(|(name, _)| is_socket(name)).map(|(_, path)| PathBuf::from(path))
     }
 
-    /// The same, keeping statistics where it is measured without.
+    /// Returns this launcher with statistics enabled.
     pub(crate) fn counting(&self) -> Self {
         let mut counting = self.clone();
         if self.counter == Counter::CcacheSilent {
@@ -174,35 +162,36 @@ impl Launcher {
         counting
     }
 
-    /// Whether it keeps statistics as it is.
+    /// Returns true if the cache keeps statistics while it is measured.
     pub(crate) fn counts_while_measured(&self) -> bool {
         !matches!(self.counter, Counter::None | Counter::CcacheSilent)
     }
 
-    /// Build tools split `CC="larder gcc"` at spaces.
+    /// Fails if the path has a space, because build tools split `CC="larder gcc"` at spaces.
     fn checked(self) -> Result<Self> {
         let path = self.program.as_deref().unwrap_or(Path::new("")).to_string_lossy();
         ensure!(
             !path.contains(char::is_whitespace),
-            "the path of {} has a space: set CARGO_TARGET_DIR to one without",
+            "the path {} has a space: set CARGO_TARGET_DIR to a path without spaces",
             path
         );
         Ok(self)
     }
 
-    /// What goes into `CC` for this compiler.
+    /// Returns the value of `CC` for this compiler.
     pub(crate) fn compiler(&self, compiler: &str) -> String {
         self.program.as_ref().map_or_else(|| compiler.to_owned(), |program| format!("{} {compiler}", program.display()))
     }
 
-    /// The environment of a build: the little that a build needs, and the launcher's settings.
+    /// Sets the environment of a build: the few variables that a build needs, and the launcher's
+    /// settings.
     pub(crate) fn apply(&self, command: &mut Command, home: &Path) {
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.env_clear().env("PATH", path).env("HOME", home).env("LANG", "C.UTF-8");
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
     }
 
-    /// The counters by now; `None` where nothing counts.
+    /// Returns the current counters, or `None` if there are none.
     pub(crate) fn counts(&self, home: &Path) -> Result<Option<Counts>> {
         let Some(program) = &self.program else { return Ok(None) };
         let mut command = Command::new(program);
@@ -211,7 +200,7 @@ impl Launcher {
             Counter::None | Counter::CcacheSilent => Ok(None),
             Counter::Larder => {
                 let text =
-                    run::output(command.args(["stats", "--json"])).context("larder does not tell its statistics")?;
+                    run::output(command.args(["stats", "--json"])).context("larder does not print its statistics")?;
                 counts::larder(&text).map(Some)
             }
             Counter::Ccache => Ok(Some(counts::ccache(&run::output(command.arg("--print-stats"))?))),

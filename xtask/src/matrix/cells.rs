@@ -1,18 +1,19 @@
-//! The cells of the matrix: which distribution, on which kernel, and what is tried there.
+//! The cells of the matrix: a distribution, a kernel, and the checks that run there.
 
-/// A distribution's root: what debootstrap makes it of.
+/// The root directory of a distribution, as debootstrap makes it.
 pub(super) struct Root {
     /// Debian's name of the release.
     pub(super) suite: &'static str,
-    /// Beside `ESSENTIAL`: other versions of compilers. One that the release does not have (any more) is left out.
+    /// Other versions of compilers, besides `ESSENTIAL`. A version that the release does not have
+    /// is left out.
     pub(super) compilers: &'static [&'static str],
 }
 
-/// What every root must have.
+/// The packages that every root must have.
 pub(super) const ESSENTIAL: &[&str] = &["gcc", "g++", "make", "libc6-dev", "python3", "ca-certificates", "procps"];
 
-/// What checks use if the release has it: other compilers and linkers, what the torture suite runs, and what images are mounted
-/// with.
+/// The packages that checks use if the release has them: other compilers and linkers, tools of the
+/// torture suite, and tools to mount images.
 pub(super) const WANTED: &[&str] = &[
     "clang",
     "lld",
@@ -31,12 +32,13 @@ pub(super) const WANTED: &[&str] = &[
     "kmod",
 ];
 
-/// Where a cell's processes run.
+/// Where the processes of a cell run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Where {
     /// In the root, on this machine's kernel.
     Here,
-    /// In QEMU, on the newest of Debian's kernels of this series (all of them for the empty text), with this root.
+    /// In QEMU with this root, on the newest of Debian's kernels of this series. The empty text
+    /// means all series.
     Kernel(&'static str),
 }
 
@@ -47,7 +49,7 @@ pub(super) struct Cell {
     pub(super) place: Where,
     /// Parts of `inside.sh`.
     pub(super) parts: &'static [&'static str],
-    /// For the torture suite: `NAME|WORDS`, a run for each.
+    /// The runs of the torture suite, each as `NAME|WORDS`.
     pub(super) torture: &'static [&'static str],
 }
 
@@ -59,7 +61,7 @@ const BOOKWORM: Root = Root { suite: "bookworm", compilers: &["gcc-11", "g++-11"
 const TRIXIE: Root = Root { suite: "trixie", compilers: &["gcc-13", "g++-13", "clang-17"] };
 const SID: Root = Root { suite: "sid", compilers: &["gcc-11", "g++-11", "gcc-15", "g++-15", "clang-23"] };
 
-/// Everything: for a machine that runs programs at full speed.
+/// All parts, for a machine that runs programs at full speed.
 const ALL: &[&str] = &[
     "versions",
     "doctor",
@@ -81,7 +83,8 @@ const ALL: &[&str] = &[
     "torture",
 ];
 
-/// What depends on the kernel, for a machine that is emulated and so ten to twenty times slower.
+/// The parts that depend on the kernel, for an emulated machine, which is ten to twenty times
+/// slower.
 const OF_KERNELS: &[&str] = &[
     "versions",
     "doctor",
@@ -101,7 +104,7 @@ const OF_KERNELS: &[&str] = &[
     "settings",
 ];
 
-/// About 40 minutes on two processors that do nothing else.
+/// Takes about 40 minutes on two idle processors.
 pub(super) const TORTURE: &[&str] = &[
     " auto|",
     " kernel|--observer kernel",
@@ -109,11 +112,12 @@ pub(super) const TORTURE: &[&str] = &[
     " depfile, each case with one compiler|--observer depfile --quick",
 ];
 
-/// A third of that.
+/// Takes a third of that time.
 pub(super) const TORTURE_QUICK: &[&str] =
     &[" auto, each case with one compiler|--quick", " kernel, each case with one compiler|--observer kernel --quick"];
 
-/// Some cases of all kinds. With one case a processor at a time, because each command may take a minute and no more.
+/// Some cases of each kind. One case runs per processor, because each command may take a minute and
+/// no more.
 const TORTURE_SHARE: &[&str] = &[
     " auto, a share|--quick --jobs 2 --only ^A/shadow-I/ --only ^A/has-include/ --only ^A/import-edited --only ^A/tool-inner \
      --only ^B/build-parent --only ^C/dep-MD/ --only ^C/umask-077 --only ^C/signal-TERM --only ^F/run-list-cp-r \
@@ -122,7 +126,8 @@ const TORTURE_SHARE: &[&str] = &[
      --only ^F/ar-new$",
 ];
 
-/// What of the project is built on an emulated machine: 9 of its 13 commands, one of them for C++, which takes longest.
+/// The part of the project that is built on an emulated machine: 9 of its 13 commands. One is for
+/// C++ and takes longest.
 pub(super) const TARGETS_EMULATED: &str = "libtext.so libtext.a whole.o main.o";
 
 /// The cells in the order of the table's columns.
@@ -142,7 +147,7 @@ pub(super) const CELLS: &[Cell] = &[
     kernel("linux-newest", &BOOKWORM, ""),
 ];
 
-/// What `--short` runs: the oldest glibc, with as few packages as there can be.
+/// The cell of `--short`: the oldest glibc, with as few packages as possible.
 pub(super) const SHORT: Cell = Cell {
     name: "short",
     root: &BULLSEYE,
@@ -151,7 +156,7 @@ pub(super) const SHORT: Cell = Cell {
     torture: &[" auto, a few cases|--quick --only ^A/shadow-I --only ^C/dep-MD/ --only ^F/ar-new"],
 };
 
-/// What nothing here tries, for the end of the table's page.
+/// What no cell tries, for the end of the page.
 pub(super) const NOT_TRIED: &[&str] = &[
     "Linux 5.4 itself, and other kernels between those of the columns: Debian's mirrors do not have them. What 5.4 lacks is tried by \
      refusing calls (rows `refused`), except that it does not know `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.",

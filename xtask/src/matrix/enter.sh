@@ -1,8 +1,8 @@
 #!/bin/sh
 # Enters another distribution's root: unshare -m -p -f --kill-child sh enter.sh ROOT CELL COMMAND...
 #
-# By pivot_root rather than chroot, because the kernel makes no user namespace for a process in a chroot. CELL is at /cell inside.
-# All mounts, and all processes that the command leaves, go with the namespaces.
+# It uses pivot_root instead of chroot, because the kernel makes no user namespace for a process in a
+# chroot. CELL is at /cell inside. All mounts and remaining processes end with the namespaces.
 set -e
 root=$1 cell=$2
 shift 2
@@ -11,7 +11,7 @@ mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
-# For an ordinary user, as udev makes it.
+# udev makes this device usable for ordinary users, and so must this script.
 if [ -e "$root/dev/fuse" ]; then
     rm -f "$cell/fuse"
     mknod -m 666 "$cell/fuse" c 10 229

@@ -1,16 +1,18 @@
 #!/bin/sh
 # The checks that `cargo xtask matrix` runs in a cell: sh inside.sh PART...
 #
-# A result is a line "@<tab>CHECK<tab>STATE<tab>TEXT"; all other lines are for the log. States:
-#   ok       right, and as fast as it can be (all hits, or mounted as was asked)
-#   missed   right, but not all hits
-#   no       not possible here, and said so; nothing is wrong
+# A result is a line "@<tab>CHECK<tab>STATE<tab>TEXT". All other lines are for the log. States:
+#   ok       correct, and as fast as possible (all hits, or mounted as requested)
+#   missed   correct, but not all hits
+#   no       not possible here, and larder said so; the result is correct
 #   wrong    another result than without larder, or a failure
-#   hung     did not end within its time
-#   untried  the check could not be made
+#   hung     did not end within its time limit
+#   untried  the check could not run
 #
-# Environment: CELL (a directory with bin/, project/ and these files), WORK (a directory of this user's), LIMIT (seconds for one
-# step), FILES (files of an image), TARGETS (what of the project is built, instead of all), TORTURE (words for the torture suite, for each run of it after a ";").
+# Environment: CELL (a directory with bin/, project/ and these files), WORK (a directory of this
+# user), LIMIT (seconds for one step), FILES (the number of files in an image), TARGETS (the targets of
+# the project to build, instead of all), TORTURE (options of each run of the torture suite, separated
+# by ";").
 
 PATH=$CELL/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 TMPDIR=$WORK/tmp
@@ -22,7 +24,8 @@ mkdir -p "$TMPDIR" "$HOME"
 cd "$WORK" || exit 1
 me=$(id -un)
 
-# Without what differs in each run, so that one cause is one note of the table.
+# Prints a result. Paths and digests that differ in each run are removed, so that one cause becomes one
+# note of the table.
 say() {
     text=$(printf '%s' "$3" | tr '\n\t' '  ' |
         sed "s,$CELL/[a-z]*/[a-z]*/store/[^ :;]*,(store),g; s/[0-9a-f]\{16,\}/…/g; s/: \`larder image run\` mounts for one command[^;]*COMMAND\`//g" |
@@ -34,7 +37,7 @@ limit() {
     timeout -k 10 "$LIMIT" "$@" < /dev/null
 }
 
-# How a command that failed is called: its state and its words.
+# failed CHECK CODE STEP FILE: prints the result of a command that failed, with a line of its output.
 failed() {
     case $2 in
     124 | 137) say "$1" hung "$3: did not end within $LIMIT s" ;;
@@ -42,7 +45,7 @@ failed() {
     esac
 }
 
-# no_plain CHECK CODE: there is nothing that larder's build could be compared with.
+# no_plain CHECK CODE: prints that the plain build failed, so there is nothing to compare with.
 no_plain() {
     case $2 in
     124 | 137) say "$1" untried "the build without larder did not end within $LIMIT s" ;;
@@ -54,7 +57,7 @@ hits_in() {
     grep -c ' hit: ' "$1" 2> /dev/null
 }
 
-# The most frequent reason why something in a log of larder was no hit.
+# Prints the most frequent reason in a log of larder why a command did not hit.
 why_in() {
     grep -v ' hit: ' "$1" 2> /dev/null | grep -v 'miss: .* · recorded$' | sed 's/^[^:]*\(miss\|bypass\|fallback\)[^·]*· /\1: /; s/^[0-9.]* [0-9]* //' |
         sed 's/ · \/.*//; s/not recorded · //' | sort | uniq -c | sort -rn | sed -n '1s/^ *\([0-9]*\) /\1 × /p'
@@ -96,7 +99,7 @@ doctor() {
 
 # ---- the short project
 
-# round NAME LARDER CC CXX TARGETS PREFIX...: builds at the same place and keeps what was made in NAME.
+# round NAME LARDER CC CXX TARGETS PREFIX...: builds at the same path and moves the outputs to NAME.
 round() {
     name=$1 launcher=$2 cc=$3 cxx=$4 targets=${5:-$TARGETS}
     shift 5
@@ -177,7 +180,7 @@ observers() {
     done
 }
 
-# The same with gcc alone, for machines that are slow.
+# Every observer with gcc only, for slow machines.
 observers_gcc() {
     for observer in auto preload kernel depfile; do
         project "gcc, $observer ($me)" $observer gcc g++
@@ -197,7 +200,7 @@ short_project() {
     project "clang, auto ($me)" auto clang clang++
 }
 
-# Other versions of compilers that are installed beside the distribution's, and other linkers.
+# Other installed versions of compilers, and other linkers.
 compilers() {
     default=$(basename "$(readlink -f /usr/bin/gcc)" | sed 's/.*gcc-//')
     for file in /usr/bin/gcc-[0-9]*; do
@@ -221,9 +224,10 @@ compilers() {
     done
 }
 
-# ---- programs of other kinds than compilers
+# ---- programs that are not compilers
 
-# one NAME COMMAND...: a command that writes `out`, plainly and by larder: a miss, a hit, and after a change of `in`.
+# one NAME COMMAND...: runs a command that writes `out`, plainly and by larder: a miss, a hit, and once
+# more after a change of `in`.
 one() {
     name=$1
     shift
@@ -307,7 +311,7 @@ END
 
 # ---- system calls that are refused
 
-# By the numbers of x86-64. A kernel before 5.5 refuses one thing more (a flag), which cannot be shown so.
+# The numbers are those of x86-64. A kernel before 5.5 also refuses a flag, which this cannot show.
 refused() {
     if [ "$(uname -m)" != x86_64 ] || ! gcc -O1 -w "$CELL/refuse.c" -o "$WORK/refuse" 2> said; then
         say "refused calls" untried "the program that refuses calls cannot be built"
@@ -340,7 +344,7 @@ END
 
 # ---- settings of the kernel
 
-# setting CHECK FILE VALUE PART: with that value, a part as the ordinary user.
+# setting CHECK FILE VALUE PART: sets the value and runs a part as the ordinary user.
 setting() {
     if [ -w "$2" ] && echo "$3" > "$2" 2> /dev/null; then
         as_user "setting:$1"
@@ -364,11 +368,11 @@ settings() {
     else
         say "hidepid=2, gcc (u)" untried "/proc cannot be mounted so"
     fi
-    # The last, since it cannot be undone.
+    # This comes last, because it cannot be undone.
     setting "ptrace_scope 3, gcc (u)" $scope 3
 }
 
-# What an ordinary user does with such a setting.
+# The part that an ordinary user runs with such a setting.
 with_setting() {
     case $1 in
     *image*) image_run_auto "$1" ;;
@@ -414,7 +418,7 @@ int f$n(void) { return puts(\"$n\"); }" > f$n.c
         [ $code = 0 ] || { failed "$check" $code "$name" said; break; }
         for n in 1 2 3 4 5 6; do cmp f$n.o f$n.plain || code=1; done > said 2>&1
         [ $code = 0 ] || { failed "$check" $code "$name" said; break; }
-        # Waits until what was handed over is recorded.
+        # Waits until the records that were handed over are written.
         limit larder daemon stop > said 2>&1
         code=$?
         [ $code = 0 ] || { failed "$check" $code "daemon stop" said; break; }
@@ -446,7 +450,7 @@ record() {
     fi
     export LARDER_DIR="$base/store" LARDER_RECORD_DIR="$base/records"
     # shellcheck disable=SC2086
-    # The project built by hand, because `round` puts `timeout` in front and make must be what is recorded.
+    # This does not use `round`, because that starts `timeout`, and make must be the recorded command.
     mkdir ../cold
     LARDER_LOG=$base/log.cold limit larder record --name one -- make -s LARDER=larder $TARGETS > ../said 2>&1
     code=$?
@@ -510,7 +514,8 @@ run_make() {
 
 # ---- images
 
-# Names, kinds, modes, links and times (to the second: squashfs keeps no more) of a tree.
+# Prints names, kinds, modes, links and times of a tree. Times are in seconds, because squashfs has no
+# finer ones.
 looks() {
     (cd "$1" && find . ! -type d -printf '%P %y %m %n %l %TY%Tm%Td%TH%TM\n' -o -type d -printf '%P %y %m\n' | LC_ALL=C sort)
 }
@@ -616,7 +621,7 @@ image_run() {
     code=$?
     took=$(($(cat usable 2> /dev/null || milliseconds) - begin))
     cat said mounted
-    # The type of the overlay's name tells nothing: what it lies on is said by larder.
+    # The type of the overlay is not enough, so larder says which file system is below it.
     if [ $code = 124 ] || [ $code = 137 ]; then
         failed "$check" $code run said
     elif ! [ -s mounted ] && [ "$1" != best ]; then
@@ -697,7 +702,7 @@ torture() {
 
 # ---- parts
 
-# Parts as the user `u`, who has a directory of its own.
+# Runs parts as the user `u`, which has a directory of its own.
 as_user() {
     mkdir -p "$CELL/u"
     chown u: "$CELL/u"

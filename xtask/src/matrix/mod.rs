@@ -1,8 +1,10 @@
-//! `cargo xtask matrix`: larder in other distributions and on other kernels, and the table of what was found.
+//! `cargo xtask matrix`: runs larder in other distributions and on other kernels, and writes the
+//! table of the results.
 //!
-//! A cell is a root (a Debian release) on a kernel: this machine's, in namespaces, or another in QEMU. `inside.sh` runs in it and
-//! prints a line for each check; everything else that it prints is kept in a log. What is made (roots, kernels, results) is kept
-//! below `target/matrix` and used again; removing that directory makes all of it anew.
+//! A cell is a root (a Debian release) on a kernel: this machine's, in namespaces, or another one
+//! in QEMU. `inside.sh` runs in the cell and prints a line for each check. The rest of its output
+//! goes to a log. Roots, kernels and results are kept in `target/matrix` and used again. Remove
+//! that directory to make all of them again.
 
 mod cells;
 mod roots;
@@ -25,41 +27,43 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 use table::Column;
 
-/// What `cargo xtask matrix` takes.
+/// The options of `cargo xtask matrix`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The cells to run, by name [default: all]. The table keeps what was found earlier in the others
+    /// The names of the cells to run [default: all]. The table keeps earlier results of the others
     cells: Vec<String>,
-    /// Print the names of the cells, and what each is
+    /// Print the names of the cells with descriptions
     #[arg(long)]
     list: bool,
-    /// Only the short project and a few torture cases, in one root with an old glibc: at most 2 minutes. Writes no table
+    /// Run only the short project and a few torture cases, in one root with an old glibc. Takes at
+    /// most 2 minutes and writes no table
     #[arg(long, conflicts_with = "cells")]
     short: bool,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
-    /// Use this larder, with its larderd beside it, instead of building one
+    /// Use this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
-    /// Also the slow torture cases, in roots on this machine's kernel
+    /// Run the slow torture cases as well, in roots on this machine's kernel
     #[arg(long)]
     full: bool,
-    /// In roots on this machine's kernel: each torture case with one of its compilers, and only the observers auto and kernel
+    /// In roots on this machine's kernel, run each torture case with one of its compilers, and only
+    /// with the observers auto and kernel
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Of the torture suite only the cases whose name fits, for a share of it; may be given several times. Writes no table
+    /// Run only the torture cases whose names match. Can be given several times. Writes no table
     #[arg(long, value_name = "PATTERN")]
     torture_only: Vec<String>,
-    /// Run only these parts of `inside.sh`, to look at one thing again; may be given several times. Writes no table
+    /// Run only these parts of `inside.sh`. Can be given several times. Writes no table
     #[arg(long, value_name = "PART")]
     part: Vec<String>,
-    /// How many files the image has that is mounted
+    /// The number of files in the image that is mounted
     #[arg(long, default_value_t = 3000)]
     files: u32,
 }
 
-/// Files that lie beside the programs in each cell.
+/// The files beside the programs in each cell.
 const FILES: &[(&str, &str)] = &[
     ("inside.sh", include_str!("inside.sh")),
     ("program.c", include_str!("program.c")),
@@ -79,22 +83,22 @@ const FILES: &[(&str, &str)] = &[
 ];
 const ENTER: &str = include_str!("enter.sh");
 
-/// 2020-01-01: sources are older than every build of them.
+/// 2020-01-01. Sources are older than every build of them.
 const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
-/// Limits on this machine's kernel, and in an emulated machine.
+/// The time limits on this machine's kernel, and in an emulated machine.
 const LIMITS: Limits = Limits { step_s: 600, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
 const LIMITS_EMULATED: Limits = Limits { step_s: 3000, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
 
 struct Limits {
-    /// One step of a check, for example one build of the project.
+    /// For one step of a check, for example one build of the project.
     step_s: u32,
-    /// One run of the torture suite.
+    /// For one run of the torture suite.
     torture_s: u32,
-    /// All of a cell.
+    /// For a whole cell.
     cell: Duration,
 }
 
-/// What a check came to. `inside.sh` says what each means.
+/// The result of a check. `inside.sh` describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ok,
@@ -120,7 +124,7 @@ impl State {
     }
 }
 
-/// One line of `inside.sh`.
+/// A check: one line of `inside.sh`.
 #[derive(Clone, Debug)]
 struct Check {
     name: String,
@@ -128,19 +132,19 @@ struct Check {
     text: String,
 }
 
-/// What a cell came to.
+/// The results of a cell.
 #[derive(Clone, Debug)]
 struct Outcome {
     cell: String,
     date: String,
     commit: String,
     seconds: u64,
-    /// Why it could not be made.
+    /// The reason why the cell could not run.
     untried: Option<String>,
     checks: Vec<Check>,
 }
 
-/// `false` if anything is wrong or hung.
+/// Returns `false` if a check was wrong or hung.
 pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
     if options.list {
         CELLS.iter().for_each(|cell| println!("{:<14} {}", cell.name, described(cell)));
@@ -192,7 +196,7 @@ fn described(cell: &Cell) -> String {
     }
 }
 
-/// Says what is wrong, or that nothing is.
+/// Prints all wrong and hung checks and a summary. Returns true if there are none.
 fn summed_up(outcomes: &[Outcome]) -> bool {
     let mut bad = 0;
     for outcome in outcomes {
@@ -207,7 +211,7 @@ fn summed_up(outcomes: &[Outcome]) -> bool {
     bad == 0
 }
 
-/// Writes `docs/matrix.md` of all results that are kept, those of earlier runs too.
+/// Writes `docs/matrix.md` from all kept results, including those of earlier runs.
 fn write_page(place: &Place, dir: &Path) -> Result<()> {
     let kept: Vec<Option<Outcome>> = CELLS.iter().map(|cell| kept(dir, cell)).collect();
     let columns: Vec<Column<'_>> =
@@ -221,7 +225,7 @@ fn kept(dir: &Path, cell: &Cell) -> Option<Outcome> {
     Outcome::from_json(&serde_json::from_str(&text).ok()?)
 }
 
-/// What all cells of a run share.
+/// Values that all cells of a run share.
 struct Run<'a> {
     dir: &'a Path,
     options: &'a Options,
@@ -232,7 +236,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether the table takes what this run finds: only what was tried whole.
+    /// Returns true if the table takes the results of this run. It takes results of complete cells
+    /// only.
     fn is_kept(&self) -> bool {
         !self.options.short && self.options.part.is_empty() && self.options.torture_only.is_empty()
     }
@@ -248,7 +253,7 @@ impl Run<'_> {
             eprintln!("{:<14} {minutes:>3}:{seconds:02}  {word:<7} {}: {}", cell.name, check.name, check.text);
             checks.push(check);
         });
-        // A cell that stopped in the middle keeps what it found.
+        // A cell that stopped in the middle keeps its results.
         let untried = match result {
             Err(error) if checks.is_empty() => Some(format!("{error:#}")),
             Err(error) => {
@@ -293,7 +298,7 @@ impl Run<'_> {
         remove(&work)
     }
 
-    /// The cell's directory as `inside.sh` expects it.
+    /// Makes the cell's directory as `inside.sh` expects it.
     fn lay_out(&self, work: &Path) -> Result<()> {
         fresh(work)?;
         for inner in ["bin", "tmp", "root", "project/include"] {
@@ -313,7 +318,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// In namespaces of its own, which end with it.
+    /// Runs the cell in its own namespaces, which end with it.
     fn here(&self, cell: &Cell, root: &Path, work: &Path, log: &Path, line: &mut dyn FnMut(&str)) -> Result<()> {
         ensure!(nix::unistd::geteuid().is_root(), "another root is entered as root only: `sudo -E cargo xtask matrix`");
         let enter = work.join("enter.sh");
@@ -343,7 +348,8 @@ impl Run<'_> {
         let kernel = archive.kernel(series)?;
         let busybox = archive.file("busybox-static", "bin/busybox")?;
         let image = roots::image(self.dir, cell.root, root)?;
-        // On a file system of the machine's own: 9p keeps neither times nor inodes as others do.
+        // The files are copied to the machine's own file system, because 9p handles times and
+        // inodes differently.
         let script = format!("mkdir -p /cell && cp -a /host/. /cell/ && {}", self.script(cell, &LIMITS_EMULATED));
         let boot = qemu::Boot {
             machine: &qemu::X86_64,
@@ -365,7 +371,7 @@ impl Run<'_> {
         }
     }
 
-    /// The shell command that runs the cell's parts.
+    /// Returns the shell command that runs the cell's parts.
     fn script(&self, cell: &Cell, limits: &Limits) -> String {
         let mut extra: String = self.options.torture_only.iter().map(|only| format!(" --only {only}")).collect();
         if self.options.full && cell.place == Where::Here {
@@ -391,7 +397,7 @@ impl Run<'_> {
 }
 
 impl Check {
-    /// A line of `inside.sh`: `@`, name, state and text with tabs between them.
+    /// Parses a line of `inside.sh`: `@`, name, state and text, separated by tabs.
     fn parse(line: &str) -> Option<Self> {
         let mut parts = line.strip_prefix("@\t")?.splitn(3, '\t');
         let (name, word, text) = (parts.next()?, parts.next()?, parts.next()?);
@@ -434,18 +440,19 @@ impl Outcome {
     }
 }
 
-/// The torture suite as a static program, because cells have other libcs. Not optimised: it waits for what it starts.
+/// Builds the torture suite as a static program, because cells have other C libraries. It is not
+/// optimised, because it mostly waits for programs.
 fn torture_program(place: &Place) -> Result<PathBuf> {
     let words = ["build", "--quiet", "--locked", "--package", "larder-torture", "--target", STATIC_TARGET];
     run::shown_to_user(cargo(place).args(words)).context("the torture suite does not build")?;
     Ok(place.target.join(STATIC_TARGET).join("debug/larder-torture"))
 }
 
-/// The commit that is tried, and whether there are changes that are not committed.
+/// Returns the commit that is tested, and whether there are uncommitted changes.
 fn commit(place: &Place) -> String {
     let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(&place.repo));
     let Ok(commit) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
-    // The page itself is written by each run.
+    // Each run writes the page itself.
     let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/matrix.md"]);
     let changed = changes.is_ok_and(|changes| !changes.is_empty());
     format!("{}{}", commit.trim(), if changed { " and changes" } else { "" })

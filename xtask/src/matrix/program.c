@@ -1,5 +1,5 @@
-/* A program that larder watches: reads a file and a directory, and writes what it found. Built in several ways, because how a
- * program is linked decides how it can be watched. */
+/* A program for larder to observe. It reads a file and a directory, and writes what it found. It is
+ * built in several ways, because the linking of a program decides how larder can observe it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-//! Roots of other distributions: made by debootstrap once, kept below `target/matrix`, and entered or made into an image for a
-//! machine.
+//! The roots of other distributions. debootstrap makes each once. They are kept in `target/matrix`,
+//! and used as directories or as images for QEMU.
 
 use super::cells::{ESSENTIAL, Root, WANTED};
 use crate::debian;
@@ -12,25 +12,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Room in an image; blocks that are not written take none.
+/// The size of an image, which is sparse.
 const IMAGE_SIZE: &str = "8G";
 
-/// About so many lines are printed while a root is made, and while packages are installed in it: for the progress bar.
+/// The approximate number of output lines while a root is made, and while packages are installed,
+/// for the progress bar.
 const LINES_OF_DEBOOTSTRAP: u64 = 900;
 const LINES_OF_APT: u64 = 600;
-/// What downloads longer is stuck.
+/// The time limit for downloads.
 const LIMIT: Duration = Duration::from_secs(2 * 3600);
 
-/// How much of a root is wanted.
+/// How many packages a root needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// With all compilers and tools.
+    /// All compilers and tools.
     Whole,
-    /// What can be compiled with gcc; a whole root is taken if there is one.
+    /// What gcc needs. A whole root is used if there is one.
     Short,
 }
 
-/// The root's directory, made if it is not there.
+/// Returns the directory of the root, and makes it if necessary.
 pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> Result<PathBuf> {
     let whole = matrix.join("roots").join(root.suite);
     if whole.is_dir() {
@@ -53,7 +54,7 @@ pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> R
         install(root, &unfinished, &logs.join(format!("{}.install.log", root.suite)))?;
     }
     inside(&unfinished, &["useradd", "-m", "-u", "1000", "-s", "/bin/bash", "u"])?;
-    // The directories that cells mount on, so that a root is not written to later.
+    // Cells mount on these directories, so that nothing needs to be created in the root later.
     for place in ["cell", "host"] {
         fs::create_dir_all(unfinished.join(place)).with_context(|| format!("cannot make {place} in a root"))?;
     }
@@ -63,7 +64,7 @@ pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> R
     Ok(dir)
 }
 
-/// An ext4 image of the root, made if it is not there.
+/// Returns an ext4 image of the root, and makes it if necessary.
 pub(super) fn image(matrix: &Path, root: &Root, dir: &Path) -> Result<PathBuf> {
     let image = matrix.join("roots").join(format!("{}.ext4", root.suite));
     if image.exists() {
@@ -88,7 +89,7 @@ fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
     remove(dir)?;
     let said = fs::read_to_string(log).unwrap_or_default();
     let lines = || said.lines().filter_map(|line| line.strip_prefix("E: "));
-    // Without the mirror's name, which is this machine's.
+    // The message leaves out the name of the mirror, which belongs to this machine.
     if lines().any(|line| line.contains("Release")) {
         bail!("Debian's mirror does not have the release {suite} (any more)");
     }
@@ -98,10 +99,10 @@ fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
     }
 }
 
-/// Installs what is wanted: all at once, or if that fails, one package after the other. What cannot be installed is left out; the
-/// checks that need it say so.
+/// Installs the packages: all at once, or if that fails, one after the other. A package that cannot
+/// be installed is left out, and the checks that need it say so.
 fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
-    // The names of hosts as this machine resolves them.
+    // The names of hosts are resolved as on this machine.
     for file in ["etc/resolv.conf", "etc/hosts"] {
         let _ = fs::copy(Path::new("/").join(file), dir.join(file));
     }
@@ -121,14 +122,15 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
     if install(&packages).is_err() {
         for package in packages {
             if install(&[package]).is_err() {
-                eprintln!("{}: {package} cannot be installed; what needs it is not tried", root.suite);
+                eprintln!("{}: cannot install {package}, so the checks that need it are skipped", root.suite);
             }
         }
     }
     apt(&["clean"])
 }
 
-/// How this machine's apt reaches its mirror, for that of a root: proxies, and whether an old copy of a release will do.
+/// Returns the apt settings of this machine for its mirror: proxies, and whether an old copy of a
+/// release is accepted.
 fn apt_settings() -> Vec<String> {
     let listed = run::output(Command::new("apt-config").args(["dump", "--format", "%f=%v%n", "Acquire"]));
     let listed = listed.unwrap_or_default();
@@ -139,7 +141,7 @@ fn apt_settings() -> Vec<String> {
     listed.lines().filter(is_wanted).map(str::to_owned).collect()
 }
 
-/// Runs what prints a line for each package that it handles, about `lines` in all, with a progress bar.
+/// Runs a command that prints a line for each package, about `lines` in all, with a progress bar.
 fn with_progress(label: &str, lines: u64, command: &mut Command, log: &Path) -> Result<()> {
     let bar = Bar::new(label, lines);
     let mut seen = 0;
@@ -157,7 +159,8 @@ fn with_progress(label: &str, lines: u64, command: &mut Command, log: &Path) -> 
     }
 }
 
-/// For messages that may come into the table, where paths of this machine say nothing.
+/// Returns the last part of a path, for messages in the table, where paths of this machine mean
+/// nothing.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,17 +1,18 @@
-//! The page `docs/matrix.md`: a row for each check, a column for each cell, and notes for what is longer than a word.
+//! The page `docs/matrix.md`: a row for each check, a column for each cell, and notes for long
+//! texts.
 
 use super::cells::NOT_TRIED;
 use super::{Check, Outcome, State};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The cell that hits in others are compared with.
+/// The cell with which the hits of other cells are compared.
 const REFERENCE: &str = "bookworm";
 
-/// What one cell came to, as a column.
+/// The results of one cell, as a column.
 pub(super) struct Column<'a> {
     pub(super) name: &'a str,
-    /// `None` for a cell of which no result was ever kept.
+    /// `None` if no result of the cell was ever kept.
     pub(super) outcome: Option<&'a Outcome>,
 }
 
@@ -44,7 +45,7 @@ in QEMU 9 of them are built. `refused` rows build 7 of them with system calls re
 torture suite is described in [torture.md](torture.md); its cases that need what a cell lacks are skipped. Numbers in brackets are notes below the table.
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn page(columns: &[Column<'_>]) -> String {
     let mut notes = Notes::default();
     let mut page = HEAD.to_owned();
@@ -94,7 +95,7 @@ pub(super) fn page(columns: &[Column<'_>]) -> String {
     page
 }
 
-/// How many checks were made, and how many of them found what may not be.
+/// Returns the number of checks, and how many were wrong or hung.
 fn counted(outcome: &Outcome) -> String {
     if outcome.untried.is_some() {
         return "not tried".to_owned();
@@ -104,7 +105,7 @@ fn counted(outcome: &Outcome) -> String {
     format!("{made}; {}, {}", count(State::Wrong), count(State::Hung))
 }
 
-/// Hits of those that were expected, in per cent of what `other` had in the same checks.
+/// Returns the share of expected hits, in percent of the share that `other` had in the same checks.
 fn hits_beside(outcome: &Outcome, other: &Outcome) -> Option<f64> {
     let (mut hits, mut expected) = ([0, 0], [0, 0]);
     for check in &outcome.checks {
@@ -118,7 +119,8 @@ fn hits_beside(outcome: &Outcome, other: &Outcome) -> Option<f64> {
     (expected[0] > 0 && expected[1] > 0 && hits[1] > 0).then(|| 100.0 * share(0) / share(1))
 }
 
-/// The last `N of M` in a text: `12, then 13 of 13`, or `0 wrong, 498 of 501 hits`.
+/// Finds the last `N of M` in a text, for example `12, then 13 of 13`, or
+/// `0 wrong, 498 of 501 hits`.
 fn hits_in(text: &str) -> Option<(u32, u32)> {
     let words: Vec<&str> =
         text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -129,7 +131,7 @@ fn hits_in(text: &str) -> Option<(u32, u32)> {
     (0..words.len()).rev().find_map(pair)
 }
 
-/// What a column has in the row of a check.
+/// Returns the text of a column in the row of a check.
 fn cell(column: &Column<'_>, name: &str, notes: &mut Notes) -> String {
     let Some(outcome) = column.outcome else { return "–".to_owned() };
     let Some(check) = outcome.checks.iter().find(|check| check.name == name) else {
@@ -155,7 +157,7 @@ fn cell(column: &Column<'_>, name: &str, notes: &mut Notes) -> String {
     }
 }
 
-/// Texts below the table, each once.
+/// The notes below the table. Each text appears once.
 #[derive(Default)]
 struct Notes {
     texts: Vec<String>,
@@ -171,7 +173,8 @@ impl Notes {
     }
 }
 
-/// The names of all checks. One that a column has and those before it have not is put behind the check before it.
+/// Returns the names of all checks in order. A check that only a later column has comes after the
+/// check before it in that column.
 fn order(columns: &[Column<'_>]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     for checks in columns.iter().filter_map(|column| column.outcome).map(|outcome| &outcome.checks) {
@@ -189,7 +192,7 @@ fn order(columns: &[Column<'_>]) -> Vec<String> {
     order
 }
 
-/// `|` ends a cell, and a line break the table.
+/// Escapes `|`, which ends a cell, and replaces line breaks, which end a row.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ").trim().to_owned()
 }

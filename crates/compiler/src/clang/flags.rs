@@ -1,119 +1,149 @@
-//! The table of the flags that only clang has, or that mean something else to clang than to gcc.
+//! The table of the flags that only clang has. The columns are explained in `flag`.
 //!
 //! Which flags take a separate word was tried with clang 14: a flag at the end of the command line
 //! then lacks its argument. Some rows are for Apple's clang and for later versions. `-Xarch_…` and
 //! `-Xopenmp-target` are followed by a flag that takes effect itself, so they have no argument
 //! here.
 //!
-//! Unaware of: how the parser reacts to a meaning.
+//! Unaware of: what the columns are read for.
 
-use crate::table::Argument::{Either, Equals, Joined, None as Alone, Separate};
-use crate::table::Flag;
-use crate::table::Meaning::{Bitcode, EndOfFlags, FrontEnd, PassOn, Processor, StopsEarly, TooHard};
+use crate::flag::{Flag, flags};
 
 /// The rows, sorted by spelling, byte by byte.
-#[rustfmt::skip]
-pub(crate) const FLAGS: &[Flag] = &[
-    ("--", Alone, EndOfFlags),
-    ("--analyze", Alone, StopsEarly),
-    ("--analyzer-output", Equals, PassOn),
-    ("--autocomplete=", Joined, StopsEarly),
-    ("--config", Equals, Processor),
-    ("--config=", Joined, Processor),
-    ("--driver-mode=cl", Alone, TooHard),
-    ("--driver-mode=cpp", Alone, StopsEarly),
-    ("--driver-mode=dxc", Alone, TooHard),
-    ("--driver-mode=flang", Alone, TooHard),
-    ("--emit-static-lib", Alone, StopsEarly),
-    ("--gen-reproducer", Joined, TooHard),
-    ("--migrate", Alone, StopsEarly),
-    ("--precompile", Alone, TooHard),
-    ("--rsp-quoting=windows", Alone, TooHard),
-    ("--save-stats", Joined, TooHard),
-    ("--serialize-diagnostics", Equals, PassOn),
-    ("-MJ", Either, PassOn),
-    ("-Tbss", Either, PassOn),
-    ("-Xanalyzer", Separate, PassOn),
-    ("-Xarch_", Joined, PassOn),
-    ("-Xclang", Separate, FrontEnd),
-    ("-Xcuda-fatbinary", Separate, PassOn),
-    ("-Xcuda-ptxas", Separate, PassOn),
-    ("-Xopenmp-target", Joined, PassOn),
-    ("-arch", Separate, PassOn),
-    ("-arcmt-migrate-report-output", Separate, PassOn),
-    ("-ccc-arcmt-migrate", Separate, StopsEarly),
-    ("-ccc-gcc-name", Separate, PassOn),
-    ("-ccc-install-dir", Separate, PassOn),
-    ("-ccc-objcmt-migrate", Separate, StopsEarly),
-    ("-ccc-print-", Joined, StopsEarly),
-    ("-cl-", Joined, PassOn),
-    ("-cxx-isystem", Either, PassOn),
-    ("-dependency-dot", Separate, PassOn),
-    ("-dependency-file", Separate, PassOn),
-    ("-dsym-dir", Either, PassOn),
-    ("-dynamiclib", Alone, PassOn),
-    ("-emit-ast", Alone, TooHard),
-    ("-emit-codegen-only", Alone, StopsEarly),
-    ("-emit-header-module", Alone, TooHard),
-    ("-emit-interface-stubs", Alone, TooHard),
-    ("-emit-llvm", Alone, Bitcode),
-    ("-emit-merged-ifs", Alone, TooHard),
-    ("-emit-module", Joined, TooHard),
-    ("-emit-pch", Alone, TooHard),
-    ("-exported_symbols_list", Separate, PassOn),
-    ("-extract-api", Alone, StopsEarly),
-    ("-fcrash-diagnostics-dir", Equals, PassOn),
-    ("-fcxx-modules", Alone, TooHard),
-    ("-fdebug-compilation-dir", Equals, PassOn),
-    ("-filelist", Separate, TooHard),
-    ("-fmodules-user-build-path", Separate, TooHard),
-    ("-fpass-plugin=", Joined, Processor),
-    ("-fprebuilt-module-path=", Joined, TooHard),
-    ("-fproc-stat-report", Joined, TooHard),
-    ("-framework", Separate, PassOn),
-    ("-ftime-trace", Joined, TooHard),
-    ("-ftrapv-handler", Equals, PassOn),
-    ("-fxray-always-instrument=", Either, PassOn),
-    ("-fxray-attr-list=", Either, PassOn),
-    ("-fxray-instruction-threshold", Separate, PassOn),
-    ("-fxray-instruction-threshold=", Either, PassOn),
-    ("-fxray-instrumentation-bundle=", Either, PassOn),
-    ("-fxray-modes=", Either, PassOn),
-    ("-fxray-never-instrument=", Either, PassOn),
-    ("-gcc-toolchain", Separate, PassOn),
-    ("-gen-cdb-fragment-path", Separate, PassOn),
-    ("-gen-reproducer", Joined, TooHard),
-    ("-headerpad_max_install_names", Alone, PassOn),
-    ("-iframework", Either, PassOn),
-    ("-iframeworkwithsysroot", Either, PassOn),
-    ("-include-pch", Separate, TooHard),
-    ("-index-store-path", Separate, PassOn),
-    ("-index-unit-output-path", Separate, PassOn),
-    ("-install_name", Separate, PassOn),
-    ("-isystem-after", Either, PassOn),
-    ("-ivfsoverlay", Either, PassOn),
-    ("-iwithsysroot", Either, PassOn),
-    ("-load", Separate, Processor),
-    ("-meabi", Separate, PassOn),
-    ("-mllvm", Separate, FrontEnd),
-    ("-module-dependency-dir", Separate, PassOn),
-    ("-module-file-info", Alone, StopsEarly),
-    ("-mthread-model", Separate, PassOn),
-    ("-objcmt-", Joined, PassOn),
-    ("-object", Alone, PassOn),
-    ("-object-file-name=", Joined, PassOn),
-    ("-print-stats", Alone, TooHard),
-    ("-resource-dir", Equals, PassOn),
-    ("-rewrite-", Joined, StopsEarly),
-    ("-rpath", Separate, PassOn),
-    ("-save-stats", Joined, TooHard),
-    ("-serialize-diagnostics", Separate, PassOn),
-    ("-stdlib++-isystem", Either, PassOn),
-    ("-target", Separate, PassOn),
-    ("-undefined", Separate, PassOn),
-    ("-unexported_symbols_list", Separate, PassOn),
-    ("-verify-pch", Alone, StopsEarly),
-    ("-weak_framework", Separate, PassOn),
-    ("-working-directory", Equals, PassOn),
-    ("-working-directory=", Joined, PassOn),
-];
+pub(crate) const FLAGS: &[Flag] = flags! {
+    // spelling                     argument meaning     role           paths       columns preprocess proof      alters
+    "--"                            None     EndOfFlags  _              _           _      _         _            _;
+    "--analyze"                     None     StopsEarly  _              _           _      _         _            _;
+    "--analyzer-output"             Equals   _           _              _           _      _         _            _;
+    "--autocomplete="               Joined   StopsEarly  _              _           _      _         _            _;
+    "--config"                      Equals   Processor   _              _           _      _         _            _;
+    "--config="                     Joined   Processor   _              _           _      _         _            _;
+    "--driver-mode=cl"              None     TooHard     _              _           _      _         _            _;
+    "--driver-mode=cpp"             None     StopsEarly  _              _           _      _         _            _;
+    "--driver-mode=dxc"             None     TooHard     _              _           _      _         _            _;
+    "--driver-mode=flang"           None     TooHard     _              _           _      _         _            _;
+    "--emit-static-lib"             None     StopsEarly  _              _           _      _         _            _;
+    "--gcc-toolchain"               Joined   _           Place          _           _      _         _            _;
+    "--gen-reproducer"              Joined   TooHard     _              _           _      _         _            _;
+    "--migrate"                     None     StopsEarly  _              _           _      _         _            _;
+    "--offload"                     Joined   _           _              Transformed _      _         _            _;
+    "--precompile"                  None     TooHard     _              _           _      _         _            _;
+    "--rsp-quoting=windows"         None     TooHard     _              _           _      _         _            _;
+    "--save-stats"                  Joined   TooHard     _              _           _      _         _            _;
+    "--serialize-diagnostics"       Equals   _           _              Transformed _      _         _            _;
+    "--stats"                       Optional Statistics  _              _           _      _         _            _;
+    "--time-passes"                 Optional Statistics  _              _           _      _         _            _;
+    "--warning-suppression-mappings" Joined  _           _              Compared    _      _         _            _;
+    "-MJ"                           Either   _           Place          Transformed _      Drop      _            _;
+    "-Xanalyzer"                    Separate _           _              _           _      _         _            _;
+    "-Xarch_"                       Joined   _           _              _           _      _         _            _;
+    "-Xclang"                       Separate FrontEnd    _              Transformed _      _         _            _;
+    "-Xcuda-fatbinary"              Separate _           _              _           _      _         _            _;
+    "-Xcuda-ptxas"                  Separate _           _              _           _      _         _            _;
+    "-Xopenmp-target"               Joined   _           _              _           _      _         _            _;
+    "-arch"                         Separate _           _              _           _      _         _            _;
+    "-arcmt-migrate-report-output"  Separate _           _              _           _      _         _            _;
+    "-ccc-arcmt-migrate"            Separate StopsEarly  _              _           Hidden _         _            _;
+    "-ccc-gcc-name"                 Separate _           _              _           Hidden _         _            _;
+    "-ccc-install-dir"              Separate _           _              _           Hidden _         _            _;
+    "-ccc-objcmt-migrate"           Separate StopsEarly  _              _           Hidden _         _            _;
+    "-ccc-print-"                   Joined   StopsEarly  _              _           Hidden _         _            _;
+    "-cl-"                          Joined   _           _              _           Hidden _         _            _;
+    "-cxx-isystem"                  Either   _           _              _           Hidden _         _            _;
+    "-dependency-dot"               Separate _           _              _           _      Drop      _            _;
+    "-dependency-file"              Separate _           _              _           _      Drop      _            _;
+    "-dsym-dir"                     Either   _           _              _           _      Drop      _            _;
+    "-dynamiclib"                   None     _           _              _           _      Drop      _            _;
+    "-emit-ast"                     None     TooHard     _              _           _      _         _            _;
+    "-emit-codegen-only"            None     StopsEarly  _              _           _      _         _            _;
+    "-emit-header-module"           None     TooHard     _              _           _      _         _            _;
+    "-emit-interface-stubs"         None     TooHard     _              _           _      _         _            _;
+    "-emit-llvm"                    None     Bitcode     _              Transformed _      _         _            _;
+    "-emit-merged-ifs"              None     TooHard     _              _           _      _         _            _;
+    "-emit-module"                  Joined   TooHard     _              _           _      _         _            _;
+    "-emit-pch"                     None     TooHard     _              _           _      _         _            _;
+    "-exported_symbols_list"        Separate _           _              _           _      _         _            _;
+    "-extract-api"                  None     StopsEarly  _              _           _      _         _            _;
+    "-fconstexpr-steps="            Joined   _           _              _           _      _         Value        _;
+    "-fcoverage"                    Joined   _           _              Transformed _      _         _            _;
+    "-fcoverage-compilation-dir="   Joined   _           Place          _           _      _         _            _;
+    "-fcoverage-prefix-map="        Joined   _           Map            _           _      _         _            _;
+    "-fcrash-diagnostics-dir"       Equals   _           _              _           _      _         _            _;
+    "-fcs-profile"                  Joined   _           _              Transformed _      _         _            _;
+    "-fcxx-modules"                 None     TooHard     _              Transformed _      _         _            _;
+    "-fdebug-compilation-dir"       Equals   _           Place          _           _      _         Feature      _;
+    "-fdiagnostics-format=clang"    Joined   _           _              _           _      _         _            _;
+    "-fembed-bitcode"               Joined   _           _              Transformed _      _         _            _;
+    "-ffile-compilation-dir="       Joined   _           Place          _           _      _         _            _;
+    "-filelist"                     Separate TooHard     _              _           _      _         Feature      _;
+    "-fmodules-user-build-path"     Separate TooHard     _              Transformed _      _         _            _;
+    "-fopenmp-targets"              Joined   _           _              Transformed _      _         _            _;
+    "-foptimization-record"         Joined   _           _              Transformed _      _         _            _;
+    "-fpass-plugin"                 Joined   _           _              Transformed _      _         _            Programs;
+    "-fpass-plugin="                Joined   Processor   _              Transformed _      _         _            Programs;
+    "-fprebuilt-module-path="       Joined   TooHard     _              _           _      _         _            _;
+    "-fproc-stat-report"            Joined   TooHard     _              _           _      _         _            _;
+    "-framework"                    Separate _           _              _           _      _         Feature      _;
+    "-fsanitize-blacklist"          Joined   _           _              Compared    _      _         _            _;
+    "-fsanitize-coverage-"          Joined   _           _              Compared    _      _         _            _;
+    "-fsanitize-ignorelist"         Joined   _           _              Compared    _      _         _            _;
+    "-fsanitize-system-ignorelist"  Joined   _           _              Compared    _      _         _            _;
+    "-fsanitize-undefined-strip-path-components" Joined _ _             Compared    _      _         _            _;
+    "-fthinlto"                     Joined   _           _              Transformed _      _         _            _;
+    "-ftime-trace"                  Joined   TooHard     _              Transformed _      _         _            _;
+    "-ftrapv-handler"               Equals   _           _              _           _      _         Feature      _;
+    "-funique-internal-linkage-names" Joined _           _              Transformed _      _         Feature      _;
+    "-fxray-always-instrument"      Joined   _           _              Compared    _      _         _            _;
+    "-fxray-always-instrument="     Either   _           _              Compared    _      _         _            _;
+    "-fxray-attr-list"              Joined   _           _              Compared    _      _         _            _;
+    "-fxray-attr-list="             Either   _           _              Compared    _      _         _            _;
+    "-fxray-instruction-threshold"  Separate _           _              _           _      _         _            _;
+    "-fxray-instruction-threshold=" Either   _           _              _           _      _         _            _;
+    "-fxray-instrumentation-bundle=" Either  _           _              _           _      _         _            _;
+    "-fxray-modes="                 Either   _           _              _           _      _         _            _;
+    "-fxray-never-instrument"       Joined   _           _              Compared    _      _         _            _;
+    "-fxray-never-instrument="      Either   _           _              Compared    _      _         _            _;
+    "-gcc-toolchain"                Separate _           Place          _           _      Drop      _            _;
+    "-gen-cdb-fragment-path"        Separate _           _              _           _      Drop      _            _;
+    "-gen-reproducer"               Joined   TooHard     _              _           _      Drop      _            _;
+    "-headerpad_max_install_names"  None     _           _              _           _      _         _            _;
+    "-iframework"                   Either   _           _              _           _      _         _            _;
+    "-iframeworkwithsysroot"        Either   _           _              _           _      _         _            _;
+    "-include-pch"                  Separate TooHard     Place          _           _      _         _            _;
+    "-index-store-path"             Separate _           _              Transformed _      _         _            _;
+    "-index-unit-output-path"       Separate _           _              _           _      _         _            _;
+    "-info-output-file"             Optional Statistics  _              _           _      _         _            _;
+    "-install_name"                 Separate _           _              _           _      _         _            _;
+    "-isystem-after"                Either   _           System         _           _      _         _            _;
+    "-ivfsoverlay"                  Either   _           _              _           _      _         _            _;
+    "-iwithsysroot"                 Either   _           _              _           _      _         _            _;
+    "-load"                         Separate Processor   Place          _           _      _         _            Programs;
+    "-meabi"                        Separate _           _              _           Hidden _         Machine      _;
+    "-mllvm"                        Separate FrontEnd    _              Transformed Hidden _         _            _;
+    "-mmlir"                        Joined   _           _              _           Hidden _         _            _;
+    "-mmulti"                       Joined   _           _              _           Hidden _         _            _;
+    "-module"                       Joined   _           _              _           Hidden _         _            _;
+    "-module-dependency-dir"        Separate _           _              _           Hidden _         _            _;
+    "-module-file-info"             None     StopsEarly  _              _           Hidden _         _            _;
+    "-mthread-model"                Separate _           _              _           Hidden _         Machine      _;
+    "-objcmt-"                      Joined   _           Place          _           _      Drop      _            _;
+    "-object"                       None     _           Place          _           _      Drop      _            _;
+    "-object-file-name="            Joined   _           Place          _           _      Drop      _            _;
+    "-print-stats"                  None     TooHard     _              _           _      _         _            _;
+    "-resource-dir"                 Equals   _           Place          _           _      _         _            _;
+    "-rewrite-"                     Joined   StopsEarly  _              _           _      _         _            _;
+    "-rpath"                        Separate _           RunPath        _           _      _         _            _;
+    "-save-stats"                   Joined   TooHard     _              _           _      _         _            _;
+    "-serialize-diagnostics"        Separate _           _              Transformed _      _         _            _;
+    "-stats"                        Optional Statistics  _              _           _      _         _            _;
+    "-stdlib++-isystem"             Either   _           Place          _           _      _         _            _;
+    "-target"                       Separate _           _              _           _      _         _            _;
+    "-time-passes"                  Optional Statistics  _              _           _      _         _            _;
+    "-track-memory"                 Optional Statistics  _              _           _      _         _            _;
+    "-undefined"                    Separate _           _              _           _      _         _            _;
+    "-unexported_symbols_list"      Separate _           _              _           _      _         _            _;
+    "-verify-pch"                   None     StopsEarly  _              _           _      _         _            _;
+    "-weak_framework"               Separate _           _              _           Hidden _         _            _;
+    "-working-directory"            Equals   _           Place          _           Hidden _         _            _;
+    "-working-directory="           Joined   _           Place          _           Hidden _         _            _;
+};

@@ -1,137 +1,228 @@
-//! The table of gcc's flags. It holds two kinds: flags that take an argument, so that the argument
-//! is not mistaken for a source; and flags that decide whether larder handles the command. A flag
-//! that is missing here takes no argument and changes nothing for larder.
+//! The table of gcc's flags. The columns are explained in `flag`. A flag needs a row if it takes an
+//! argument (or else the argument is taken for a source), or if a column has another answer for it
+//! than `_`.
 //!
 //! Which flags take a separate word was tried with gcc 12: `gcc -### -c FLAG a.c b.c` compiles
 //! either one file or two. Some rows are for other targets and versions.
 //!
-//! Unaware of: how the parser reacts to a meaning, and clang, which has most of these flags as
-//! well.
+//! Unaware of: what the columns are read for, and clang, which has most of these flags as well.
 
-use crate::table::Argument::{Either, Equals, Joined, None as Alone, Separate};
-use crate::table::Flag;
-use crate::table::Meaning::{
-    Compile, DepfileAll, DepfileName, DepfileUser, DumpName, Language, Output, PassOn, PreprocessorList, Processor,
-    StopsEarly, TooHard,
-};
+use crate::flag::{Flag, flags};
 
 /// The rows, sorted by spelling, byte by byte.
-#[rustfmt::skip]
-pub(crate) const FLAGS: &[Flag] = &[
-    ("-###", Alone, StopsEarly),
-    ("--assemble", Alone, StopsEarly),
-    ("--assert", Equals, PassOn),
-    ("--compile", Alone, Compile),
-    ("--define-macro", Equals, PassOn),
-    ("--dependencies", Alone, StopsEarly),
-    ("--dump", Equals, PassOn),
-    ("--dumpbase", Equals, DumpName),
-    ("--dumpbase-ext", Equals, DumpName),
-    ("--dumpdir", Equals, DumpName),
-    ("--entry", Equals, PassOn),
-    ("--for-assembler", Equals, PassOn),
-    ("--for-linker", Equals, PassOn),
-    ("--force-link", Equals, PassOn),
-    ("--help", Alone, StopsEarly),
-    ("--help=", Joined, StopsEarly),
-    ("--imacros", Equals, PassOn),
-    ("--include", Equals, PassOn),
-    ("--include-directory", Equals, PassOn),
-    ("--include-directory-after", Equals, PassOn),
-    ("--include-prefix", Equals, PassOn),
-    ("--include-with-prefix", Equals, PassOn),
-    ("--include-with-prefix-after", Equals, PassOn),
-    ("--include-with-prefix-before", Equals, PassOn),
-    ("--language", Equals, Language),
-    ("--library-directory", Equals, PassOn),
-    ("--output", Equals, Output),
-    ("--output-pch=", Either, TooHard),
-    ("--param", Equals, PassOn),
-    ("--prefix", Equals, PassOn),
-    ("--preprocess", Alone, StopsEarly),
-    ("--print-", Joined, StopsEarly),
-    ("--specs", Equals, Processor),
-    ("--sysroot", Equals, PassOn),
-    ("--target-help", Alone, StopsEarly),
-    ("--undefine-macro", Equals, PassOn),
-    ("--user-dependencies", Alone, StopsEarly),
-    ("--verbose", Alone, PassOn),
-    ("--version", Alone, StopsEarly),
-    ("--write-dependencies", Alone, DepfileAll),
-    ("--write-user-dependencies", Alone, DepfileUser),
-    ("-A", Either, PassOn),
-    ("-B", Either, PassOn),
-    ("-D", Either, PassOn),
-    ("-E", Alone, StopsEarly),
-    ("-F", Either, PassOn),
-    ("-G", Either, PassOn),
-    ("-Hd", Separate, PassOn),
-    ("-Hf", Separate, PassOn),
-    ("-I", Either, PassOn),
-    ("-J", Either, PassOn),
-    ("-L", Either, PassOn),
-    ("-M", Alone, StopsEarly),
-    ("-MD", Alone, DepfileAll),
-    ("-MF", Either, DepfileName),
-    ("-MM", Alone, StopsEarly),
-    ("-MMD", Alone, DepfileUser),
-    ("-MQ", Either, PassOn),
-    ("-MT", Either, PassOn),
-    ("-Q", Alone, TooHard),
-    ("-R", Separate, PassOn),
-    ("-S", Alone, StopsEarly),
-    ("-T", Either, PassOn),
-    ("-Tbss", Either, PassOn),
-    ("-Tdata", Either, PassOn),
-    ("-Ttext", Either, PassOn),
-    ("-U", Either, PassOn),
-    ("-V", Alone, PassOn),
-    ("-Wp,", Joined, PreprocessorList),
-    ("-Xassembler", Separate, PassOn),
-    ("-Xf", Separate, PassOn),
-    ("-Xlinker", Separate, PassOn),
-    ("-Xpreprocessor", Separate, PassOn),
-    ("-aux-info", Separate, PassOn),
-    ("-b", Separate, PassOn),
-    ("-c", Alone, Compile),
-    ("-dumpbase", Separate, DumpName),
-    ("-dumpbase-ext", Separate, DumpName),
-    ("-dumpdir", Separate, DumpName),
-    ("-dumpfullversion", Alone, StopsEarly),
-    ("-dumpmachine", Alone, StopsEarly),
-    ("-dumpspecs", Alone, StopsEarly),
-    ("-dumpversion", Alone, StopsEarly),
-    ("-e", Either, PassOn),
-    ("-fintrinsic-modules-path", Either, PassOn),
-    ("-fmem-report", Joined, TooHard),
-    ("-fmodule-", Joined, TooHard),
-    ("-fmodules", Joined, TooHard),
-    ("-fplugin=", Joined, Processor),
-    ("-fsyntax-only", Alone, StopsEarly),
-    ("-ftime-report", Joined, TooHard),
-    ("-gnatO", Either, PassOn),
-    ("-h", Either, PassOn),
-    ("-idirafter", Either, PassOn),
-    ("-imacros", Either, PassOn),
-    ("-imultiarch", Separate, PassOn),
-    ("-imultilib", Either, PassOn),
-    ("-include", Either, PassOn),
-    ("-iprefix", Either, PassOn),
-    ("-iquote", Either, PassOn),
-    ("-isysroot", Either, PassOn),
-    ("-isystem", Either, PassOn),
-    ("-iwithprefix", Either, PassOn),
-    ("-iwithprefixbefore", Either, PassOn),
-    ("-l", Either, PassOn),
-    ("-o", Either, Output),
-    ("-pass-exit-codes", Alone, PassOn),
-    ("-print-", Joined, StopsEarly),
-    ("-specs", Equals, Processor),
-    ("-time", Alone, TooHard),
-    ("-time=", Joined, TooHard),
-    ("-u", Either, PassOn),
-    ("-v", Alone, PassOn),
-    ("-wrapper", Separate, Processor),
-    ("-x", Either, Language),
-    ("-z", Either, PassOn),
-];
+pub(crate) const FLAGS: &[Flag] = flags! {
+    // spelling                     argument meaning     role           paths       columns preprocess proof      alters
+    "-###"                          None     StopsEarly  _              _           _      _         _            _;
+    "--assemble"                    None     StopsEarly  _              _           _      DropExact _            _;
+    "--assert"                      Equals   _           Definition     _           _      _         _            _;
+    "--compile"                     None     Compile     _              _           _      DropExact _            _;
+    "--coverage"                    Joined   _           _              Transformed _      _         _            _;
+    "--define-macro"                Equals   _           Definition     _           _      _         _            _;
+    "--dependencies"                None     Dependencies Place         _           _      Drop      _            _;
+    "--dump"                        Equals   _           _              _           _      _         _            _;
+    "--dumpbase"                    Equals   DumpName    _              _           _      _         _            _;
+    "--dumpbase-ext"                Equals   DumpName    _              _           _      _         _            _;
+    "--dumpdir"                     Equals   DumpName    _              _           _      _         _            _;
+    "--entry"                       Equals   _           _              _           _      _         _            _;
+    "--for-assembler"               Equals   _           _              _           _      _         _            _;
+    "--for-linker"                  Equals   _           _              _           _      _         _            _;
+    "--force-link"                  Equals   _           _              _           _      _         _            _;
+    "--help"                        None     StopsEarly  _              _           _      _         _            _;
+    "--help="                       Joined   StopsEarly  _              _           _      _         _            _;
+    "--imacros"                     Equals   _           Place          _           _      _         _            _;
+    "--include"                     Equals   _           Place          _           _      _         _            _;
+    "--include-directory"           Equals   _           Place          _           _      _         _            _;
+    "--include-directory-after"     Equals   _           Place          _           _      _         _            _;
+    "--include-prefix"              Equals   _           Place          _           _      _         _            _;
+    "--include-with-prefix"         Equals   _           Place          _           _      _         _            _;
+    "--include-with-prefix-after"   Equals   _           Place          _           _      _         _            _;
+    "--include-with-prefix-before"  Equals   _           Place          _           _      _         _            _;
+    "--language"                    Equals   Language    _              _           _      _         _            _;
+    "--library-directory"           Equals   _           Place          _           _      _         _            _;
+    "--output"                      Equals   Output      Place          _           _      Drop      _            _;
+    "--output-pch="                 Either   TooHard     Place          _           _      Drop      _            _;
+    "--param"                       Equals   _           _              _           _      _         _            _;
+    "--prefix"                      Equals   _           Place          _           _      _         _            _;
+    "--preprocess"                  None     Preprocess  _              _           _      DropExact _            _;
+    "--print-"                      Joined   StopsEarly  _              _           _      _         _            _;
+    "--save-temps"                  Joined   _           _              Transformed _      _         _            _;
+    "--specs"                       Equals   Processor   _              Transformed _      _         _            Programs;
+    "--sysroot"                     Equals   _           System         _           _      _         _            _;
+    "--sysroot="                    Joined   _           System         _           _      _         _            _;
+    "--target-help"                 None     StopsEarly  _              _           _      _         _            _;
+    "--traditional"                 Joined   _           _              _           _      _         _            Text;
+    "--undefine-macro"              Equals   _           Definition     _           _      _         _            _;
+    "--user-dependencies"           None     Dependencies _             _           _      Drop      _            _;
+    "--verbose"                     None     _           _              _           _      _         _            _;
+    "--version"                     None     StopsEarly  _              _           _      _         _            _;
+    "--write-dependencies"          None     DepfileAll  _              _           _      Drop      _            _;
+    "--write-user-dependencies"     None     DepfileUser _              _           _      Drop      _            _;
+    "-A"                            Either   _           Definition     _           _      _         _            _;
+    "-B"                            Either   _           System         _           _      _         _            Programs;
+    "-D"                            Either   _           Definition     _           _      _         Definition   _;
+    "-E"                            None     Preprocess  _              _           _      DropExact _            _;
+    "-F"                            Either   _           Place          _           _      _         _            _;
+    "-G"                            Either   _           _              _           _      _         _            _;
+    "-Hd"                           Separate _           _              _           _      _         _            _;
+    "-Hf"                           Separate _           _              _           _      _         _            _;
+    "-I"                            Either   _           Searched       _           _      _         Directory    _;
+    "-J"                            Either   _           _              _           _      _         _            _;
+    "-L"                            Either   _           Place          _           _      _         _            _;
+    "-M"                            None     Dependencies Place         _           _      Drop      _            _;
+    "-MD"                           None     DepfileAll  Place          _           _      Drop      Dependencies _;
+    "-MF"                           Either   DepfileName Place          _           _      Drop      Depfile      _;
+    "-MM"                           None     Dependencies Place         _           _      Drop      _            _;
+    "-MMD"                          None     DepfileUser Place          _           _      Drop      _            _;
+    "-MP"                           None     _           Place          _           _      Drop      Ignored      _;
+    "-MQ"                           Either   _           Place          _           _      Drop      IgnoredValue _;
+    "-MT"                           Either   _           Place          _           _      Drop      IgnoredValue _;
+    "-O"                            Joined   _           _              _           Hidden _         Optimization _;
+    "-P"                            Joined   _           _              _           _      Drop      _            _;
+    "-Q"                            None     TooHard     _              _           _      _         _            _;
+    "-R"                            Separate _           RunPath        _           _      _         _            _;
+    "-S"                            None     StopsEarly  _              _           _      DropExact _            _;
+    "-T"                            Either   _           Script         _           _      _         _            _;
+    "-Tbss"                         Either   _           Script         _           _      _         _            _;
+    "-Tdata"                        Either   _           Script         _           _      _         _            _;
+    "-Ttext"                        Either   _           Script         _           _      _         _            _;
+    "-U"                            Either   _           Definition     _           _      _         IgnoredValue _;
+    "-V"                            None     _           _              _           _      _         _            _;
+    "-W"                            Joined   _           _              _           Hidden _         Warning      _;
+    "-Wa,"                          Joined   _           _              Transformed Hidden _         _            _;
+    "-Wa,--noexecstack"             Joined   _           _              _           Hidden _         _            _;
+    "-Wl,"                          Joined   _           Linker         _           Hidden _         _            _;
+    "-Wp,"                          Joined   PreprocessorList _         _           Hidden _         _            Text;
+    "-Xassembler"                   Separate _           _              Transformed _      _         _            _;
+    "-Xf"                           Separate _           _              _           _      _         _            _;
+    "-Xlinker"                      Separate _           Linker         _           _      _         _            _;
+    "-Xpreprocessor"                Separate _           _              _           _      _         _            Text;
+    "-ansi"                         None     _           _              _           Hidden _         _            _;
+    "-aux-info"                     Separate _           Place          _           _      Drop      _            _;
+    "-b"                            Separate _           _              _           _      _         _            _;
+    "-c"                            None     Compile     _              _           Hidden DropExact Compile      _;
+    "-coverage"                     Joined   _           _              Transformed Hidden _         _            _;
+    "-d"                            Joined   _           _              _           _      Drop      _            _;
+    "-dumpbase"                     Separate DumpName    _              _           _      Drop      _            _;
+    "-dumpbase-ext"                 Separate DumpName    _              _           _      Drop      _            _;
+    "-dumpdir"                      Separate DumpName    _              _           _      Drop      _            _;
+    "-dumpfullversion"              None     StopsEarly  _              _           _      Drop      _            _;
+    "-dumpmachine"                  None     StopsEarly  _              _           _      Drop      _            _;
+    "-dumpspecs"                    None     StopsEarly  _              _           _      Drop      _            _;
+    "-dumpversion"                  None     StopsEarly  _              _           _      Drop      _            _;
+    "-e"                            Either   _           _              _           _      _         _            _;
+    "-f"                            Joined   _           _              _           _      _         Feature      _;
+    "-fPIC"                         Joined   _           _              _           Hidden _         Feature      _;
+    "-fPIE"                         Joined   _           _              _           Hidden _         Feature      _;
+    "-fabi-version="                Joined   _           _              _           _      _         Value        _;
+    "-fauto-profile"                Joined   _           _              Transformed _      _         _            _;
+    "-fbasic-block-sections"        Joined   _           _              Transformed _      _         Feature      _;
+    "-fbranch-probabilities"        Joined   _           _              Transformed _      _         Feature      _;
+    "-fcallgraph-info"              Joined   _           _              _           _      Drop      _            _;
+    "-fcf-protection="              Joined   _           _              _           _      _         Value        _;
+    "-fcommon"                      Joined   _           _              _           Hidden _         Feature      _;
+    "-fcondition-coverage"          Joined   _           _              Transformed _      _         _            _;
+    "-fconstexpr-depth="            Joined   _           _              _           _      _         Value        _;
+    "-fconstexpr-loop-limit="       Joined   _           _              _           _      _         Value        _;
+    "-fconstexpr-ops-limit="        Joined   _           _              _           _      _         Value        _;
+    "-fdata-sections"               Joined   _           _              _           Hidden _         Feature      _;
+    "-fdebug-prefix-map="           Joined   _           Map            _           _      _         Value        _;
+    "-fdebug-types-section"         Joined   _           _              Transformed _      _         Feature      _;
+    "-fdiagnostics-add-output"      Joined   _           _              Transformed _      _         Feature      _;
+    "-fdiagnostics-color="          Joined   _           _              _           _      _         Value        _;
+    "-fdiagnostics-format"          Joined   _           _              Transformed _      _         Feature      _;
+    "-fdiagnostics-format=text"     Joined   _           _              _           _      _         _            _;
+    "-fdiagnostics-set-output"      Joined   _           _              Transformed _      _         Feature      _;
+    "-fdirectives-only"             None     _           _              _           _      DropExact _            _;
+    "-fdump"                        Joined   _           _              Transformed _      _         _            _;
+    "-fexceptions"                  Joined   _           _              _           Hidden _         Feature      _;
+    "-fexcess-precision="           Joined   _           _              _           _      _         Value        _;
+    "-ffile-prefix-map="            Joined   _           Map            _           _      _         Value        _;
+    "-ffp-contract="                Joined   _           _              _           _      _         Value        _;
+    "-ffunction-sections"           Joined   _           _              _           Hidden _         Feature      _;
+    "-finput-charset"               Joined   _           _              _           _      _         Feature      Text;
+    "-finstrument-functions-exclude-file-list" Joined _  _              Compared    _      _         Feature      _;
+    "-fintrinsic-modules-path"      Either   _           _              _           _      _         _            _;
+    "-fleading-underscore"          Joined   _           _              _           _      _         Feature      Text;
+    "-flto"                         Joined   _           _              Transformed _      _         _            _;
+    "-fmacro-prefix-map="           Joined   _           Map            _           _      _         Value        _;
+    "-fmax-errors="                 Joined   _           _              _           _      _         Value        _;
+    "-fmem-report"                  Joined   TooHard     _              _           _      _         _            _;
+    "-fmessage-length"              Joined   _           _              Transformed _      _         Feature      _;
+    "-fmessage-length="             Joined   _           _              Transformed _      _         Value        _;
+    "-fmessage-length=0"            Joined   _           _              _           _      _         Value        _;
+    "-fmodule"                      Joined   _           _              Transformed _      _         _            _;
+    "-fmodule-"                     Joined   TooHard     _              Transformed _      _         _            _;
+    "-fmodules"                     Joined   TooHard     _              Transformed _      _         _            _;
+    "-fno-"                         Joined   _           _              _           Hidden _         Feature      _;
+    "-fno-lto"                      Joined   _           _              _           Hidden _         _            _;
+    "-fpack-struct="                Joined   _           _              _           _      _         Value        _;
+    "-fpatchable-function-entry="   Joined   _           _              _           _      _         Value        _;
+    "-fpath-coverage"               Joined   _           _              Transformed _      _         _            _;
+    "-fpic"                         Joined   _           _              _           Hidden _         Feature      _;
+    "-fpie"                         Joined   _           _              _           Hidden _         Feature      _;
+    "-fplugin"                      Joined   _           _              Transformed _      _         _            Programs;
+    "-fplugin="                     Joined   Processor   _              Transformed _      _         _            Programs;
+    "-fprofile"                     Joined   _           _              Transformed _      _         _            _;
+    "-fprofile-prefix-map="         Joined   _           Map            _           _      _         _            _;
+    "-frandom-seed"                 Joined   _           Seed           _           Hidden _         Feature      _;
+    "-fsanitize="                   Joined   _           _              _           _      _         ValueOfGcc   _;
+    "-fsave-optimization-record"    Joined   _           _              Transformed _      _         _            _;
+    "-fstack-clash-protection="     Joined   _           _              _           _      _         Value        _;
+    "-fstack-protector"             Joined   _           _              _           Hidden _         Feature      _;
+    "-fstack-usage"                 Joined   _           _              _           _      Drop      _            _;
+    "-fstrict"                      Joined   _           _              _           Hidden _         Feature      _;
+    "-fstrict-flex-arrays="         Joined   _           _              _           Hidden _         Value        _;
+    "-fsyntax-only"                 None     StopsEarly  _              _           _      DropExact _            _;
+    "-ftemplate-backtrace-limit="   Joined   _           _              _           _      _         Value        _;
+    "-ftemplate-depth="             Joined   _           _              _           _      _         Value        _;
+    "-ftest-coverage"               Joined   _           _              Transformed _      _         _            _;
+    "-ftime-report"                 Joined   TooHard     _              _           _      _         _            _;
+    "-ftls-model="                  Joined   _           _              _           _      _         Value        _;
+    "-ftrivial-auto-var-init="      Joined   _           _              _           _      _         Value        _;
+    "-fvisibility"                  Joined   _           _              _           Hidden _         Feature      _;
+    "-fvisibility="                 Joined   _           _              _           Hidden _         Value        _;
+    "-fwrapv"                       Joined   _           _              _           Hidden _         Feature      _;
+    "-fzero-call-used-regs="        Joined   _           _              _           _      _         Value        _;
+    "-g"                            Joined   _           _              _           _      Drop      Debug        _;
+    "-g0"                           Joined   _           _              _           Hidden Drop      Debug        _;
+    "-gnatO"                        Either   _           _              _           _      Drop      _            _;
+    "-gsplit-dwarf"                 Joined   _           _              Transformed _      Drop      _            _;
+    "-gz"                           Joined   _           _              Transformed _      Drop      Debug        _;
+    "-gz=none"                      Joined   _           _              _           _      Drop      Debug        _;
+    "-h"                            Either   _           _              _           _      _         _            _;
+    "-idirafter"                    Either   _           SearchedSystem _           _      _         Directory    _;
+    "-imacros"                      Either   _           Header         _           _      _         Header       _;
+    "-imultiarch"                   Separate _           _              _           _      _         _            _;
+    "-imultilib"                    Either   _           _              _           _      _         _            _;
+    "-include"                      Either   _           Header         _           _      _         Header       _;
+    "-iprefix"                      Either   _           Place          _           _      _         _            _;
+    "-iquote"                       Either   _           Searched       _           _      _         Directory    _;
+    "-isysroot"                     Either   _           System         _           _      _         _            _;
+    "-isystem"                      Either   _           SearchedSystem _           _      _         Directory    _;
+    "-iwithprefix"                  Either   _           System         _           _      _         _            _;
+    "-iwithprefixbefore"            Either   _           System         _           _      _         _            _;
+    "-l"                            Either   _           Place          _           _      _         _            _;
+    "-m"                            Joined   _           _              _           Hidden _         Machine      _;
+    "-mdump"                        Joined   _           _              _           Hidden _         _            _;
+    "-mmcu"                         Joined   _           _              _           Hidden _         _            _;
+    "-nostdinc"                     None     _           _              _           _      _         Exact        _;
+    "-nostdinc++"                   None     _           _              _           _      _         Exact        _;
+    "-o"                            Either   Output      Place          _           _      Drop      Output       _;
+    "-pass-exit-codes"              None     _           _              _           _      _         _            _;
+    "-pedantic"                     Joined   _           _              _           Hidden _         Pedantic     _;
+    "-pipe"                         None     _           _              _           Hidden _         Exact        _;
+    "-print-"                       Joined   StopsEarly  _              _           _      _         _            _;
+    "-pthread"                      None     _           _              _           Hidden _         Exact        _;
+    "-save-temps"                   Joined   _           _              Transformed _      _         _            _;
+    "-specs"                        Equals   Processor   _              Transformed _      _         _            Programs;
+    "-std="                         Joined   _           _              _           Hidden _         Standard     _;
+    "-time"                         None     TooHard     _              _           _      _         _            _;
+    "-time="                        Joined   TooHard     _              _           _      _         _            _;
+    "-traditional"                  Joined   _           _              _           _      _         _            Text;
+    "-u"                            Either   _           _              _           _      _         _            _;
+    "-v"                            None     _           _              _           _      DropExact _            _;
+    "-w"                            None     _           _              _           Hidden _         Exact        _;
+    "-wrapper"                      Separate Processor   _              Transformed Hidden _         _            Programs;
+    "-x"                            Either   Language    _              _           _      _         Language     _;
+    "-z"                            Either   _           _              _           _      _         _            _;
+};

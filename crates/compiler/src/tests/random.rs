@@ -21,7 +21,7 @@ impl Random {
         let mut word = match self.below(4) {
             0 => FILES[self.below(FILES.len())].as_bytes().to_vec(),
             1 => (0..self.below(8)).map(|_| self.below(256) as u8).collect(),
-            _ => table[self.below(table.len())].0.as_bytes().to_vec(),
+            _ => table[self.below(table.len())].spelling.as_bytes().to_vec(),
         };
         match self.below(8) {
             0 => word.extend(b"=,-MD,,-MF"),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use larder_remote::{Asked, Counts, SIZE_CLASSES};
 use serde_json::{Value, json};
 
-use super::far::Far;
-use super::{Shared, on_disk};
+use super::remote_client::RemoteClient;
+use super::shared::{Shared, on_disk};
 
 /// How often to check for new requests.
 const EVERY: Duration = Duration::from_secs(1);
@@ -30,17 +30,18 @@ pub(super) async fn keep(shared: Arc<Shared>) {
 }
 
 fn requests(shared: &Shared) -> u64 {
-    let opened = shared.far.iter().filter_map(|far| far.get());
-    let counts = opened.flat_map(Far::counts).flat_map(|(_, counts)| Asked::ALL.map(|asked| counts.sum(asked)));
+    let opened = shared.client.iter().filter_map(|client| client.get());
+    let counts =
+        opened.flat_map(RemoteClient::counts).flat_map(|(_, counts)| Asked::ALL.map(|asked| counts.sum(asked)));
     counts.map(|sum| sum.answered + sum.failed + sum.cancelled).sum()
 }
 
 impl Shared {
     /// Writes the latencies to the store. An error only loses statistics.
     pub(super) fn keep_latencies(&self) {
-        let fars: Vec<_> = self.far.iter().filter_map(|far| far.get()).map(Far::counts).collect();
+        let fars: Vec<_> = self.client.iter().filter_map(|client| client.get()).map(RemoteClient::counts).collect();
         let Some(first) = fars.first() else { return };
-        let together = |at: usize| Counts::together(fars.iter().filter_map(|far| Some(far.get(at)?.1)));
+        let together = |at: usize| Counts::together(fars.iter().filter_map(|client| Some(client.get(at)?.1)));
         let all = first.iter().enumerate().map(|(at, (name, _))| object(name, &together(at)));
         let text = Value::Array(all.collect()).to_string();
         let _ = self.store().map(|store| store.keep_latencies(text.as_bytes()));

@@ -13,10 +13,11 @@ use larder_sys::Channel;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::arrival::{Alone, alone};
-use super::expect::{Class, Source};
-use super::far::Failure;
-use super::{Shared, ahead};
+use super::latency_model::{Class, Source};
+use super::prefetch;
+use super::remote_client::Failure;
+use super::shared::Shared;
+use super::single_record::{Alone, alone};
 
 /// The longest connection: a wrapper whose tool runs longer gets no answer any more.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -69,7 +70,7 @@ pub(super) fn serve(
     let mut stage = answering.begin(handle, (Class::Records, None), answering.clone().records(weak))?;
     // Another machine may have built this commit: prefetch the records that the build will ask for
     // next.
-    ahead::begin(shared, handle, directory);
+    prefetch::begin(shared, handle, directory);
     let mut races = false;
     let ended = loop {
         let step = match session.next(channel, LONGEST) {
@@ -89,8 +90,8 @@ pub(super) fn serve(
                 let Some((alone, from)) = wanted else { break Err(IpcError::Unexpected) };
                 let missing = shared.missing(&alone.blobs);
                 let class = Class::Blobs(missing.iter().map(|blob| blob.size_bytes).sum());
-                if let Some(commit) = shared.places.commits(directory).first() {
-                    shared.ahead.note(*commit, weak);
+                if let Some(commit) = shared.commit_scope.commits(directory).first() {
+                    shared.prefetching.note(*commit, weak);
                 }
                 let work = answering.clone().wanted(alone, missing, class, subject, races);
                 stage = answering.begin(handle, (class, from), work)?;
@@ -118,7 +119,7 @@ impl Stage {
         };
         if !self.overdue && !self.task.is_finished() && self.began.elapsed() >= allowed {
             self.overdue = true;
-            shared.expected.is_overdue(Instant::now());
+            shared.latencies.is_overdue(Instant::now());
             (shared.log)(&format!("a download of {:?} takes longer than {allowed:.0?}", self.class));
         }
     }
@@ -132,26 +133,26 @@ impl Answering {
         (class, from): (Class, Source),
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Stage, IpcError> {
-        let expect = self.shared.expected.expect(class, from);
+        let expect = self.shared.latencies.expect(class, from);
         say(&self.channel, &Frame::Expect(expect), None)?;
         Ok(Stage { class, expect, began: Instant::now(), overdue: false, task: handle.spawn(work) })
     }
 
     /// Downloads the manifest of a fingerprint and sends it to the wrapper.
     async fn records(self, weak: Fingerprint) {
-        if let Some(bytes) = self.shared.ahead.came(&weak).await {
+        if let Some(bytes) = self.shared.prefetching.came(&weak).await {
             return self.found(bytes, None);
         }
         let began = Instant::now();
-        if !self.shared.expected.may_ask(began) {
+        if !self.shared.latencies.may_ask(began) {
             return self.nothing(Nothing::OutOfReach);
         }
-        let came = self.shared.far().records(&weak).await;
-        self.shared.count(Remote::Refused, self.shared.far().refused());
+        let came = self.shared.client().records(&weak).await;
+        self.shared.count(Remote::Refused, self.shared.client().refused());
         match came {
             Ok(found) => {
                 let from = found.as_ref().map(|found| found.1);
-                self.shared.expected.took(Class::Records, from, began.elapsed());
+                self.shared.latencies.took(Class::Records, from, began.elapsed());
                 match found {
                     Some((bytes, _)) => {
                         self.shared.count(Remote::BytesIn, bytes.len() as u64);
@@ -172,7 +173,7 @@ impl Answering {
         let began = Instant::now();
         match self.shared.take(alone, missing, Some(subject)).await {
             Ok((bytes, from)) => {
-                self.shared.expected.took(class, from, began.elapsed());
+                self.shared.latencies.took(class, from, began.elapsed());
                 let took_us = self.began.elapsed().as_micros() as u64;
                 if let Ok(counters) = self.shared.store().and_then(|store| Counters::open(&store)) {
                     counters.count_fetch(took_us);
@@ -181,7 +182,7 @@ impl Answering {
                 let _ = say(&self.channel, &Frame::Fetched { bytes }, None);
             }
             Err(error) => {
-                self.shared.count(Remote::Refused, self.shared.far().refused());
+                self.shared.count(Remote::Refused, self.shared.client().refused());
                 self.failed(&error);
             }
         }
@@ -200,7 +201,7 @@ impl Answering {
 
     fn failed(&self, why: &Failure) {
         if why.of_service {
-            self.shared.expected.failed(Instant::now());
+            self.shared.latencies.failed(Instant::now());
         }
         self.shared.count(Remote::Failed, 1);
         (self.shared.log)(&format!("a download failed: {why}"));

@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use larder_sys::Class;
 
-use super::STACK_BYTES;
+/// The stack size of each connection's thread, in bytes.
+pub(super) const STACK_BYTES: usize = 512 << 10;
 
 /// Runs `work` in a thread of that class and waits for it. If the class is `Inherit`, or if no
 /// thread can be started, this thread runs it.
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     /// Returns the niceness and the scheduling policy of this thread.
-    fn manner() -> (i32, u32) {
+    fn sched_policy() -> (i32, u32) {
         // Indexes into the fields after the process name, counted from the state.
         const NICE: usize = 16;
         const POLICY: usize = 38;
@@ -48,12 +49,12 @@ mod tests {
     #[test]
     fn only_that_thread_is_lowered() {
         const IDLE: u32 = 5;
-        let (nice, policy) = manner();
-        assert_eq!(in_class(Class::Inherit, manner), (nice, policy));
-        assert_eq!(in_class(Class::Utility, manner), (nice.max(10), policy));
+        let (nice, policy) = sched_policy();
+        assert_eq!(in_class(Class::Inherit, sched_policy), (nice, policy));
+        assert_eq!(in_class(Class::Utility, sched_policy), (nice.max(10), policy));
         let background = if policy == 0 { IDLE } else { policy };
-        assert_eq!(in_class(Class::Background, manner), (nice.max(10), background));
-        assert_eq!(manner(), (nice, policy), "the calling thread is not changed");
+        assert_eq!(in_class(Class::Background, sched_policy), (nice.max(10), background));
+        assert_eq!(sched_policy(), (nice, policy), "the calling thread is not changed");
         let score = std::fs::read_to_string("/proc/self/oom_score_adj").expect("reads");
         let again = in_class(Class::Background, || std::fs::read_to_string("/proc/self/oom_score_adj"));
         assert_eq!(again.expect("reads"), score, "the OOM score belongs to the whole process and must not change");

@@ -5,8 +5,8 @@
 //! |---|---|
 //! | `mod.rs` | which process may serve a store, the accept loop, when the daemon exits |
 //! | `class.rs` | running work in the scheduling class of the client |
-//! | `take.rs` | one handed-over record: verified, then recorded |
-//! | `warm.rs` | stat cache entries for wrappers that cannot write any |
+//! | `accept_record.rs` | one handed-over record: verified, then recorded |
+//! | `warm_stat_cache.rs` | stat cache entries for wrappers that cannot write any |
 //! | `log.rs` | failures, in the store's `daemon.log` |
 //!
 //! Each connection has a thread, up to a limit; if the client is in another scheduling class, a
@@ -14,10 +14,10 @@
 //! most that connection. The daemon holds nothing of the build that started it: not its working
 //! directory, descriptors or session.
 
+mod accept_record;
 mod class;
 mod log;
-mod take;
-mod warm;
+mod warm_stat_cache;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -35,19 +35,18 @@ use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Came, Counters, Store, StoreSocket};
 use larder_sys::{Channel, Door};
 
-use self::class::in_class;
+use self::class::{STACK_BYTES, in_class};
 use self::log::Log;
 use crate::cli::Serve;
+use crate::commands::{FINE, daemon, evict};
 use crate::remote::Remoting;
 use crate::surroundings::Surroundings;
-use crate::words::{FINE, daemon, evict};
 
 /// The time in which a connection must have sent its whole request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest number of connections that are served at once. Others wait to be accepted.
 const AT_ONCE_MAX: usize = 128;
-/// The stack size of each connection's thread, in bytes.
-const STACK_BYTES: usize = 512 << 10;
+
 /// How long to wait for the daemon's lock, because another daemon may be about to exit.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the daemon checks that its socket still exists.
@@ -364,11 +363,11 @@ impl Daemon {
                 return 0;
             }
         };
-        match take::take(&store, came, self.limit_bytes, parcel, parcel_bytes, blobs) {
+        match accept_record::take(&store, came, self.limit_bytes, parcel, parcel_bytes, blobs) {
             Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
                 self.send(&caller, &taken.manifest);
-                warm::warm(&store, &taken.manifest);
+                warm_stat_cache::warm(&store, &taken.manifest);
                 taken.grown
             }
             Err(error) => {

@@ -9,7 +9,7 @@ use larder_model::{
     ObservationSet, Observer, Output, OutputKind, Placement, Rewrite, Streams,
 };
 use larder_spawn::Destinations;
-use larder_store::{Stamps, Store};
+use larder_store::{StatCache, Store};
 
 use crate::place::{Here, bytes_of};
 
@@ -38,7 +38,7 @@ fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
     let tool = find(argv[0].as_bytes(), place.variable(b"PATH"), &nobody, false).expect("is on PATH");
     let store = Store::open(&here.path("store")).expect("opens");
     let argv = argv.iter().map(|argument| argument.as_bytes().to_vec()).collect();
-    let Ok(request) = Request::new(tool, argv, &place, &Stamps::none()) else { panic!("the command is not cached") };
+    let Ok(request) = Request::new(tool, argv, &place, &StatCache::none()) else { panic!("the command is not cached") };
     let blob = store.put_blob(&mut &[7; 10_000][..]).expect("writes");
     let source = Digest::of(&std::fs::read(here.path("work/x.c")).expect("reads"));
     let fact = Fact::Content { digest: source, executable: false, plain: false, rooted: None };
@@ -55,7 +55,7 @@ fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
     let mut body = Vec::new();
     let entry = Entry::new(&request.weak, Observer::Preload, 840_000, &made, &set, &result, &mut body);
     store.record(&request.weak, &walk, entry).expect("writes");
-    store.note_near(&subject(&request), &request.weak).expect("writes");
+    store.note_neighbour(&subject(&request), &request.weak).expect("writes");
 }
 
 fn with_record(argv: &[&str]) -> Here {

@@ -9,7 +9,7 @@ use std::path::Path;
 use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 use larder_store::Store;
 
-use crate::squeeze::Unpacker;
+use crate::compress::Unpacker;
 use crate::tree::{HOLE, Kind, Node, Tree, piece_length};
 use crate::{Image, ImageError, packs};
 

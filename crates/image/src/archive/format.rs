@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use crate::{ImageError, squeeze};
+use crate::{ImageError, compress};
 
-/// The bytes that are written at once (`cargo xtask bench copy`, read, write).
+/// The bytes that are written at once (docs/performance.md, "Putting an output in place").
 const WRITTEN_BYTES: usize = 256 << 10;
 /// The bytes that are read at once. With a larger buffer 1 MB takes a fifth longer and 20 MB is not
-/// faster (`cargo xtask bench copy --buffers`).
+/// faster (docs/performance.md, "Buffers").
 const READ_BYTES: usize = 64 << 10;
 
 /// A format of archives.
@@ -122,8 +122,8 @@ pub(super) fn sink(to: Box<dyn Write + Send>, packing: Packing) -> Result<Box<dy
             Box::new(lz4_flex::frame::FrameEncoder::with_frame_info(checked, plain))
         }
         Packing::Zstd => {
-            let stream = squeeze::writer(plain)?;
-            Box::new(Ending(stream, |stream| squeeze::end(stream)?.flush()))
+            let stream = compress::writer(plain)?;
+            Box::new(Ending(stream, |stream| compress::end(stream)?.flush()))
         }
     })
 }
@@ -140,7 +140,7 @@ pub(super) fn source<'a>(
         Packing::None => Box::new(plain),
         Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(plain)),
         Packing::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(plain)),
-        Packing::Zstd => squeeze::reader(plain)?,
+        Packing::Zstd => compress::reader(plain)?,
     })
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `format.rs` | the format by a file's name, and its compression as a stream |
 //! | `contents.rs` | the contents of an image's files |
+//! | `exported.rs` | the result of an export |
 //! | `out.rs` | an image → the entries of an archive |
 //! | `tar.rs`, `zip.rs`, `squash.rs` | reading and writing each format |
 //! | `stage.rs` | entries of an untrusted archive → files below one directory |
@@ -14,6 +15,7 @@
 //! Unaware of: remotes, what is printed.
 
 mod contents;
+mod exported;
 mod format;
 mod out;
 mod squash;
@@ -21,32 +23,19 @@ mod stage;
 mod tar;
 mod zip;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_store::Store;
 
+pub use self::exported::Exported;
 pub use self::format::{Format, Packing};
 
 use self::out::entries;
 use self::stage::Stage;
 use crate::place::{TOP, Work};
 use crate::{Image, ImageError, Progress, Step};
-
-/// The result of an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
-    /// The size of the archive, in bytes.
-    pub archive_bytes: u64,
-    /// Names that the format cannot hold, for example FIFOs in a zip.
-    pub left: u64,
-    /// Hard links that became separate files.
-    pub copied: u64,
-    /// Names with attributes that the format cannot hold.
-    pub attributes_left: u64,
-}
 
 /// Writes saved paths of an image to the file `to` and replaces it. The packs must be in the store.
 /// The file is written under a temporary name and then renamed.
@@ -179,22 +168,4 @@ fn names_of(top: &Path, from: &Path) -> Result<Vec<(Vec<u8>, PathBuf)>, ImageErr
         )),
         _ => Ok(names),
     }
-}
-
-/// Returns a saved path's name in an archive: relative, and without `~/`. For example, `~/.m2`
-/// becomes `.m2`.
-fn name_in_archive(path: &[u8], to: &Path) -> Result<Vec<u8>, ImageError> {
-    let relative = Path::new(OsStr::from_bytes(path.strip_prefix(b"~/").unwrap_or(path)));
-    let mut name = PathBuf::new();
-    for part in relative.components() {
-        match part {
-            std::path::Component::Normal(part) => name.push(part),
-            std::path::Component::ParentDir => {
-                let why = format!("{} leads out of the archive; restore the image instead", relative.display());
-                return Err(ImageError::archive(to, why));
-            }
-            _ => {}
-        }
-    }
-    Ok(name.into_os_string().into_encoded_bytes())
 }

@@ -3,9 +3,10 @@
 //! Unaware of: archive formats.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use super::name_in_archive;
 use crate::tree::{Kind, Node, Tree};
 use crate::{Image, ImageError};
 
@@ -105,4 +106,22 @@ pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Opti
         open.extend(directories.into_iter().rev());
     }
     all
+}
+
+/// Returns a saved path's name in an archive: relative, and without `~/`. For example, `~/.m2`
+/// becomes `.m2`.
+fn name_in_archive(path: &[u8], to: &Path) -> Result<Vec<u8>, ImageError> {
+    let relative = Path::new(OsStr::from_bytes(path.strip_prefix(b"~/").unwrap_or(path)));
+    let mut name = PathBuf::new();
+    for part in relative.components() {
+        match part {
+            std::path::Component::Normal(part) => name.push(part),
+            std::path::Component::ParentDir => {
+                let why = format!("{} leads out of the archive; restore the image instead", relative.display());
+                return Err(ImageError::archive(to, why));
+            }
+            _ => {}
+        }
+    }
+    Ok(name.into_os_string().into_encoded_bytes())
 }

@@ -10,8 +10,8 @@ use std::path::Path;
 use ::zip::write::{FullFileOptions, SimpleFileOptions};
 use ::zip::{CompressionMethod, DateTime, ExtraField, ZipArchive, ZipWriter};
 
-use super::Exported;
 use super::contents::{Contents, failed};
+use super::exported::Exported;
 use super::out::Entry;
 use super::stage::{Meta, Stage};
 use crate::tree::Kind;

@@ -2,9 +2,10 @@
 //!
 //! Unaware of: where the bytes go.
 
-use super::layout::{INODE, Split, suffix};
+use super::bytes::{BLOCK, put16, put32, put64};
+use super::directory;
+use super::layout::{INODE, Layout, Split, suffix};
 use super::out::Out;
-use super::{BLOCK, Layout, directory, put16, put32, put64};
 use crate::ImageError;
 use crate::tree::{HOLE, Kind, Node, Span, Tree};
 

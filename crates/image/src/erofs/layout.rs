@@ -4,7 +4,8 @@
 
 use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 
-use super::{BLOCK, HEAD_BYTES, directory};
+use super::bytes::{BLOCK, HEAD_BYTES};
+use super::entries;
 use crate::ImageError;
 use crate::tree::{Attribute, HOLE, Kind, Node, Span, Tree};
 
@@ -167,7 +168,7 @@ impl Layout {
     /// only once, because it adds up all names.
     fn split(&self, tree: &Tree, node: &Node) -> Split {
         match node.kind {
-            Kind::Directory(children) => Split::of(directory::size(tree, children), self.before(node)),
+            Kind::Directory(children) => Split::of(entries::size(tree, children), self.before(node)),
             Kind::Link(target) => self.split_link(node, target),
             _ => Split::default(),
         }

@@ -15,7 +15,9 @@
 //! ```
 //! Unaware of: where the device is, how it is mounted.
 
+mod bytes;
 mod directory;
+mod entries;
 mod inode;
 mod layout;
 mod out;
@@ -26,22 +28,13 @@ use std::path::Path;
 
 use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 
+use self::bytes::{DEVICE, DEVICE_BYTES, HEAD_BYTES, SPARE, SPARES, SUPERBLOCK, put16, put32, put64};
 use self::inode::Inodes;
 use self::layout::Layout;
 use self::out::Out;
 use crate::ImageError;
 use crate::tree::{HOLE, Kind, Tree};
 
-const BLOCK: usize = BLOCK_BYTES as usize;
-const SUPERBLOCK: usize = 1024;
-const DEVICE: usize = 1152;
-const DEVICE_BYTES: usize = 128;
-/// Marks an unused device slot. For an image that is mounted before its data is there,
-/// `larder-mount` adds devices in these slots.
-const SPARE: &[u8] = b"larder: spare";
-const SPARES: usize = 2;
-/// The bytes before the first inode.
-const HEAD_BYTES: usize = DEVICE + (1 + SPARES) * DEVICE_BYTES;
 const MAGIC: u32 = 0xe0f5_e1e2;
 const BLOCK_BITS: u8 = 12;
 /// Incompatible features that are used: files are lists of chunks, and there is a device table.
@@ -132,18 +125,6 @@ fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
         bytes[at..at + SPARE.len()].copy_from_slice(SPARE);
     }
     bytes
-}
-
-fn put16(bytes: &mut [u8], at: usize, value: u16) {
-    bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
-}
-
-fn put32(bytes: &mut [u8], at: usize, value: u32) {
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-}
-
-fn put64(bytes: &mut [u8], at: usize, value: u64) {
-    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 #[cfg(test)]

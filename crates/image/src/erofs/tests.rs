@@ -1,3 +1,4 @@
+use super::bytes::BLOCK;
 use super::*;
 use crate::tree::tests::sample;
 use larder_testkit::{golden, has, probe_skip};

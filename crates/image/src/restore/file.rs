@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_model::PIECE_BYTES;
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 
-use super::Unset;
+use super::unset::Unset;
 use crate::ImageError;
 use crate::place::{Site, TOP};
 use crate::tree::{Extent, Kind, Node, Span, Tree, piece_length};

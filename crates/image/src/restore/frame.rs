@@ -7,8 +7,8 @@ use std::fs::File;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
-use super::Unset;
 use super::file::{Settle, is_made_before, path_of};
+use super::unset::Unset;
 use crate::ImageError;
 use crate::place::Site;
 use crate::tree::{Kind, Tree};

@@ -5,23 +5,26 @@
 //! |---|---|
 //! | `frame.rs` | what needs no pack: before the files, and after them |
 //! | `file.rs` | a file: its content and metadata |
+//! | `unset.rs` | counts of metadata that could not be set |
 //!
 //! Unaware of: where packs come from.
 
 mod file;
 mod frame;
+mod unset;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_model::BLOCK_BYTES;
 
 use self::file::Writer;
+use crate::compress::Unpacker;
 use crate::place::Site;
-use crate::squeeze::Unpacker;
 use crate::tree::{HOLE, Kind, Tree};
 use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 
+pub use self::unset::Unset;
 pub use crate::place::{Existing, Left, sweep};
 
 /// A saved path, and where to restore it.
@@ -31,25 +34,6 @@ pub struct Target {
     pub saved: usize,
     /// Where it is restored.
     pub path: PathBuf,
-}
-
-/// Counts of metadata that could not be set.
-#[derive(Debug, Default)]
-pub struct Unset {
-    owners: AtomicU64,
-    attributes: AtomicU64,
-}
-
-impl Unset {
-    /// Returns how many files of other users now belong to the restoring user.
-    pub fn owners(&self) -> u64 {
-        self.owners.load(Relaxed)
-    }
-
-    /// Returns how many extended attributes the file system or the kernel rejected.
-    pub fn attributes(&self) -> u64 {
-        self.attributes.load(Relaxed)
-    }
 }
 
 /// A piece of a file, and its position in a pack.

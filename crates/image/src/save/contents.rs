@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use larder_model::{Digest, PIECE_BYTES};
-use larder_store::{SharedStamps, Stamps, Store};
+use larder_store::{SharedStatCache, StatCache, Store};
 
 use super::snapshot::{Opened, Snapshot};
 use crate::tree::{Extent, piece_length, pieces_of};
@@ -29,7 +29,7 @@ struct Learned {
 
 struct Reader {
     opened: Opened,
-    stamps: Stamps,
+    stat_cache: StatCache,
     buffer: Vec<u8>,
 }
 
@@ -37,8 +37,8 @@ struct Reader {
 pub(super) fn read(store: &Store, snapshot: &mut Snapshot, progress: &Progress) -> Result<(), ImageError> {
     let files: Vec<_> = snapshot.files().collect();
     let learned = Mutex::new(Vec::new());
-    let shared = SharedStamps::open(store, files.len());
-    let begin = || Reader { opened: Opened::default(), stamps: shared.stamps(), buffer: Vec::new() };
+    let shared = SharedStatCache::open(store, files.len());
+    let begin = || Reader { opened: Opened::default(), stat_cache: shared.stat_cache(), buffer: Vec::new() };
     threads::each(files.len().div_ceil(FILES_AT_ONCE), begin, |reader, job| {
         let mut batch = Vec::with_capacity(FILES_AT_ONCE);
         for &(node, size, pieces) in files.iter().skip(job * FILES_AT_ONCE).take(FILES_AT_ONCE) {
@@ -49,7 +49,7 @@ pub(super) fn read(store: &Store, snapshot: &mut Snapshot, progress: &Progress) 
         Ok(())
     })?;
     // Grows the stat cache if it is too full: other processes may have added entries meanwhile.
-    let _ = shared.stamps().settle(store);
+    let _ = shared.stat_cache().settle(store);
     let mut learned = learned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     // Extents are added in the order of nodes, so that the same tree has the same bytes.
     learned.sort_unstable_by_key(|learned| learned.node);
@@ -66,7 +66,7 @@ impl Reader {
     fn learn(&mut self, snapshot: &Snapshot, node: u32, size: u64, from: usize) -> Result<Learned, ImageError> {
         let look = &snapshot.looks[node as usize];
         if size <= PIECE_BYTES.min(HOLES_BYTES_MIN - 1)
-            && let Some(digest) = self.stamps.content(look)
+            && let Some(digest) = self.stat_cache.content(look)
         {
             return Ok(Learned { node, from, digests: vec![digest], written: None });
         }
@@ -74,10 +74,10 @@ impl Reader {
         let changed = |_| ImageError::Changed(snapshot.path(node));
         let written = if size >= HOLES_BYTES_MIN { written(&file, size).map_err(changed)? } else { None };
         let digests = if size <= PIECE_BYTES {
-            let digest = match self.stamps.content(look) {
+            let digest = match self.stat_cache.content(look) {
                 Some(digest) => digest,
                 None => {
-                    let (digest, now) = self.stamps.hash_of(&mut file).map_err(changed)?;
+                    let (digest, now) = self.stat_cache.hash_of(&mut file).map_err(changed)?;
                     if now != *look {
                         return Err(ImageError::Changed(snapshot.path(node)));
                     }

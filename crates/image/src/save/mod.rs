@@ -29,8 +29,8 @@ use larder_store::{Lease, Store};
 
 use self::plan::{Known, Plan, Wanted};
 use self::snapshot::{Opened, Snapshot};
+use crate::compress::Packer;
 use crate::image::check_tree;
-use crate::squeeze::Packer;
 use crate::tree::{HOLE, Kind, piece_length};
 use crate::{Image, ImageError, Progress, Step, threads};
 

@@ -16,7 +16,7 @@ use super::{Supplied, Traced, supply::Lazily};
 use crate::fuse::Life;
 use crate::lazy::{Lazy, Options};
 use crate::serve::{self, ToServe};
-use crate::{Image, Mount, MountError, Owners, Rung, fuse, layer};
+use crate::{Backend, Image, Mount, MountError, Owners, fuse, layer};
 
 /// How long the first reads of an image are traced, if no trace of it is recorded yet. Jobs begin
 /// with what all of them need, so a minute is enough. Meanwhile, each first read of a chunk is a
@@ -111,7 +111,7 @@ impl Host {
         // A server answers with the mapped owners itself, because kernels before 6.12 cannot map
         // the owners of a FUSE file system. So there is one mount for each mapping.
         let id = match supplied.via {
-            Rung::LazyFuse if !owners.is_plain() => format!("{} {owners:?}", supplied.id),
+            Backend::LazyFuse if !owners.is_plain() => format!("{} {owners:?}", supplied.id),
             _ => supplied.id.clone(),
         };
         // The slot is locked while the image is mounted. That may take as long as a fetch from a
@@ -144,14 +144,14 @@ impl Host {
         let lease = Arc::clone(&supplied.lease);
         let plain = |layer| Shared {
             layer,
-            is_owned: supplied.via == Rung::LazyFuse,
+            is_owned: supplied.via == Backend::LazyFuse,
             _lease: lease.clone(),
             lazy: None,
             traced: None,
             told: AtomicBool::new(false),
         };
         match (&supplied.image, supplied.via, &supplied.lazily) {
-            (Image::Erofs { metadata, data: Some(data) }, Rung::Lazy, Some(lazily)) => {
+            (Image::Erofs { metadata, data: Some(data) }, Backend::Lazy, Some(lazily)) => {
                 let Lazily { directory, size_bytes, fill, order, traced } = lazily;
                 let trace = traced.is_some();
                 let Programs { gate, rescue, .. } = self.programs.clone();
@@ -162,32 +162,32 @@ impl Host {
                 let (layer, traced, told) = (lazy.mount(metadata)?, traced.clone(), AtomicBool::new(false));
                 Ok(Shared { layer, is_owned: false, _lease: lease, lazy: Some(lazy), traced, told })
             }
-            (Image::Erofs { metadata, data }, Rung::Mount, _) => {
+            (Image::Erofs { metadata, data }, Backend::Mount, _) => {
                 wait_for(supplied)?;
                 let by_file = layer::erofs(metadata, data.as_deref());
                 let layer =
                     by_file.or_else(|first| layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first));
                 layer.map(plain)
             }
-            (Image::Erofs { .. }, Rung::LazyFuse, _) => {
+            (Image::Erofs { .. }, Backend::LazyFuse, _) => {
                 // The server's process outlives this one. It finds and fills the image by itself.
                 let Programs { server, server_from, .. } = &self.programs;
                 let (from, owners, life) = (server_from.as_deref(), Some(owners), Life::AsMount);
                 let (layer, _) = serve::mount(&ToServe { server, from, name, owners, life })?;
                 Ok(plain(layer))
             }
-            (Image::Squashfs(file), Rung::Squashfs, _) => {
+            (Image::Squashfs(file), Backend::Squashfs, _) => {
                 let layer = layer::squashfs(file)?;
                 let layer = if let Some(name) = supplied.below { layer.below(name)? } else { layer };
                 Ok(plain(layer))
             }
-            (image, Rung::Fuse, _) => {
+            (image, Backend::Fuse, _) => {
                 let near = image.first_file().parent().unwrap_or(Path::new("/"));
                 let layer = fuse::layer(image, near, Life::AsMount)?;
                 let layer = if let Some(name) = supplied.below { layer.below(name)? } else { layer };
                 Ok(plain(layer))
             }
-            (_, rung, _) => Err(refused(format!("`{rung}` is not for an image of this kind"))),
+            (_, backend, _) => Err(refused(format!("`{backend}` is not for an image of this kind"))),
         }
     }
 }

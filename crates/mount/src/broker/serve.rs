@@ -21,7 +21,7 @@ use super::message::{Kind, Message, encode, receive};
 use super::policy::{name_of, refused};
 use super::seats::{Lines, Making, Seat, Seats};
 use super::{Policy, Supplied, Supply};
-use crate::{Ask, Inside, Lease, Listed, MountError, Owners, Places, Rung, Stay};
+use crate::{Ask, Backend, Inside, Lease, Listed, MountError, Owners, Places, Stay};
 
 /// The time limit for a whole request, even if its bytes arrive one at a time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -298,7 +298,7 @@ impl Broker {
     /// it.
     fn resume(self: &Arc<Broker>) -> Result<(), MountError> {
         for mount in self.places.list_lasting()?.into_iter().filter(|mount| mount.mounted) {
-            if mount.via == Rung::Lazy {
+            if mount.via == Backend::Lazy {
                 let supplied = self.supply.again(mount.user, &mount.name, &mount.image).map_err(refused);
                 let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
                     // Only layers that all jobs share are taken over. So the owners do not matter.

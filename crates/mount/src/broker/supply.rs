@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::lazy::Trace;
-use crate::{Fill, Image, Rung};
+use crate::{Backend, Fill, Image};
 
 /// Called with the trace of an image's first reads, once it is complete.
 pub type Traced = Arc<dyn Fn(&Trace) + Send + Sync>;
@@ -39,13 +39,13 @@ pub struct Supplied {
     pub image: Image,
     /// The subdirectory of the image that is mounted, or `None` for the whole image.
     pub below: Option<&'static str>,
-    /// The rung to mount it by, which is never `Unpack`.
-    pub via: Rung,
+    /// The backend to mount it by, which is never `Unpack`.
+    pub via: Backend,
     /// The user and group that own the files in the image. The mount shows the client's instead.
     pub stored: (u32, u32),
     /// Keeps the files from being evicted as long as it exists.
     pub lease: Arc<dyn Any + Send + Sync>,
-    /// For `Rung::Lazy`: where the data comes from.
+    /// For `Backend::Lazy`: where the data comes from.
     pub lazily: Option<Lazily>,
     /// If the metadata is still being made: waits for it, and returns an error if that failed.
     pub ready: Option<Ready>,

@@ -1,4 +1,4 @@
-//! The threads that fetch the bytes of a data file, in the order that its ledger decides. Some
+//! The threads that fetch the bytes of a data file, in the order that its fill queue decides. Some
 //! fetch what readers wait for. Others have a lower priority, and fetch the rest.
 //!
 //! Unaware of: how readers are made to wait, and how they are told that bytes have arrived.
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use larder_sys::Class;
 
-use super::ledger::{Ledger, Work};
+use super::fill_queue::{FillQueue, Work};
+use super::options::Options;
 use super::outage::Outage;
-use super::units::Units;
-use super::{Options, UNIT_BYTES};
+use super::units::{UNIT_BYTES, Units};
 use crate::Fill;
 
 /// How often a thread checks whether it should stop.
@@ -33,7 +33,7 @@ pub(super) trait Crewed: Send + Sync + 'static {
     fn crew(&self) -> &Crew;
     /// The data file, open for writing.
     fn file(&self) -> BorrowedFd<'_>;
-    /// Called when these bytes were filled, after the ledger was updated, or when that failed.
+    /// Called when these bytes were filled, after the fill queue was updated, or when that failed.
     fn tell(&self, bytes: Range<u64>, is_filled: bool);
     /// Returns true if a reader waits for any of these bytes.
     fn is_waited_for(&self, bytes: &Range<u64>) -> bool;
@@ -43,7 +43,7 @@ pub(super) trait Crewed: Send + Sync + 'static {
 pub(super) struct Crew {
     fill: Arc<dyn Fill>,
     outage: Outage,
-    ledger: Mutex<Ledger>,
+    fill_queue: Mutex<FillQueue>,
     /// Signalled when readers wait for another piece.
     asked: Condvar,
     /// Signalled when there may be more work for the background threads.
@@ -60,7 +60,7 @@ impl Crew {
         Crew {
             fill,
             outage: Outage::default(),
-            ledger: Mutex::new(Ledger::new(filled, pieces, order)),
+            fill_queue: Mutex::new(FillQueue::new(filled, pieces, order)),
             asked: Condvar::new(),
             more: Condvar::new(),
             was_mounted: AtomicBool::new(false),
@@ -82,25 +82,25 @@ impl Crew {
         Ok(())
     }
 
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn fill_queue(&self) -> MutexGuard<'_, FillQueue> {
+        self.fill_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.ledger().is_complete()
+        self.fill_queue().is_complete()
     }
 
     pub(super) fn filled_bytes(&self, size_bytes: u64) -> u64 {
-        let ledger = self.ledger();
-        let units = ledger.filled();
+        let fill_queue = self.fill_queue();
+        let units = fill_queue.filled();
         (units.count() - units.left()).saturating_mul(UNIT_BYTES).min(size_bytes)
     }
 
     /// Puts bytes that a reader waits for into the queue. Returns those of them that are local.
     pub(super) fn want(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
         let (more, there) = {
-            let mut ledger = self.ledger();
-            let (more, filled) = (ledger.want(bytes), ledger.filled());
+            let mut fill_queue = self.fill_queue();
+            let (more, filled) = (fill_queue.want(bytes), fill_queue.filled());
             (more, filled.runs(filled.touched(bytes)).collect())
         };
         // Only as many threads are woken as there are new pieces, because each thread that wakes
@@ -129,16 +129,16 @@ impl Crew {
         self.more.notify_all();
     }
 
-    fn next(&self, of: fn(&mut Ledger) -> Option<Work>, woken: &Condvar) -> Option<Work> {
-        let mut ledger = self.ledger();
+    fn next(&self, of: fn(&mut FillQueue) -> Option<Work>, woken: &Condvar) -> Option<Work> {
+        let mut fill_queue = self.fill_queue();
         loop {
-            if self.is_stopped() || ledger.is_complete() {
+            if self.is_stopped() || fill_queue.is_complete() {
                 return None;
             }
-            if let Some(work) = of(&mut ledger) {
+            if let Some(work) = of(&mut fill_queue) {
                 return Some(work);
             }
-            ledger = woken.wait_timeout(ledger, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            fill_queue = woken.wait_timeout(fill_queue, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -148,13 +148,13 @@ impl Crew {
 fn work_ahead(of: &impl Crewed) {
     let crew = of.crew();
     larder_sys::lower_thread(Class::Utility);
-    let waits = |_: &mut Ledger| !crew.was_mounted.load(Relaxed) && !crew.is_stopped();
-    drop(crew.more.wait_timeout_while(crew.ledger(), MOUNTED_MAX, waits));
+    let waits = |_: &mut FillQueue| !crew.was_mounted.load(Relaxed) && !crew.is_stopped();
+    drop(crew.more.wait_timeout_while(crew.fill_queue(), MOUNTED_MAX, waits));
     std::thread::sleep(MOUNTED_FIRST);
-    while let Some(work) = crew.next(Ledger::unasked, &crew.more) {
-        let bytes = crew.ledger().filled().bytes(&work.units);
+    while let Some(work) = crew.next(FillQueue::unasked, &crew.more) {
+        let bytes = crew.fill_queue().filled().bytes(&work.units);
         let filled = crew.outage.try_once(&*crew.fill, &bytes, of.file());
-        crew.ledger().done(&work, filled.is_ok());
+        crew.fill_queue().done(&work, filled.is_ok());
         let is_away = filled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::HostUnreachable);
         if is_away && of.is_waited_for(&bytes) {
             // A reader has asked for these bytes meanwhile. The other threads retry for longer.
@@ -169,12 +169,12 @@ fn work_ahead(of: &impl Crewed) {
 /// complete.
 fn work(of: &impl Crewed) {
     let crew = of.crew();
-    while let Some(work) = crew.next(Ledger::wanted, &crew.asked) {
-        let bytes = crew.ledger().filled().bytes(&work.units);
+    while let Some(work) = crew.next(FillQueue::wanted, &crew.asked) {
+        let bytes = crew.fill_queue().filled().bytes(&work.units);
         let filled = crew.outage.fill(&*crew.fill, &bytes, of.file(), || crew.is_stopped());
-        // The ledger is updated before readers are told, so a reader that looks later finds the
+        // The fill queue is updated before readers are told, so a reader that looks later finds the
         // bytes there.
-        crew.ledger().done(&work, filled.is_ok());
+        crew.fill_queue().done(&work, filled.is_ok());
         of.tell(bytes, filled.is_ok());
     }
 }

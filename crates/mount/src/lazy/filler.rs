@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::channel::{GateChannel, Message};
 use super::crew::{LOOK_EVERY, STACK_BYTES};
 use super::device::{Buffer, Device, Read, wait};
-use super::line::{Line, Message};
+use super::directory::switched;
+use super::gate;
 use super::own::Own;
+use super::start_gate::start_gate;
 use super::switches::Switches;
-use super::{gate, start_gate, switched};
 use crate::{Mount, MountError, layer};
 
 /// The time limit for messages to the gate. The gate never waits for anything long.
@@ -38,7 +40,7 @@ pub(super) struct Filler {
     /// The root of the FUSE file system.
     root: OwnedFd,
     /// The sending half of the connection to the gate.
-    line: Mutex<Arc<Line>>,
+    line: Mutex<Arc<GateChannel>>,
     /// The descriptors by which a gate notices that a mount is gone. A new gate gets them, too.
     readers: Mutex<Vec<OwnedFd>>,
     /// True if requests may still be read from the device. It is locked while they are: a request
@@ -55,7 +57,7 @@ impl Filler {
         gate: Vec<OsString>,
         own: Arc<Own>,
         (device, root): (Device, OwnedFd),
-        line: Line,
+        line: GateChannel,
     ) -> io::Result<Arc<Filler>> {
         let (heard, said) = line.split()?;
         heard.set_patience(SAY_PATIENCE)?;
@@ -120,10 +122,10 @@ impl Filler {
 
     /// The filler's thread: answers the kernel and replaces a gate that died, until it is told to
     /// stop.
-    fn serve(self: Arc<Filler>, line: Line) {
+    fn serve(self: Arc<Filler>, line: GateChannel) {
         let (mut line, mut buffer) = (Some(line), Buffer::new());
         loop {
-            let of = [Some(self.device.as_fd()), line.as_ref().map(Line::descriptor)];
+            let of = [Some(self.device.as_fd()), line.as_ref().map(GateChannel::descriptor)];
             let of: Vec<BorrowedFd> = of.into_iter().flatten().collect();
             let found = wait(&of, LOOK_EVERY).unwrap_or_default();
             let is_spoken = found.get(1).is_some_and(|found| !found.is_empty());
@@ -190,7 +192,7 @@ impl Filler {
     }
 
     /// Starts a gate in place of one that died. Reads wait a little longer meanwhile.
-    fn replace_gate(&self) -> io::Result<Line> {
+    fn replace_gate(&self) -> io::Result<GateChannel> {
         let started = start_gate(&self.directory, &self.gate, self.size_bytes, &self.device, self.root.as_fd());
         let (heard, said) = started?.split()?;
         heard.set_patience(SAY_PATIENCE)?;

@@ -28,12 +28,14 @@ use larder_sys::{Channel, Door, SignalForwarding, effective_user};
 use rustix::event::PollFlags;
 use rustix::fs::inotify;
 
-use super::READ_WAITS_MAX;
+use super::channel::{GateChannel, Message};
 use super::device::{Buffer, Device, wait};
-use super::line::{Line, Message};
 
 /// The time limit for a message to a filler. A message that is not received in time is dropped.
 const SAY_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest time that a read waits for a process that answers, or for a remote that cannot be
+/// reached.
+pub const READ_WAITS_MAX: Duration = Duration::from_secs(60);
 /// How often the gate checks whether a read has waited too long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A filler that replaces another one connects within this time without being started.
@@ -46,7 +48,7 @@ struct Gate {
     /// The root of the FUSE file system. New mounts find the file below it.
     root: OwnedFd,
     door: Door,
-    line: Option<Line>,
+    line: Option<GateChannel>,
     size_bytes: u64,
     unit_bytes: u64,
     /// Descriptors that become readable when a mount that uses the file is gone.
@@ -86,13 +88,13 @@ pub fn gate(socket: OwnedFd, rescue: Vec<OsString>) -> io::Result<()> {
     // If this process and the filler are killed, reads fail. So the kernel should kill other
     // processes first if memory runs out.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let mut gate = Gate::begin(Line::new(Channel::given(socket)), rescue)?;
+    let mut gate = Gate::begin(GateChannel::new(Channel::given(socket)), rescue)?;
     while gate.step()? == Going::On {}
     Ok(())
 }
 
 impl Gate {
-    fn begin(mut line: Line, rescue: Vec<OsString>) -> io::Result<Gate> {
+    fn begin(mut line: GateChannel, rescue: Vec<OsString>) -> io::Result<Gate> {
         let messages = line.receive()?;
         let (size_bytes, unit_bytes) = match messages.first() {
             Some(Message::Begin(size, unit)) if *unit > 0 => (*size, *unit),
@@ -145,7 +147,7 @@ impl Gate {
         let door = self.door.descriptor();
         // With a filler, the kernel's requests are for the filler, so only its connection is
         // watched. Without one, the device is watched.
-        let first = self.line.as_ref().map_or(self.device.as_fd(), Line::descriptor);
+        let first = self.line.as_ref().map_or(self.device.as_fd(), GateChannel::descriptor);
         let of: Vec<BorrowedFd> = [first, door].into_iter().chain(self.readers.iter().map(AsFd::as_fd)).collect();
         // A waiting request keeps the device readable, so then only the other descriptors are
         // waited for.
@@ -171,7 +173,7 @@ impl Gate {
 
     /// Handles messages of the filler.
     fn listen(&mut self) {
-        match self.line.as_mut().map(Line::receive) {
+        match self.line.as_mut().map(GateChannel::receive) {
             None => {}
             Some(Ok(messages)) => messages.into_iter().for_each(|message| self.hear(message)),
             Some(Err(error)) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
@@ -182,7 +184,7 @@ impl Gate {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Mounted => {
-                let passed = self.line.as_mut().map(Line::take::<1>);
+                let passed = self.line.as_mut().map(GateChannel::take::<1>);
                 self.readers.extend(passed.into_iter().flatten().flatten());
             }
             Message::Complete => self.is_over = true,
@@ -207,7 +209,7 @@ impl Gate {
             return;
         }
         self.leave();
-        let line = Line::new(channel);
+        let line = GateChannel::new(channel);
         let passed = [self.device.as_fd(), self.root.as_fd()];
         let said = line.set_patience(SAY_PATIENCE);
         if said.and_then(|()| line.send(Message::Hello(self.size_bytes, self.unit_bytes), &passed)).is_ok() {

@@ -4,6 +4,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | starts to fill, takes over from a process that died, mounts, ends |
+//! | `options.rs` | how a file is filled |
+//! | `directory.rs` | the state on the disk: the lock, and the note that the file is complete |
 //! | `switches.rs` | the file that each chunk is read from: the data file or the FUSE file |
 //! | `device.rs` | the FUSE file: as much of the FUSE protocol as one file needs |
 //! | `filler.rs` | answers reads of the FUSE file |
@@ -11,9 +13,10 @@
 //! | `crew.rs` | the threads that fetch |
 //! | `outage.rs` | retries while the source of the bytes cannot be reached |
 //! | `gate.rs` | the process that keeps the FUSE device open if the filler dies |
-//! | `ledger.rs` | decides what is fetched next; pure |
+//! | `start_gate.rs` | starts a gate |
+//! | `fill_queue.rs` | decides what is fetched next; pure |
 //! | `units.rs` | a set of units (4 KiB blocks) of a file; pure |
-//! | `line.rs` | messages between gate and filler |
+//! | `channel.rs` | messages between gate and filler |
 //! | `whole.rs` | fetches a whole data file before it is mounted |
 //! | `journal.rs` | the list of filled units as a file; the trace of reads |
 //!
@@ -29,88 +32,45 @@
 //!
 //! Unaware of: packs, remotes, which image it is.
 
+mod channel;
 mod crew;
 mod device;
+mod directory;
+mod fill_queue;
 mod filler;
 mod gate;
 mod journal;
-mod ledger;
-mod line;
+mod options;
 mod outage;
 mod own;
+mod start_gate;
 mod switches;
 mod units;
 mod whole;
 
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
-use larder_sys::{Channel, Door};
+use larder_sys::Channel;
 
+use self::channel::{GateChannel, Message};
 use self::device::{Buffer, Device};
+use self::directory::{PATIENCE, PAUSE, SWITCHED, lock, was_completed};
 use self::filler::Filler;
-pub use self::gate::gate;
+pub use self::gate::{READ_WAITS_MAX, gate};
 pub use self::journal::Trace;
-use self::line::{Line, Message};
+pub use self::options::Options;
 pub(crate) use self::own::Own;
+use self::start_gate::{GATE, start_gate};
 use self::switches::Switches;
+use self::units::UNIT_BYTES;
 pub use self::whole::fill_whole;
 use crate::{Fill, Mount, MountError, layer};
-
-/// The size of a unit, in bytes: the smallest part that is filled or traced. It is the size of an
-/// EROFS block and of a page.
-const UNIT_BYTES: u64 = 4096;
-const GATE: &str = "gate2.sock";
-const FILLED: &str = "filled";
-/// The first part of the name of mounted metadata. The boot ID follows. After a crash of the
-/// system, the metadata may be on the disk while the bytes that it refers to are not.
-const SWITCHED: &str = "switched-";
-const COMPLETE: &str = "complete";
-const LOCK: &str = "lock";
-/// The longest time that a read waits for a process that answers, or for a remote that cannot be
-/// reached.
-pub const READ_WAITS_MAX: Duration = Duration::from_secs(60);
-/// The time limit for an answer of the gate, which never waits for anything long.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// How a file is filled.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How many fetches run at once for bytes that a reader waits for.
-    pub workers: usize,
-    /// How many further fetches run at once, with a lower priority, for bytes that no reader waits
-    /// for. With 0, only bytes that are read are fetched.
-    pub background: usize,
-    /// The ranges that earlier jobs read, in the order of their first reads. They are fetched
-    /// first.
-    pub order: Vec<Range<u64>>,
-    /// True if reads are traced until `finish` is called, even when all bytes are local.
-    pub trace: bool,
-    /// The program and its arguments that call `gate` with their standard input.
-    pub gate: Vec<OsString>,
-    /// Further arguments of the gate: a working directory, a program and its arguments, which start
-    /// a new filler if there is none. If this is empty, reads wait until another process starts
-    /// one.
-    pub rescue: Vec<OsString>,
-}
-
-impl Options {
-    /// The defaults: 16 fetches at once and 8 in the background. With pieces of 1 MiB and 20 ms a
-    /// fetch, that is 800 and 400 MB/s.
-    pub fn new(gate: Vec<OsString>) -> Options {
-        Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate, rescue: Vec::new() }
-    }
-}
 
 /// A data file that is filled while it is read. When this is dropped, reads wait for the next
 /// process that fills the file.
@@ -198,11 +158,11 @@ impl Lazy {
     }
 
     /// Takes over from an earlier filler if its gate is alive.
-    fn go_on(&self) -> Result<Option<(Line, Device, OwnedFd)>, MountError> {
+    fn go_on(&self) -> Result<Option<(GateChannel, Device, OwnedFd)>, MountError> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let path = self.directory.join(GATE);
         let Ok(channel) = Channel::connect(&path, PATIENCE) else { return Ok(None) };
-        let mut line = Line::new(channel);
+        let mut line = GateChannel::new(channel);
         let mut hear = || {
             match line.receive()?.first() {
                 Some(Message::Hello(size, unit)) if (*size, *unit) == (self.size_bytes, UNIT_BYTES) => {}
@@ -219,7 +179,7 @@ impl Lazy {
     }
 
     /// Mounts a new FUSE file and starts a gate for it.
-    fn begin_anew(&self, gate: &[OsString]) -> Result<(Line, Device, OwnedFd), MountError> {
+    fn begin_anew(&self, gate: &[OsString]) -> Result<(GateChannel, Device, OwnedFd), MountError> {
         let (device, mount) = Device::mount(self.size_bytes)?;
         let root = mount
             .descriptor()
@@ -236,138 +196,10 @@ impl Drop for Lazy {
     }
 }
 
-/// Locks the directory, so that only one process fills the file.
-///
-/// A killed process holds the lock until its last thread has ended, and a thread may be waiting for
-/// the disk. This waits for that, because readers of the file depend on the new process.
-fn lock(directory: &Path) -> Result<File, MountError> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match try_lock(directory)? {
-            Some(lock) => return Ok(lock),
-            None if Instant::now() >= until => return Err(others_fill(directory)),
-            None => std::thread::sleep(PAUSE),
-        }
-    }
-}
-
-/// Tries to lock the directory. Returns `None` if another process fills the file.
-fn try_lock(directory: &Path) -> Result<Option<File>, MountError> {
-    let path = directory.join(LOCK);
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(MountError::path(&path, "cannot be made"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(MountError::path(path, "cannot be locked")(error)),
-    }
-}
-
-fn others_fill(directory: &Path) -> MountError {
-    MountError::path(directory.join(LOCK), "another process is filling this image")(io::ErrorKind::WouldBlock.into())
-}
-
 /// Returns true if the file `data` is complete and synced, according to the state in `directory`.
 /// Then no process needs to fill it.
 pub fn is_whole(directory: &Path, data: &Path, size_bytes: u64) -> bool {
     was_completed(directory, data, size_bytes)
-}
-
-/// Returns true if the data file is complete and synced.
-fn was_completed(directory: &Path, data: &Path, size_bytes: u64) -> bool {
-    let said = fs::read_to_string(directory.join(COMPLETE));
-    // The note does not hold for a file that was removed and created anew.
-    let is_there = || fs::metadata(data).is_ok_and(|data| data.len() == size_bytes);
-    said.is_ok_and(|said| said == format!("{size_bytes}\n")) && is_there()
-}
-
-/// Removes the note that the data file is complete, because it is filled again.
-fn forget_complete(directory: &Path) -> Result<(), MountError> {
-    match fs::remove_file(directory.join(COMPLETE)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(MountError::path(directory, "cannot be written")(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Notes that the data file is complete.
-fn note_complete(directory: &Path, size_bytes: u64) -> io::Result<()> {
-    let (path, new) = (directory.join(COMPLETE), directory.join("complete.new"));
-    fs::write(&new, format!("{size_bytes}\n"))?;
-    fs::rename(&new, &path)
-}
-
-/// Creates the data file as a sparse file of the given size.
-fn make(data: &Path, size_bytes: u64) -> io::Result<()> {
-    let file = File::options().write(true).create(true).truncate(false).open(data)?;
-    if file.metadata()?.len() != size_bytes {
-        file.set_len(size_bytes)?;
-    }
-    Ok(())
-}
-
-/// Removes the journal and the mounted metadata, because the data file was removed.
-fn forget_filled(directory: &Path) -> Result<(), MountError> {
-    let at = |what| MountError::path(directory, what);
-    match fs::remove_file(directory.join(FILLED)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at("cannot be written")(error)),
-        _ => {}
-    }
-    forget_switched(directory, "").map_err(at("cannot be written"))
-}
-
-/// The path for the mounted copy of this metadata, which holds for one boot. Copies of earlier
-/// boots are removed.
-fn switched(directory: &Path, metadata: &Path) -> io::Result<PathBuf> {
-    let boot = larder_sys::boot_id()?;
-    forget_switched(directory, &boot)?;
-    let mut hasher = DefaultHasher::new();
-    fs::read(metadata)?.hash(&mut hasher);
-    Ok(directory.join(format!("{SWITCHED}{boot}-{:016x}", hasher.finish())))
-}
-
-/// Removes mounted metadata of other boots; an empty `boot` stands for all. Existing mounts keep
-/// working, because they have the file open.
-fn forget_switched(directory: &Path, boot: &str) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let of = name.to_str().and_then(|name| name.strip_prefix(SWITCHED));
-        if of.is_some_and(|of| boot.is_empty() || !of.starts_with(boot)) {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Starts a gate and passes it the device, the root of its file system and the door.
-fn start_gate(
-    directory: &Path,
-    gate: &[OsString],
-    size_bytes: u64,
-    device: &Device,
-    root: BorrowedFd,
-) -> io::Result<Line> {
-    let path = directory.join(GATE);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let door = Door::open(&path)?;
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    let (ours, theirs) = Channel::pair()?;
-    let (program, arguments) = gate.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
-    let line = Line::new(ours);
-    let passed = [device.as_fd(), root, door.descriptor()];
-    line.send(Message::Begin(size_bytes, UNIT_BYTES), &passed)?;
-    // The gate ends when it is no longer needed. This thread collects its exit status, if this
-    // process still exists.
-    std::thread::Builder::new().stack_size(64 << 10).spawn(move || child.wait())?;
-    Ok(line)
 }
 
 /// Mounts the image as `Lazy::mount` does, to try whether that works. A thread answers for the FUSE
@@ -396,22 +228,4 @@ pub(crate) fn on_trial(directory: &Path, metadata: &Path, data: &Path) -> Result
         is_over.store(true, SeqCst);
         layer
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_ends_is_waited_for() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let first = lock(directory.path()).expect("the lock is free");
-        assert!(try_lock(directory.path()).expect("is made").is_none());
-        let ends = std::thread::spawn(move || {
-            std::thread::sleep(50 * PAUSE);
-            drop(first);
-        });
-        lock(directory.path()).expect("the other holder has ended");
-        ends.join().expect("ended");
-    }
 }

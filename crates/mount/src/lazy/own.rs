@@ -1,6 +1,6 @@
 //! A data file that a process fills for its own readers, which ask this process through FUSE.
 //!
-//! For the rung `lazy-fuse`, several processes may fill one file, each for its own readers. They
+//! For the backend `lazy-fuse`, several processes may fill one file, each for its own readers. They
 //! write the same bytes to the same places. Each process appends to a common journal after it has
 //! written. So a process finds in the journal what others have filled, and every unit in the
 //! journal is in the file. Two of them may fetch the same piece at once, which costs only time.
@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crew::{Crew, Crewed};
+use super::directory::{FILLED, forget_complete, forget_filled, lock, make, note_complete, was_completed};
 use super::journal::{Journal, Trace};
+use super::options::Options;
 use super::switches::Switches;
-use super::units::Units;
-use super::{FILLED, Options, UNIT_BYTES, forget_complete, forget_filled, lock, make, note_complete, was_completed};
+use super::units::{UNIT_BYTES, Units};
 use crate::{Fill, MountError};
 
 const DATA: &str = "data";
@@ -42,15 +43,15 @@ pub(crate) struct Own {
     size_bytes: u64,
     file: File,
     filled: Journal,
-    /// The number of journal entries that are in the ledger.
+    /// The number of journal entries that are in the fill queue.
     heard: Mutex<usize>,
     crew: Crew,
     waiting: Mutex<Vec<Waiting>>,
     /// The trace of reads, or `None` if reads are not traced.
     touched: Mutex<Option<Touched>>,
-    /// For the rung `lazy`, after it was mounted: the file that each chunk is read from.
+    /// For the backend `lazy`, after it was mounted: the file that each chunk is read from.
     switches: Mutex<Option<Switches>>,
-    /// All bytes are local. Then neither ledger nor journal is consulted.
+    /// All bytes are local. Then neither fill queue nor journal is consulted.
     is_complete: AtomicBool,
     /// The file was synced and noted as complete.
     noted: AtomicBool,
@@ -184,8 +185,8 @@ impl Own {
         }
         {
             let mut waiting = held(&self.waiting);
-            // The ledger is checked again under the lock. A thread that fills bytes updates the
-            // ledger first and looks for waiting reads afterwards, so none is missed.
+            // The fill queue is checked again under the lock. A thread that fills bytes updates the
+            // fill queue first and looks for waiting reads afterwards, so none is missed.
             if !self.has(&bytes) {
                 if waiting.len() >= WAITING_MAX {
                     drop(waiting);
@@ -236,8 +237,8 @@ impl Own {
         if self.is_complete.load(SeqCst) {
             return true;
         }
-        let ledger = self.crew.ledger();
-        bytes.iter().all(|bytes| ledger.filled().cover(bytes))
+        let fill_queue = self.crew.fill_queue();
+        bytes.iter().all(|bytes| fill_queue.filled().cover(bytes))
     }
 
     fn touch(&self, bytes: &[Range<u64>]) {
@@ -248,15 +249,15 @@ impl Own {
         }
     }
 
-    /// Reads new entries of the journal into the ledger. Returns true if there were any.
+    /// Reads new entries of the journal into the fill queue. Returns true if there were any.
     fn hear_others(&self) -> bool {
         let mut heard = held(&self.heard);
         // If the journal cannot be read, the bytes are fetched again.
         let Ok(entries) = self.filled.units_from(*heard) else { return false };
         *heard += entries.len();
-        let mut ledger = self.crew.ledger();
+        let mut fill_queue = self.crew.fill_queue();
         // All entries must be recorded. `any` would stop at the first new one.
-        entries.into_iter().filter(|unit| ledger.note_filled(*unit)).count() > 0
+        entries.into_iter().filter(|unit| fill_queue.note_filled(*unit)).count() > 0
     }
 
     fn complete(&self) {
@@ -291,7 +292,7 @@ impl Crewed for Own {
 
     fn tell(&self, bytes: Range<u64>, is_filled: bool) {
         if is_filled {
-            let units = self.crew.ledger().filled().within(&bytes);
+            let units = self.crew.fill_queue().filled().within(&bytes);
             // If this fails, other processes fetch the bytes themselves.
             let _ = self.filled.add(units);
             self.switch(&bytes);

@@ -145,6 +145,6 @@ fn add_devices(file: &File) -> io::Result<()> {
     head[DEVICES_AT + 2..][..2].copy_from_slice(&place.to_le_bytes());
     file.write_all_at(&head, SUPERBLOCK)?;
     // The kernel reads whole blocks.
-    let length = file.metadata()?.len().next_multiple_of(super::UNIT_BYTES);
+    let length = file.metadata()?.len().next_multiple_of(super::units::UNIT_BYTES);
     file.set_len(length)
 }

@@ -5,6 +5,10 @@
 
 use std::ops::Range;
 
+/// The size of a unit, in bytes: the smallest part that is filled or traced. It is the size of an
+/// EROFS block and of a page.
+pub(super) const UNIT_BYTES: u64 = 4096;
+
 /// A set of units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Units {

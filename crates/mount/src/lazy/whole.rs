@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::ledger::piece_of;
+use super::directory::{forget_complete, make, note_complete, others_fill, try_lock, was_completed};
+use super::fill_queue::piece_of;
 use super::outage::Outage;
-use super::units::Units;
-use super::{UNIT_BYTES, forget_complete, make, note_complete, others_fill, try_lock, was_completed};
+use super::units::{UNIT_BYTES, Units};
 use crate::{Fill, MountError};
 
 /// How long this waits for another process that fills the file. A job waits a little longer for an

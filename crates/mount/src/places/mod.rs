@@ -4,11 +4,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | mounts, unmounts, lists, and sweeps after jobs that died |
+//! | `ask.rs` | a request to mount an image |
 //! | `record.rs` | the record of a mount, as text |
 //! | `lease.rs` | how long a mount stays, and whether that time is over |
 //!
 //! ```text
-//! DIR/ID/record   the image, the target, the rung, the lease
+//! DIR/ID/record   the image, the target, the backend, the lease
 //! DIR/ID/upper    what was written
 //! DIR/ID/work     the kernel's work directory of the overlay
 //! ```
@@ -18,6 +19,7 @@
 //!
 //! Unaware of: how an image is found, and what a job does with it.
 
+mod ask;
 mod lease;
 mod record;
 
@@ -29,55 +31,17 @@ use std::time::Duration;
 
 use larder_sys::MountNumber;
 
+pub use self::ask::{Ask, Inside};
 pub use self::lease::Lease;
 use self::record::{Known, Record};
 use crate::overlay::{remove_scratch, source};
-use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};
+use crate::{Backend, Image, Mount, MountError, Placed, Scratch, fuse, layer, overlay};
 
 const RECORD: &str = "record";
 /// The limit for a record, in bytes. It holds a few paths.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
 /// An incomplete record of this age is removed, because writing one takes far less time.
 const UNBEGUN_MAX: Duration = Duration::from_secs(60);
-
-/// A request to mount an image.
-#[derive(Clone, Debug)]
-pub struct Ask<'a> {
-    /// The name of the image, which is listed and which a later broker finds it by.
-    pub name: &'a str,
-    /// The user that the mount belongs to.
-    pub user: u32,
-    /// The files of the image.
-    pub image: &'a Image,
-    /// The empty directory to mount on.
-    pub target: &'a Path,
-    /// The mount of the image, if it is mounted already: shared by all jobs of a machine, or filled
-    /// while it is read (`Lazy::mount`). Then `image` is only recorded.
-    pub layer: Option<&'a Mount>,
-    /// The rung to mount by. It is never `Unpack`, and `Lazy` and `LazyFuse` need a `layer`.
-    pub via: Rung,
-    /// True if the mount is writable. What is written is deleted with the mount.
-    pub writable: bool,
-    /// The owners to show, if they are not those of the image.
-    pub owners: Option<&'a Owners>,
-    /// How long the mount stays.
-    pub lease: Lease,
-    /// True to mount even if the directory is not empty.
-    pub over: bool,
-    /// The mount namespace to mount in, if it is not ours.
-    pub inside: Option<Inside<'a>>,
-}
-
-/// A directory in another mount namespace. `Ask::target` is then only used as its name.
-#[derive(Clone, Copy, Debug)]
-pub struct Inside<'a> {
-    /// A descriptor of the mount namespace.
-    pub namespace: BorrowedFd<'a>,
-    /// The namespace's name as the kernel shows it: `mnt:[4026531841]`.
-    pub name: &'a str,
-    /// The target directory, which a process in that namespace has opened.
-    pub place: BorrowedFd<'a>,
-}
 
 /// A recorded mount, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,8 +58,8 @@ pub struct Listed {
     pub target: PathBuf,
     /// The first file of the image.
     pub image: PathBuf,
-    /// The rung that it was mounted by.
-    pub via: Rung,
+    /// The backend that it was mounted by.
+    pub via: Backend,
     /// How long it stays.
     pub lease: Lease,
     /// True if the mount exists. It is also true if that cannot be determined.
@@ -131,11 +95,11 @@ impl Places {
         Ok(Places { directory })
     }
 
-    /// Mounts an image by one rung. If this fails, it leaves nothing behind.
+    /// Mounts an image by one backend. If this fails, it leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// If an image is mounted on the target, if the target is not empty, or if the rung does not
+    /// If an image is mounted on the target, if the target is not empty, or if the backend does not
     /// work here.
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
         let target = match ask.inside {
@@ -172,7 +136,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// If the rung does not work here.
+    /// If the backend does not work here.
     pub fn detached(&self, ask: &Ask) -> Result<(Mount, Stay), MountError> {
         let (directory, lock) = self.begin(ask, ask.target)?;
         // From here on, dropping `stay` removes everything if a step fails.
@@ -237,23 +201,23 @@ impl Places {
 
     fn layer(&self, ask: &Ask) -> Result<Mount, MountError> {
         match (ask.via, ask.image) {
-            (rung @ (Rung::Lazy | Rung::LazyFuse), _) => {
-                Err(MountError::Unable { rung, why: "no process fills the image's data".to_owned() })
+            (backend @ (Backend::Lazy | Backend::LazyFuse), _) => {
+                Err(MountError::Unable { backend, why: "no process fills the image's data".to_owned() })
             }
-            (Rung::Mount, Image::Erofs { metadata, data }) => {
+            (Backend::Mount, Image::Erofs { metadata, data }) => {
                 let by_file = layer::erofs(metadata, data.as_deref());
                 by_file.or_else(|first| {
                     // If there is no loop device either, the first refusal says more.
                     layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first)
                 })
             }
-            (Rung::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
-            (Rung::Fuse, image) => {
+            (Backend::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
+            (Backend::Fuse, image) => {
                 fuse::layer(image, self.directory.parent().unwrap_or(&self.directory), fuse::Life::AsMount)
             }
-            (rung, image) => {
+            (backend, image) => {
                 let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
-                Err(MountError::Unable { rung, why: format!("it is not for {kind}") })
+                Err(MountError::Unable { backend, why: format!("it is not for {kind}") })
             }
         }
     }

@@ -5,7 +5,7 @@
 //! larder-mount 1
 //! boot 4f6c…              the boot ID; mounts of another boot are gone
 //! namespace mnt:[4026]    the mount namespace that it is in
-//! via mount               the rung
+//! via mount               the backend
 //! lease kept              or held, or process PID START
 //! name deps-1             the name of the image
 //! user 1000
@@ -33,9 +33,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder_sys::{MountNumber, SeenMount};
+use rustix::io::Errno;
 
-use super::{Ask, Lease};
-use crate::Rung;
+use super::ask::Ask;
+use super::lease::Lease;
+use crate::Backend;
 use crate::overlay::source_of;
 
 const FIRST: &str = "larder-mount 1";
@@ -44,7 +46,7 @@ const FIRST: &str = "larder-mount 1";
 pub(super) struct Record {
     boot: String,
     pub(super) namespace: String,
-    pub(super) via: Rung,
+    pub(super) via: Backend,
     pub(super) lease: Lease,
     pub(super) name: String,
     pub(super) user: u32,
@@ -101,8 +103,6 @@ impl Known {
     ///
     /// If that cannot be determined. Then the mount may still exist.
     pub(super) fn place(&self, own: BorrowedFd, id: &OsStr) -> io::Result<Option<PathBuf>> {
-        const EPERM: i32 = 1;
-        const ENOSYS: i32 = 38;
         let seen = |is_it: &dyn Fn(&SeenMount) -> bool| -> io::Result<Option<SeenMount>> {
             Ok(larder_sys::seen_mounts(own)?.into_iter().rfind(is_it))
         };
@@ -110,7 +110,7 @@ impl Known {
             Known::Unique(number) => match larder_sys::mount_place(*number) {
                 // A process in a container may not be allowed to call `statmount`. Then an overlay
                 // is found by its unique source. For other mounts the error is returned.
-                Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSYS)) => {
+                Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::NOSYS)) => {
                     let source = source_of(id);
                     let found = seen(&|mount| mount.source == source.as_bytes())?;
                     found.map(|mount| Some(mount.place)).ok_or(error)
@@ -274,7 +274,7 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let image = Image::Squashfs(PathBuf::from("/i/50%.squashfs"));
         let target = PathBuf::from(OsString::from_vec(b"/a b\n\xff%".to_vec()));
-        let (lease, via) = (Lease::Process(7, 9), Rung::Squashfs);
+        let (lease, via) = (Lease::Process(7, 9), Backend::Squashfs);
         let (layer, owners, inside) = (None, None, None);
         let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
         let ask = Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };

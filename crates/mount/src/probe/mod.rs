@@ -1,9 +1,9 @@
-//! Finds out which rungs work on this machine, by trying each of them with a tiny image. They are
+//! Finds out which backends work on this machine, by trying each of them with a tiny image. They are
 //! tried with the rights of the caller, in the directory where its images are.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the results for this machine, and the choice of a rung |
+//! | `mod.rs` | the results for this machine, and the choice of a backend |
 //! | `tiny.rs` | the smallest images with an empty directory |
 //!
 //! Unaware of: the image that is to be mounted, except for its kind.
@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, lazy, overlay, serve};
+use crate::{Backend, Image, Mount, MountError, Owners, Scratch, Step, fuse, layer, lazy, overlay, serve};
 
 /// The files of the tiny images, in a directory that is removed when this is dropped.
 struct Trial {
@@ -27,48 +27,50 @@ impl Drop for Trial {
     }
 }
 
-/// Tries every rung, best first. `directory` is where images are stored: the result depends on its
+/// Tries every backend, best first. `directory` is where images are stored: the result depends on its
 /// file system.
 pub fn ladder(directory: &Path) -> Vec<Step> {
     let trial = match Trial::begin(directory) {
         Ok(trial) => trial,
         Err(error) => {
             let why = format!("rungs cannot be tried in {}: {error}", directory.display());
-            return Rung::ALL.map(|rung| Step { rung, found: Err(why.clone()) }).to_vec();
+            return Backend::ALL.map(|backend| Step { backend, found: Err(why.clone()) }).to_vec();
         }
     };
-    let rungs = Rung::ALL.into_iter();
-    rungs.map(|rung| Step { rung, found: trial.try_rung(rung).map_err(|why| because(rung, &why)) }).collect()
+    let backends = Backend::ALL.into_iter();
+    backends
+        .map(|backend| Step { backend, found: trial.try_rung(backend).map_err(|why| because(backend, &why)) })
+        .collect()
 }
 
-/// Returns the best rung that works on this machine and suits the kind of the image. If `wanted`
-/// names a rung, returns that one.
+/// Returns the best backend that works on this machine and suits the kind of the image. If `wanted`
+/// names a backend, returns that one.
 ///
 /// # Errors
 ///
-/// If the wanted rung does not work or does not suit the image, with the reason.
-pub fn choose(ladder: &[Step], image: &Image, wanted: Option<Rung>) -> Result<Rung, MountError> {
-    let suits = |rung: Rung| match rung {
-        Rung::Lazy => matches!(image, Image::Erofs { data: Some(_), .. }),
-        Rung::Mount | Rung::LazyFuse => matches!(image, Image::Erofs { .. }),
-        Rung::Squashfs => matches!(image, Image::Squashfs(_)),
-        Rung::Fuse => fuse::program_for(image).is_ok(),
-        Rung::Unpack => true,
+/// If the wanted backend does not work or does not suit the image, with the reason.
+pub fn choose(ladder: &[Step], image: &Image, wanted: Option<Backend>) -> Result<Backend, MountError> {
+    let suits = |backend: Backend| match backend {
+        Backend::Lazy => matches!(image, Image::Erofs { data: Some(_), .. }),
+        Backend::Mount | Backend::LazyFuse => matches!(image, Image::Erofs { .. }),
+        Backend::Squashfs => matches!(image, Image::Squashfs(_)),
+        Backend::Fuse => fuse::program_for(image).is_ok(),
+        Backend::Unpack => true,
     };
-    let possible = |rung: Rung| match ladder.iter().find(|step| step.rung == rung) {
-        Some(Step { found: Ok(_), .. }) if suits(rung) => Ok(rung),
+    let possible = |backend: Backend| match ladder.iter().find(|step| step.backend == backend) {
+        Some(Step { found: Ok(_), .. }) if suits(backend) => Ok(backend),
         Some(Step { found: Ok(_), .. }) => Err("it is not for images of this kind".to_owned()),
         Some(Step { found: Err(why), .. }) => Err(why.clone()),
         None => Err("it was not tried".to_owned()),
     };
     match wanted {
-        Some(rung) => possible(rung).map_err(|why| MountError::Unable { rung, why }),
-        None => Ok(Rung::ALL.into_iter().find(|rung| possible(*rung).is_ok()).unwrap_or(Rung::Unpack)),
+        Some(backend) => possible(backend).map_err(|why| MountError::Unable { backend, why }),
+        None => Ok(Backend::ALL.into_iter().find(|backend| possible(*backend).is_ok()).unwrap_or(Backend::Unpack)),
     }
 }
 
-fn because(rung: Rung, why: &str) -> String {
-    format!("{why} (needs {})", rung.needs())
+fn because(backend: Backend, why: &str) -> String {
+    format!("{why} (needs {})", backend.needs())
 }
 
 impl Trial {
@@ -99,16 +101,16 @@ impl Trial {
         self.directory.join("squashfs")
     }
 
-    /// Tries one rung. Returns how it works on this machine, or why it does not.
-    fn try_rung(&self, rung: Rung) -> Result<String, String> {
+    /// Tries one backend. Returns how it works on this machine, or why it does not.
+    fn try_rung(&self, backend: Backend) -> Result<String, String> {
         let text = |error: MountError| error.to_string();
-        match rung {
-            Rung::Lazy => {
+        match backend {
+            Backend::Lazy => {
                 let layer = lazy::on_trial(&self.directory, &self.erofs(), &self.data()).map_err(text)?;
                 self.write_on(&layer, Self::EROFS_OWNERS)
                     .map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
-            Rung::Mount => {
+            Backend::Mount => {
                 let (layer, how) = match layer::erofs_has_data() {
                     true => self.mount_erofs(),
                     false => layer::erofs_by_loop_device(&self.whole(), None)
@@ -117,19 +119,19 @@ impl Trial {
                 .map_err(text)?;
                 self.write_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("{how}{whose}"))
             }
-            Rung::LazyFuse => {
+            Backend::LazyFuse => {
                 serve::possible()?;
                 let layer = serve::on_trial(&self.erofs()).map_err(text)?;
                 // The server itself answers with the mapped owners, so no ID-mapped mount is tried.
                 self.write_on(&layer, "")
                     .map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
             }
-            Rung::Squashfs => {
+            Backend::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
                 self.write_on(&layer, "6.2").map(|whose| format!("squashfs by a loop device{whose}"))
             }
-            Rung::Fuse => self.try_fuse(),
-            Rung::Unpack => Ok("files made from the image".to_owned()),
+            Backend::Fuse => self.try_fuse(),
+            Backend::Unpack => Ok("files made from the image".to_owned()),
         }
     }
 
@@ -179,24 +181,29 @@ mod tests {
 
     #[test]
     fn the_best_that_is_possible() {
-        let step = |rung, able: bool| Step { rung, found: if able { Ok(String::new()) } else { Err("no".to_owned()) } };
+        let step =
+            |backend, able: bool| Step { backend, found: if able { Ok(String::new()) } else { Err("no".to_owned()) } };
         let erofs = Image::Erofs { metadata: "m".into(), data: Some("d".into()) };
         let plain = Image::Erofs { metadata: "m".into(), data: None };
         let squashfs = Image::Squashfs("s".into());
-        let all: Vec<Step> = Rung::ALL.map(|rung| step(rung, rung != Rung::Fuse)).to_vec();
-        let check = |image: &Image, wanted, expect: Result<Rung, &str>| {
+        let all: Vec<Step> = Backend::ALL.map(|backend| step(backend, backend != Backend::Fuse)).to_vec();
+        let check = |image: &Image, wanted, expect: Result<Backend, &str>| {
             let chosen = choose(&all, image, wanted).map_err(|error| error.to_string());
             assert_eq!(chosen.as_ref().map_err(String::as_str), expect.as_ref().map_err(|text| &**text));
         };
-        check(&erofs, None, Ok(Rung::Lazy));
-        check(&plain, None, Ok(Rung::Mount));
-        check(&squashfs, None, Ok(Rung::Squashfs));
-        check(&erofs, Some(Rung::Unpack), Ok(Rung::Unpack));
-        check(&erofs, Some(Rung::Fuse), Err("`fuse` is not possible here: no; `larder doctor` shows what is possible"));
+        check(&erofs, None, Ok(Backend::Lazy));
+        check(&plain, None, Ok(Backend::Mount));
+        check(&squashfs, None, Ok(Backend::Squashfs));
+        check(&erofs, Some(Backend::Unpack), Ok(Backend::Unpack));
+        check(
+            &erofs,
+            Some(Backend::Fuse),
+            Err("`fuse` is not possible here: no; `larder doctor` shows what is possible"),
+        );
         let why =
             "`lazy` is not possible here: it is not for images of this kind; `larder doctor` shows what is possible";
-        check(&squashfs, Some(Rung::Lazy), Err(why));
-        let none: Vec<Step> = Rung::ALL.map(|rung| step(rung, rung == Rung::Unpack)).to_vec();
-        assert_eq!(choose(&none, &erofs, None).expect("is always possible"), Rung::Unpack);
+        check(&squashfs, Some(Backend::Lazy), Err(why));
+        let none: Vec<Step> = Backend::ALL.map(|backend| step(backend, backend == Backend::Unpack)).to_vec();
+        assert_eq!(choose(&none, &erofs, None).expect("is always possible"), Backend::Unpack);
     }
 }

@@ -50,7 +50,7 @@ use crate::dev_fuse::{DEVICE, mount_device, open_device};
 use crate::erofs::Erofs;
 use crate::fuse::Life;
 use crate::lazy::{Options, Own, Trace};
-use crate::{Fill, Mount, MountError, Owners, Rung};
+use crate::{Backend, Fill, Mount, MountError, Owners};
 
 /// The limit for a message to a server, which has a name and a few numbers, and for its reply.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
@@ -148,7 +148,7 @@ pub fn possible() -> Result<(), String> {
 ///
 /// If `/dev/fuse` cannot be opened, if the kernel refuses, or if the server cannot serve the image.
 pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
-    let unable = |why: String| MountError::Unable { rung: Rung::LazyFuse, why };
+    let unable = |why: String| MountError::Unable { backend: Backend::LazyFuse, why };
     let device = open_device().map_err(|error| unable(format!("{DEVICE} cannot be opened: {error}")))?;
     let mount = mount_device(device.as_fd())?;
     let failed =

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_mount::broker::{Broker, Client, Lazily, Policy, Programs, Supplied, Supply, Wish};
-use larder_mount::{Fill, Image, Owners, Rung, owned_by};
+use larder_mount::{Backend, Fill, Image, Owners, owned_by};
 use larder_sys::Door;
 
+use crate::backends::mounts;
 use crate::fixture::{Fixture, Test, layer};
 use crate::hang::Hanging;
 use crate::lazy::{FromFile, far, gate_command, until, until_within};
-use crate::rungs::mounts;
 use crate::served::{Told, server_command, servers};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -57,7 +57,7 @@ impl Supply for OfFixture {
             _ if name.contains('\t') => return Ok(self.to_be_served(name)),
             _ => return Err(format!("no image is called {name}")),
         };
-        let via = if lazily.is_some() { Rung::Lazy } else { Rung::Mount };
+        let via = if lazily.is_some() { Backend::Lazy } else { Backend::Mount };
         let (image, lease) = (self.image.clone(), Arc::new(()));
         Ok(Supplied { id: name.to_owned(), image, below: None, via, stored: (0, 0), lease, lazily, ready: None })
     }
@@ -69,7 +69,7 @@ fn programs() -> Programs {
 
 impl OfFixture {
     fn to_be_served(&self, name: &str) -> Supplied {
-        let (image, lease, via) = (self.image.clone(), Arc::new(()), Rung::LazyFuse);
+        let (image, lease, via) = (self.image.clone(), Arc::new(()), Backend::LazyFuse);
         let (id, below, stored, lazily, ready) = (name.to_owned(), None, (0, 0), None, None);
         Supplied { id, image, below, via, stored, lease, lazily, ready }
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_mount::{Image, Mount, MountError, Rung, erofs, erofs_by_loop_device, erofs_has_data, squashfs};
+use larder_mount::{Backend, Image, Mount, MountError, erofs, erofs_by_loop_device, erofs_has_data, squashfs};
 
 /// The name of a test and its function.
 pub(crate) type Test = (&'static str, fn());
@@ -103,13 +103,13 @@ impl Fixture {
         Some(Image::Squashfs(file))
     }
 
-    /// An image that this kernel mounts by itself, and its rung: EROFS, or squashfs if the kernel
+    /// An image that this kernel mounts by itself, and its backend: EROFS, or squashfs if the kernel
     /// has no EROFS.
-    pub(crate) fn of_kernel(&self) -> Option<(Rung, Image)> {
+    pub(crate) fn of_kernel(&self) -> Option<(Backend, Image)> {
         let image = self.erofs()?;
         match layer(&image) {
-            Ok(_) => Some((Rung::Mount, image)),
-            Err(_) => Some((Rung::Squashfs, self.squashfs()?)),
+            Ok(_) => Some((Backend::Mount, image)),
+            Err(_) => Some((Backend::Squashfs, self.squashfs()?)),
         }
     }
 

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use larder_mount::lazy::READ_WAITS_MAX;
-use larder_mount::{Ask, Life, Rung};
+use larder_mount::{Ask, Backend, Life};
 
+use crate::backends::ask;
 use crate::fixture::Test;
 use crate::lazy::{Far, far, gate_in, until};
-use crate::rungs::ask;
 use crate::served::{near, servers};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -245,7 +245,7 @@ fn no_file_of_a_killed_server_reads_as_zeros() {
         let _ = fs::remove_dir_all(&near.directory);
         let (layer, _) = near.mount(u64::from(FETCH_MS), Life::AsMount);
         let image = near.image();
-        let asked = Ask { layer: Some(&layer), ..ask(&image, &target, Rung::LazyFuse) };
+        let asked = Ask { layer: Some(&layer), ..ask(&image, &target, Backend::LazyFuse) };
         let stay = near.places().mount(&asked).expect("mounts");
         let (seen, tree) = (Seen::default(), near.fixture.tree());
         std::thread::scope(|scope| {

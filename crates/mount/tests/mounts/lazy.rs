@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use larder_mount::lazy::{Lazy, Options, Trace, fill_whole};
-use larder_mount::{Ask, Fill, Image, Lease, MountError, Places, Rung, ladder};
+use larder_mount::{Ask, Backend, Fill, Image, Lease, MountError, Places, ladder};
 
+use crate::backends::{ask, mounts};
 use crate::fixture::{Fixture, LARGE_BYTES, Test, bytes};
-use crate::rungs::{ask, mounts};
 
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_touched_arrives", what_is_touched_arrives),
@@ -168,7 +168,7 @@ fn what_is_touched_arrives() {
     let lazy = far.begin(&fill, &Options { trace: true, ..options() });
     let layer = lazy.mount(&far.metadata).expect("mounts");
     let stay =
-        far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Rung::Lazy) }).expect("mounts");
+        far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Backend::Lazy) }).expect("mounts");
     // Names and attributes need no data.
     assert_eq!(fs::read_dir(target.join("deep/er")).expect("is there").count(), 41);
     assert!(fill.asked.lock().expect("is sound").is_empty());
@@ -288,7 +288,7 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
     if let [metadata, target, places, ..] = more {
         let layer = lazy.mount(Path::new(metadata)).expect("mounts");
         let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
-        let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Rung::Lazy) };
+        let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Backend::Lazy) };
         Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts").leave();
     }
     // If a gate has started this filler, nothing reads this line. `println!` panics on errors.
@@ -460,7 +460,7 @@ fn all_of_it_at_once() {
     }
     assert!(fill.asked.lock().expect("is sound").is_empty(), "nothing is fetched the second time");
     assert!(fs::read(&far.data).expect("reads") == fs::read(&far.source).expect("reads"));
-    let stay = far.places().mount(&ask(&far.image(), &target, Rung::Mount)).expect("mounts");
+    let stay = far.places().mount(&ask(&far.image(), &target, Backend::Mount)).expect("mounts");
     far.fixture.assert_same(&target);
     stay.end().expect("unmounts");
     assert!(far.begin(&fill, &options()).is_complete(), "the lazy filler finds a complete file");

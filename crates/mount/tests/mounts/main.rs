@@ -6,6 +6,8 @@
 //! skipped with a reason.
 
 #[cfg(target_os = "linux")]
+mod backends;
+#[cfg(target_os = "linux")]
 mod broker;
 #[cfg(target_os = "linux")]
 mod fixture;
@@ -17,8 +19,6 @@ mod killed;
 mod lazy;
 #[cfg(target_os = "linux")]
 mod older;
-#[cfg(target_os = "linux")]
-mod rungs;
 #[cfg(target_os = "linux")]
 mod served;
 #[cfg(target_os = "linux")]
@@ -35,8 +35,8 @@ fn main() {
         eprintln!("skipped: this process cannot have a mount namespace of its own: {error}");
         return;
     }
-    let tests =
-        [rungs::TESTS, state::TESTS, lazy::TESTS, killed::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
+    let tests = [backends::TESTS, state::TESTS, lazy::TESTS, killed::TESTS, served::TESTS, broker::TESTS, older::TESTS]
+        .concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
 }

@@ -4,23 +4,23 @@
 
 use std::process::Command;
 
-use larder_mount::{Rung, ladder};
+use larder_mount::{Backend, ladder};
 use larder_testkit::older;
 
 use crate::fixture::{Fixture, Test};
-use crate::{broker, lazy, rungs, served, state};
+use crate::{backends, broker, lazy, served, state};
 
 pub(crate) const TESTS: &[Test] = &[
     // Linux 5.10 cannot map owners, so a broker only serves jobs of root there.
-    ("as_on_linux_5_10", || as_on("5.10", &[Rung::Lazy], &["rungs", "state", "served"])),
-    ("as_on_linux_6_1", || as_on("6.1", &[Rung::Lazy], &["rungs", "state", "served", "broker"])),
+    ("as_on_linux_5_10", || as_on("5.10", &[Backend::Lazy], &["rungs", "state", "served"])),
+    ("as_on_linux_6_1", || as_on("6.1", &[Backend::Lazy], &["rungs", "state", "served", "broker"])),
     ("as_on_linux_6_12", || as_on("6.12", &[], &["rungs", "state", "served", "broker", "lazy"])),
     ("as_on_linux_6_14", || as_on("6.14", &[], &["rungs", "state", "broker", "lazy"])),
 ];
 
-/// Runs groups of tests as on this kernel. `lacks` are the rungs that it does not have although
+/// Runs groups of tests as on this kernel. `lacks` are the backends that it does not have although
 /// this machine has them.
-fn as_on(kernel: &str, lacks: &[Rung], groups: &[&str]) {
+fn as_on(kernel: &str, lacks: &[Backend], groups: &[&str]) {
     let fixture = Fixture::new();
     let Some(older) = older(&fixture.make("older")) else { return };
     let program = std::env::current_exe().expect("is known");
@@ -31,7 +31,7 @@ fn as_on(kernel: &str, lacks: &[Rung], groups: &[&str]) {
     };
     let here = possible(&mut Command::new(&program));
     let there = possible(Command::new(&older).arg(kernel).arg(&program));
-    let is_expected = |line: &&str| lacks.iter().all(|rung| rung.word() != *line);
+    let is_expected = |line: &&str| lacks.iter().all(|backend| backend.word() != *line);
     let expected: Vec<&str> = here.lines().filter(is_expected).collect();
     assert_eq!(there.lines().collect::<Vec<_>>(), expected, "as on {kernel}; here: {here}");
     let done = Command::new(&older).arg(kernel).arg(&program).arg("role-tests").args(groups).output().expect("starts");
@@ -41,17 +41,17 @@ fn as_on(kernel: &str, lacks: &[Rung], groups: &[&str]) {
     assert!(done.status.success(), "as on {kernel}: {}", text(&done.stderr));
 }
 
-/// Prints a line for each rung that works.
+/// Prints a line for each backend that works.
 pub(crate) fn tell_rungs() {
     let steps = ladder(&Fixture::new().make("images"));
-    steps.iter().filter(|step| step.found.is_ok()).for_each(|step| println!("{}", step.rung));
+    steps.iter().filter(|step| step.found.is_ok()).for_each(|step| println!("{}", step.backend));
 }
 
 /// Runs the tests of these groups.
 pub(crate) fn run_groups(names: &[String]) {
     larder_sys::own_mounts().expect("works, as it did without the emulation");
     let of = |name: &String| match name.as_str() {
-        "rungs" => rungs::TESTS,
+        "rungs" => backends::TESTS,
         "state" => state::TESTS,
         "lazy" => lazy::TESTS,
         "served" => served::TESTS,

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use larder_mount::lazy::Trace;
 use larder_mount::serve::{Bytes, Filled, Served, Server, ToServe, mount, possible, serve};
-use larder_mount::{Ask, Image, Life, Mount, Owners, Places, Rung};
+use larder_mount::{Ask, Backend, Image, Life, Mount, Owners, Places};
 
+use crate::backends::{ask, mounts};
 use crate::fixture::{Fixture, LARGE_BYTES, Test, bytes};
 use crate::lazy::{FromFile, until};
-use crate::rungs::{ask, mounts};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_server_fetches_what_is_read", a_server_fetches_what_is_read),
@@ -181,7 +181,7 @@ fn a_server_fetches_what_is_read() {
     let (layer, server) = near.mount(0, Life::AsThread);
     assert_eq!(mounts(), before, "the mount is detached");
     let image = near.image();
-    let asked = ask(&image, &target, Rung::LazyFuse);
+    let asked = ask(&image, &target, Backend::LazyFuse);
     let asked = Ask { layer: Some(&layer), ..asked };
     let stay = near.places().mount(&asked).expect("mounts");
     // Names and attributes need no data.
@@ -274,7 +274,7 @@ fn a_server_that_is_killed_leaves_errors() {
         let (layer, server) = near.mount(2, Life::AsMount);
         assert!(server.is_none(), "the server's life does not depend on a handle");
         let image = near.image();
-        let asked = ask(&image, &target, Rung::LazyFuse);
+        let asked = ask(&image, &target, Backend::LazyFuse);
         let stay = near.places().mount(&Ask { layer: Some(&layer), ..asked }).expect("mounts");
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| read_all(&near, &target));
@@ -317,7 +317,7 @@ pub(crate) fn serve_and_wait(arguments: &[String]) {
     let told = Told { metadata, source, directory, delay_ms: 0, fails: Path::new("/nowhere") };
     let (layer, _server) = served(&told, None, Life::AsThread);
     let image = Image::Erofs { metadata: metadata.to_owned(), data: None };
-    let asked = Ask { layer: Some(&layer), ..ask(&image, Path::new(target), Rung::LazyFuse) };
+    let asked = Ask { layer: Some(&layer), ..ask(&image, Path::new(target), Backend::LazyFuse) };
     let _stay = Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts");
     println!("mounted");
     std::thread::sleep(Duration::from_secs(120));
@@ -371,7 +371,7 @@ fn what_is_served_has_other_owners() {
     let owners = Owners::one((0, 0), (1234, 1235));
     let (layer, _server) = served(&near.told(0), Some(&owners), Life::AsThread);
     let image = near.image();
-    let asked = ask(&image, &target, Rung::LazyFuse);
+    let asked = ask(&image, &target, Backend::LazyFuse);
     let stay = near.places().mount(&Ask { layer: Some(&layer), ..asked }).expect("mounts");
     for name in ["", "large", "deep", "pointer"] {
         let look = fs::symlink_metadata(target.join(name)).expect("is there");

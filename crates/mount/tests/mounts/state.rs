@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use larder_mount::{Ask, Image, Lease, MountError, Places, Rung};
+use larder_mount::{Ask, Backend, Image, Lease, MountError, Places};
 use larder_sys::{MountNumber, mount_number, open_place};
 
+use crate::backends::{ask, mounts};
 use crate::fixture::{Fixture, Test, append};
-use crate::rungs::{ask, mounts};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_killed_job_leaves_nothing_mounted", a_killed_job_leaves_nothing_mounted),
@@ -26,10 +26,10 @@ const STRANGERS_MAX: usize = 300;
 
 /// The role of a job: mounts, prints a line, and waits to be killed.
 pub(crate) fn mount_and_wait(arguments: &[String]) {
-    let [state, rung, target, lease, files @ ..] = arguments else { panic!("{arguments:?}") };
-    let rung: Rung = rung.parse().expect("is a rung");
+    let [state, backend, target, lease, files @ ..] = arguments else { panic!("{arguments:?}") };
+    let backend: Backend = backend.parse().expect("is a rung");
     let image = match files {
-        [metadata, data @ ..] if rung == Rung::Mount => {
+        [metadata, data @ ..] if backend == Backend::Mount => {
             Image::Erofs { metadata: metadata.into(), data: data.first().map(Into::into) }
         }
         [file] => Image::Squashfs(file.into()),
@@ -41,7 +41,7 @@ pub(crate) fn mount_and_wait(arguments: &[String]) {
         "kept" => Lease::Kept,
         pid => Lease::of_process(pid.parse().expect("is a number")).expect("lives"),
     };
-    let stay = places.mount(&Ask { lease, ..ask(&image, Path::new(target), rung) }).expect("mounts");
+    let stay = places.mount(&Ask { lease, ..ask(&image, Path::new(target), backend) }).expect("mounts");
     println!("mounted");
     if lease != Lease::Held {
         return stay.leave();
@@ -50,9 +50,9 @@ pub(crate) fn mount_and_wait(arguments: &[String]) {
 }
 
 /// Starts this program in the role of a job.
-fn somebody(fixture: &Fixture, (rung, image): &(Rung, Image), lease: &str) -> Child {
+fn somebody(fixture: &Fixture, (backend, image): &(Backend, Image), lease: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("is known"));
-    command.arg("role-mount").arg(fixture.path("state")).arg(rung.word()).arg(fixture.make("target")).arg(lease);
+    command.arg("role-mount").arg(fixture.path("state")).arg(backend.word()).arg(fixture.make("target")).arg(lease);
     match image {
         Image::Erofs { metadata, data } => command.arg(metadata).args(data),
         Image::Squashfs(file) => command.arg(file),
@@ -139,12 +139,12 @@ fn killed_at_any_moment() {
 
 fn a_stranger_with_the_same_number_stays() {
     let fixture = Fixture::new();
-    let Some((rung, image)) = fixture.of_kernel() else { return };
+    let Some((backend, image)) = fixture.of_kernel() else { return };
     let (before, target) = (mounts(), fixture.make("target"));
     let places = Places::open(&fixture.path("state")).expect("opens");
     let number = || mount_number(open_place(&target).expect("opens")).expect("has one");
     for writable in [true, false] {
-        let asked = Ask { lease: Lease::Kept, writable, ..ask(&image, &target, rung) };
+        let asked = Ask { lease: Lease::Kept, writable, ..ask(&image, &target, backend) };
         places.mount(&asked).expect("mounts").leave();
         let ours = number();
         assert_eq!(places.list().expect("lists")[0].number, Some(ours));
@@ -176,14 +176,14 @@ fn a_stranger_with_the_same_number_stays() {
 
 fn a_mount_below_a_renamed_directory_is_found() {
     let fixture = Fixture::new();
-    let Some((rung, image)) = fixture.of_kernel() else { return };
+    let Some((backend, image)) = fixture.of_kernel() else { return };
     let before = mounts();
     let places = Places::open(&fixture.path("state")).expect("opens");
     for writable in [true, false] {
         let (old, new) = (fixture.make("parent").join("target"), fixture.path("renamed/target"));
         let mount = || {
             fs::create_dir(&old).expect("makes");
-            let asked = Ask { lease: Lease::Kept, writable, ..ask(&image, &old, rung) };
+            let asked = Ask { lease: Lease::Kept, writable, ..ask(&image, &old, backend) };
             places.mount(&asked).expect("mounts").leave();
         };
         mount();
@@ -196,7 +196,7 @@ fn a_mount_below_a_renamed_directory_is_found() {
         fixture.make("parent");
         mount();
         assert_eq!(places.list().expect("lists").iter().filter(|mount| mount.mounted).count(), 2);
-        assert!(matches!(places.mount(&ask(&image, &new, rung)), Err(MountError::Taken(_))));
+        assert!(matches!(places.mount(&ask(&image, &new, backend)), Err(MountError::Taken(_))));
         assert!(
             matches!(places.unmount(&new.join("deep")), Err(MountError::NotMounted(_))),
             "a subdirectory is not the mount"
@@ -213,14 +213,14 @@ fn a_mount_below_a_renamed_directory_is_found() {
 
 fn an_error_with_one_mount_does_not_keep_the_others() {
     let fixture = Fixture::new();
-    let Some((rung, image)) = fixture.of_kernel() else { return };
+    let Some((backend, image)) = fixture.of_kernel() else { return };
     let before = mounts();
     let places = Places::open(&fixture.path("state")).expect("opens");
     let mut sleeper = Command::new("sleep").arg("60").spawn().expect("starts");
     let targets: Vec<_> = (0..8).map(|number| fixture.make(&format!("parent{number}/target"))).collect();
     for target in &targets {
         let lease = Lease::of_process(sleeper.id()).expect("lives");
-        places.mount(&Ask { lease, ..ask(&image, target, rung) }).expect("mounts").leave();
+        places.mount(&Ask { lease, ..ask(&image, target, backend) }).expect("mounts").leave();
     }
     sleeper.kill().expect("dies");
     sleeper.wait().expect("died");

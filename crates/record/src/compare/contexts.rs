@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Serialize, Serializer};
 
 use crate::directory::Record;
-use crate::form::{Git, Machine, Tool};
+use crate::schema::{Git, Machine, Tool};
 
 /// A part of the context, in which two records can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

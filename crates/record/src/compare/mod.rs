@@ -189,7 +189,7 @@ impl<'a> Samples<'a> {
 struct Quantity {
     name: &'static str,
     unit: &'static str,
-    of: fn(&crate::form::RunEnd) -> f64,
+    of: fn(&crate::schema::RunEnd) -> f64,
 }
 
 const MEASURES: &[Quantity] = &[
@@ -337,8 +337,8 @@ fn largest(a: Sums, b: Sums) -> Vec<Went> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::{Header, Run, RunEnd, Side, Usage};
     use crate::processes::tests::a_run;
+    use crate::schema::{Header, Run, RunEnd, Side, Usage};
 
     fn record(name: &str, letter: &str, walls: &[u64]) -> Record {
         let side = Side { session: "s".into(), letter: letter.into(), ..Side::default() };

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::directory::Record;
-use crate::form::Action;
 use crate::processes::Processes;
+use crate::schema::Action;
 use crate::statistics;
 
 /// The number of pairs that are shown, those that differ most.

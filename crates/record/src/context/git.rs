@@ -10,7 +10,7 @@ use std::time::Duration;
 use larder_git::Repository;
 
 use crate::Redact;
-use crate::form::Git;
+use crate::schema::Git;
 
 /// The largest number of commits that are listed.
 const COMMITS_MAX: usize = 500;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use procfs::process::Process;
 use procfs::{Current, Meminfo};
 
-use crate::form::Machine;
+use crate::schema::Machine;
 
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
 const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::Redact;
-use crate::form::{Configured, Context};
+use crate::schema::{Configured, Context};
 
 pub(crate) use variables::{KEPT, environment};
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::form::Tool;
+use crate::schema::Tool;
 
 const DIGEST_DIGITS: usize = 32;
 /// How long to wait for a program to print its version.

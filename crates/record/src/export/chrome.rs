@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::arguments;
+use super::arguments::arguments;
 use crate::directory::RecordedRun;
 use crate::processes::{Processes, processes};
 

@@ -4,7 +4,7 @@
 
 use prost::Message;
 
-use super::arguments;
+use super::arguments::arguments;
 use crate::directory::RecordedRun;
 use crate::processes::processes;
 

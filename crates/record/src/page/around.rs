@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::data::shortened;
 use crate::compare::{Comparison, Measure, Pairs, Went};
 use crate::directory::Record;
-use crate::form::{Git, RunEnd};
+use crate::schema::{Git, RunEnd};
 
 /// The number of characters of a command line in a table of pairs.
 const NAME_CHARS: usize = 120;

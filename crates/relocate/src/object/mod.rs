@@ -16,6 +16,7 @@ mod merged;
 mod named;
 mod order;
 mod origin;
+mod parts;
 mod references;
 mod shared;
 mod strings;
@@ -23,27 +24,17 @@ mod sums;
 mod units;
 
 use elf::{ENDIAN, Elf, Section};
-use gimli::{DebugInfo, LittleEndian, UnitType};
-use line::Line;
 use memchr::memmem;
 use object::read::elf::SectionHeader as _;
+pub(crate) use origin::Order;
 use origin::Origin;
-use strings::Strings;
+use parts::Parts;
 
 use crate::forms::holds_wide;
 pub(crate) use named::relocate as relocate_names;
 pub use sums::sums_sources;
 
 use crate::roots::Map;
-
-/// How much of an object must be equal to what the compiler would make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Every byte.
-    Same,
-    /// All bytes, except the order of strings that gcc takes from a hash table.
-    Any,
-}
 
 /// Sections with paths of directories and sources for debuggers.
 const OF_DEBUGGERS: [&[u8]; 3] = [b".debug_str", b".debug_line_str", b".debug_line"];
@@ -106,100 +97,4 @@ pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&[u8]) -> Vec<u8
         there.get_mut(range)?.copy_from_slice(&id);
     }
     Some(there)
-}
-
-/// The sections that may change.
-struct Parts<'a> {
-    /// `.debug_str`
-    names: Strings<'a>,
-    names_at: Option<usize>,
-    /// `.debug_line_str`
-    line_names: Strings<'a>,
-    line_names_at: Option<usize>,
-    /// `.debug_line`
-    line: Line,
-    line_at: Option<usize>,
-    /// `.debug_info`, which does not change.
-    info: Option<usize>,
-}
-
-impl<'a> Parts<'a> {
-    fn read(elf: &Elf<'a>, map: &Map<'_>) -> Option<Parts<'a>> {
-        let info = elf.the_section(b".debug_info")?;
-        let has_addresses = elf.the_section(b".debug_addr")?.is_some();
-        if !is_one_unit(elf.data(info), has_addresses) {
-            return None;
-        }
-        let names_at = elf.the_section(b".debug_str")?;
-        let line_names_at = elf.the_section(b".debug_line_str")?;
-        let line_at = elf.the_section(b".debug_line")?;
-        Some(Parts {
-            names: Strings::read(elf.data(names_at), map)?,
-            names_at,
-            line_names: Strings::read(elf.data(line_names_at), map)?,
-            line_names_at,
-            line: Line::read(elf.data(line_at), map)?,
-            line_at,
-            info,
-        })
-    }
-
-    /// Returns all old paths of directories and files, and some other strings.
-    fn file_names(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        let absolute = self.names.here().filter(|name| name.starts_with(b"/"));
-        absolute.chain(self.line_names.here()).chain(self.line.names.iter().map(Vec::as_slice))
-    }
-
-    /// Returns true if roots are replaced in this section.
-    fn are_replaced(&self, section: usize) -> bool {
-        [self.names_at, self.line_names_at].contains(&Some(section))
-            || self.line_at == Some(section) && self.line.has_names
-    }
-
-    /// Returns true if the content of this section moves.
-    fn moves(&self, section: usize) -> bool {
-        self.names_at == Some(section) && self.names.is_changed()
-            || self.line_names_at == Some(section) && self.line_names.is_changed()
-            || self.line_at == Some(section) && self.line.bytes.is_some()
-    }
-
-    /// Returns the new content of the section, or `None` if it does not change.
-    fn bytes(&self, section: usize) -> Option<Vec<u8>> {
-        match Some(section) {
-            at if !self.moves(section) || at.is_none() => None,
-            at if at == self.names_at => Some(self.names.bytes()),
-            at if at == self.line_names_at => Some(self.line_names.bytes()),
-            _ => self.line.bytes.clone(),
-        }
-    }
-
-    /// Returns the new offset for this offset in a section, or `None` if there is none.
-    fn moved(&self, section: usize, offset: u64) -> Option<u64> {
-        match Some(section) {
-            at if at == self.names_at => self.names.moved(offset),
-            at if at == self.line_names_at => self.line_names.moved(offset),
-            at if at == self.line_at => self.line.moved(offset),
-            _ => Some(offset),
-        }
-    }
-}
-
-/// Returns true if the section contains at most one unit, and that is a whole unit of a known
-/// version. A split unit is refused, because it is named by a hash of the paths. Before DWARF 5,
-/// only the presence of `.debug_addr` shows that a unit is split.
-fn is_one_unit(info: &[u8], has_addresses: bool) -> bool {
-    let whole = DebugInfo::new(info, LittleEndian);
-    let mut units = whole.units();
-    match units.next() {
-        Ok(None) => info.is_empty(),
-        Ok(Some(unit)) => {
-            let is_whole = match unit.version() {
-                2..=4 => !has_addresses,
-                5 => unit.type_() == UnitType::Compilation,
-                _ => false,
-            };
-            is_whole && matches!(units.next(), Ok(None))
-        }
-        Err(_) => false,
-    }
 }

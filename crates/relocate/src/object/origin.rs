@@ -5,9 +5,18 @@
 use memchr::memmem;
 
 use super::elf::{ENDIAN, Elf};
+use super::order;
+use super::parts::Parts;
 use super::strings::Strings;
-use super::{Parts, order};
-use crate::object::Order;
+
+/// How much of an object must be equal to what the compiler would make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Every byte.
+    Same,
+    /// All bytes, except the order of strings that gcc takes from a hash table.
+    Any,
+}
 
 /// The compilers that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

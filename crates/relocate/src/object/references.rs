@@ -6,8 +6,8 @@ use object::elf;
 use object::pod::bytes_of;
 use object::read::elf::SectionHeader as _;
 
-use super::Parts;
 use super::elf::{ENDIAN, Elf, Rela, Section, Symbol};
+use super::parts::Parts;
 
 /// Rewrites the sections of relocations and symbols that refer to something that moves.
 pub(super) fn update(elf: &Elf<'_>, parts: &Parts<'_>, data: &mut [Option<Vec<u8>>]) -> Option<()> {

@@ -2,12 +2,21 @@
 //!
 //! Unaware of: which parts a service has.
 
+use super::service::Login;
 use crate::RemoteError;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use url::Url;
+
+const SCHEMES: &str = "known are s3, gs, azblob, redis, rediss, memcached, http, https, webdav, webdavs, ghac, \
+                                  file, grpc and grpcs, each with \"://\" after it";
+
+/// Returns true if the scheme is supported. The settings accept the same schemes.
+fn is_known(scheme: &str) -> bool {
+    larder_config::REMOTE_SCHEMES.contains(&scheme)
+}
 
 pub(super) struct Parts<'a> {
     text: &'a str,
@@ -19,11 +28,11 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(super) fn of(text: &'a str) -> Result<Self, RemoteError> {
         let Some((scheme, _)) = text.split_once("://") else {
-            return Err(RemoteError::url(text, "scheme", format!("it is missing; {}", super::service::SCHEMES)));
+            return Err(RemoteError::url(text, "scheme", format!("it is missing; {}", SCHEMES)));
         };
         let scheme = scheme.to_ascii_lowercase();
-        if !super::service::is_known(&scheme) {
-            let why = format!("{scheme:?} is not known; {}", super::service::SCHEMES);
+        if !is_known(&scheme) {
+            let why = format!("{scheme:?} is not known; {}", SCHEMES);
             return Err(RemoteError::url(text, "scheme", why));
         }
         let url = Url::parse(text).map_err(|error| {
@@ -148,9 +157,9 @@ impl<'a> Parts<'a> {
         !self.url.username().is_empty() || self.url.password().is_some()
     }
 
-    pub(super) fn login(&self) -> super::Login {
+    pub(super) fn login(&self) -> Login {
         let user = Some(decoded(self.url.username())).filter(|user| !user.is_empty());
-        super::Login { user, password: self.url.password().map(decoded) }
+        Login { user, password: self.url.password().map(decoded) }
     }
 
     /// Fails if the URL has an option that was not taken.

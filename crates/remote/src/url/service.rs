@@ -1,173 +1,143 @@
-//! The meaning of a URL for each scheme.
+//! A service and where it is, as a URL says it.
 //!
-//! Unaware of: how a service is used.
+//! Unaware of: how a URL is written.
 
-use super::parts::Parts;
-use super::{Headers, Login, Service, Tls};
-use crate::RemoteError;
-use std::path::Path;
+use std::fmt;
+use std::path::PathBuf;
 
-pub(super) const SCHEMES: &str = "known are s3, gs, azblob, redis, rediss, memcached, http, https, webdav, webdavs, ghac, \
-                                  file, grpc and grpcs, each with \"://\" after it";
-
-/// Returns true if the scheme is supported. The settings accept the same schemes.
-pub(super) fn is_known(scheme: &str) -> bool {
-    larder_config::REMOTE_SCHEMES.contains(&scheme)
+/// A service and where it is. Prefixes have no slash at either end.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Service {
+    /// A directory that several machines share.
+    File {
+        /// The absolute path of the directory.
+        directory: PathBuf,
+    },
+    /// Amazon S3, or a server with its protocol.
+    S3 {
+        /// The bucket.
+        bucket: String,
+        /// A prefix of all object names.
+        prefix: String,
+        /// The URL of the server, if it is not Amazon's.
+        endpoint: Option<String>,
+        /// The region; `None` means that the environment says it.
+        region: Option<String>,
+        /// The bucket is a part of the host name.
+        virtual_host: bool,
+        /// Requests are not signed.
+        anonymous: bool,
+    },
+    /// Google Cloud Storage.
+    Gcs {
+        /// The bucket.
+        bucket: String,
+        /// A prefix of all object names.
+        prefix: String,
+        /// The URL of the server, if it is not Google's.
+        endpoint: Option<String>,
+        /// Requests are not signed.
+        anonymous: bool,
+    },
+    /// Azure Blob Storage.
+    Azblob {
+        /// The container.
+        container: String,
+        /// A prefix of all object names.
+        prefix: String,
+        /// The URL of the server; `None` means that it is derived from the account's name.
+        endpoint: Option<String>,
+        /// The account; `None` means that the environment says it.
+        account: Option<String>,
+        /// Requests are not signed.
+        anonymous: bool,
+    },
+    /// Redis, or a server with its protocol.
+    Redis {
+        /// Host and port, for example `cache.example:6379`.
+        address: String,
+        /// The number of the database.
+        database: i64,
+        /// A prefix of all object names.
+        prefix: String,
+        /// After how many days the server may drop an object.
+        ttl_days: Option<u32>,
+        /// User and password, if the URL has them.
+        login: Login,
+        /// TLS settings, if the connection is encrypted.
+        tls: Option<Tls>,
+    },
+    /// A memcached server.
+    Memcached {
+        /// Host and port.
+        address: String,
+        /// A prefix of all object names.
+        prefix: String,
+        /// After how many days the server may drop an object.
+        ttl_days: Option<u32>,
+    },
+    /// A web server that supports PUT and GET.
+    Http {
+        /// Scheme, host, port and path, without a trailing slash.
+        base: String,
+        /// WebDAV: missing directories are created with MKCOL.
+        webdav: bool,
+        /// User and password, if the URL has them.
+        login: Login,
+        /// TLS settings, if the connection is encrypted.
+        tls: Option<Tls>,
+        /// Where additional headers come from.
+        headers: Headers,
+    },
+    /// The cache service of GitHub Actions, for the job that runs this process.
+    Ghac {
+        /// A prefix of all object names.
+        prefix: String,
+    },
+    /// A server of the Remote Execution API.
+    Grpc {
+        /// Host and port.
+        address: String,
+        /// The instance name: which cache of the server is used.
+        instance: String,
+        /// TLS settings, if the connection is encrypted.
+        tls: Option<Tls>,
+        /// Where additional headers come from.
+        headers: Headers,
+    },
 }
 
-pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    match &*parts.scheme {
-        "file" => file(parts),
-        "s3" => s3(parts),
-        "gs" | "gcs" => gcs(parts),
-        "azblob" => azblob(parts),
-        "redis" | "rediss" => redis(parts),
-        "memcached" => memcached(parts),
-        "http" | "https" | "webdav" | "webdavs" => http(parts),
-        "ghac" => ghac(parts),
-        _ => grpc(parts),
-    }
+/// The user and password of a URL; both are `None` if it has none.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Login {
+    /// The name.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Option<String>,
 }
 
-fn file(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: a directory has no user")?;
-    if parts.url.host_str().is_some_and(|host| !host.is_empty() && host != "localhost") {
-        return Err(parts.wrong("host", "it must be empty: file:///DIRECTORY, with three slashes"));
-    }
-    match parts.url.to_file_path() {
-        Ok(directory) if directory != Path::new("/") => Ok(Service::File { directory }),
-        _ => Err(parts.wrong("path", "it must be a directory other than /")),
-    }
+/// The PEM files of an encrypted connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The trusted certificates, instead of those of the system.
+    pub ca: Option<PathBuf>,
+    /// The certificate that identifies us to the server.
+    pub client_certificate: Option<PathBuf>,
+    /// The key of that certificate.
+    pub client_key: Option<PathBuf>,
 }
 
-fn s3(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: use AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS' files")?;
-    no_port(parts)?;
-    Ok(Service::S3 {
-        bucket: parts.host("bucket")?,
-        prefix: parts.prefix()?,
-        endpoint: parts.endpoint()?,
-        region: parts.option("region")?,
-        virtual_host: parts.switch("virtual_host")?,
-        anonymous: parts.switch("anonymous")?,
-    })
+/// Where additional headers come from: lines `Name: value`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// A file with such lines.
+    pub file: Option<PathBuf>,
+    /// The name of an environment variable with such lines.
+    pub variable: Option<String>,
 }
 
-fn gcs(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials come from GOOGLE_APPLICATION_CREDENTIALS or from the machine")?;
-    no_port(parts)?;
-    Ok(Service::Gcs {
-        bucket: parts.host("bucket")?,
-        prefix: parts.prefix()?,
-        endpoint: parts.endpoint()?,
-        anonymous: parts.switch("anonymous")?,
-    })
-}
-
-fn azblob(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials come from AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY")?;
-    no_port(parts)?;
-    Ok(Service::Azblob {
-        container: parts.host("container")?,
-        prefix: parts.prefix()?,
-        endpoint: parts.endpoint()?,
-        account: parts.option("account")?,
-        anonymous: parts.switch("anonymous")?,
-    })
-}
-
-fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    let tls = (parts.scheme == "rediss").then_some(Tls { ca: None, client_certificate: None, client_key: None });
-    let database = match parts.url.path().trim_matches('/') {
-        "" => 0,
-        number => {
-            number.parse::<u16>().map_err(|_| parts.wrong("path", "it must be the number of a Redis database"))?.into()
-        }
-    };
-    let prefix = parts.option("prefix")?.unwrap_or_else(|| "larder".to_owned());
-    Ok(Service::Redis {
-        address: parts.address(6379)?,
-        database,
-        prefix: parts.clean("query", &prefix)?,
-        ttl_days: parts.days(3650)?,
-        login: parts.login(),
-        tls,
-    })
-}
-
-fn memcached(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: memcached has no login; let it listen on a private address")?;
-    let prefix = match parts.prefix()? {
-        prefix if prefix.is_empty() => "larder".to_owned(),
-        prefix => prefix,
-    };
-    if matches!(parts.url.host_str(), Some(host) if host.starts_with('[')) {
-        return Err(parts.wrong("host", "memcached is supported over IPv4 only"));
-    }
-    // memcached takes a lifetime of more than 30 days for an absolute date.
-    Ok(Service::Memcached { address: parts.address(11211)?, prefix, ttl_days: parts.days(30)? })
-}
-
-fn http(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    let encrypted = matches!(&*parts.scheme, "https" | "webdavs");
-    let webdav = parts.scheme.starts_with("webdav");
-    let address = parts.address(if encrypted { 443 } else { 80 })?;
-    parts.prefix()?;
-    let path = parts.url.path().trim_end_matches('/');
-    let scheme = if encrypted { "https" } else { "http" };
-    let base = format!("{scheme}://{address}{path}");
-    let tls = tls(parts, encrypted)?;
-    Ok(Service::Http { base, webdav, login: parts.login(), tls, headers: headers(parts)? })
-}
-
-fn ghac(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials come from ACTIONS_RUNTIME_TOKEN, which the job must be given")?;
-    no_port(parts)?;
-    let host = parts.url.host_str().unwrap_or_default().to_owned();
-    let prefix = format!("{host}/{}", parts.prefix()?);
-    Ok(Service::Ghac { prefix: parts.clean("path", &prefix)? })
-}
-
-fn grpc(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials are a header (header_file=, header_env=) or a client certificate")?;
-    let encrypted = parts.scheme == "grpcs";
-    let address = parts.address(if encrypted { 443 } else { 80 })?;
-    let tls = tls(parts, encrypted)?;
-    Ok(Service::Grpc { address, instance: parts.prefix()?, tls, headers: headers(parts)? })
-}
-
-fn tls(parts: &mut Parts<'_>, encrypted: bool) -> Result<Option<Tls>, RemoteError> {
-    if !encrypted {
-        return Ok(None);
-    }
-    let tls = Tls {
-        ca: parts.file("ca")?,
-        client_certificate: parts.file("client_certificate")?,
-        client_key: parts.file("client_key")?,
-    };
-    match (&tls.client_certificate, &tls.client_key) {
-        (Some(_), None) => Err(parts.wrong("query", "client_certificate is given and client_key is not")),
-        (None, Some(_)) => Err(parts.wrong("query", "client_key is given and client_certificate is not")),
-        _ => Ok(Some(tls)),
-    }
-}
-
-fn headers(parts: &mut Parts<'_>) -> Result<Headers, RemoteError> {
-    Ok(Headers { file: parts.file("header_file")?, variable: parts.option("header_env")? })
-}
-
-/// Fails if the URL has a user or a password. `instead` says where credentials come from.
-fn nobody(parts: &Parts<'_>, instead: &str) -> Result<(), RemoteError> {
-    match parts.login() == Login::default() && !parts.has_login() {
-        true => Ok(()),
-        false => Err(parts.wrong("user", instead)),
-    }
-}
-
-/// Fails if the URL has a port, for services that are named without a host.
-fn no_port(parts: &Parts<'_>) -> Result<(), RemoteError> {
-    match parts.url.port() {
-        None => Ok(()),
-        Some(_) => Err(parts.wrong("port", "not allowed here; to use your own server, add endpoint=URL")),
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.password.is_some() { "Login(given)" } else { "Login(none)" })
     }
 }

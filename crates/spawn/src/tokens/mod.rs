@@ -5,10 +5,11 @@
 //! |---|---|---|
 //! | `place.rs` | finds the one file that all wrappers of a user share | what is in it |
 //! | `pool.rs` | the locked bytes, and the words that all wrappers share | how long a tool waits |
-//! | `lines.rs` | the waiting lines, one per build, and which ticket is next | files, locks |
+//! | `fair_queue.rs` | the waiting lines, one per build, and which ticket is next | files, locks |
+//! | `token.rs` | a request, and the token that answers it | the queue |
 //! | `queue.rs` | how a tool waits, and for how long | bytes, files |
 //! | `memory.rs` | whether there is memory for one more tool; pure | where the numbers come from |
-//! | `company.rs` | whether other programs compete for processors; pure | how threads are counted |
+//! | `cpu_contention.rs` | whether other programs compete for processors; pure | how threads are counted |
 //!
 //! A token is a lock on one byte. The kernel releases it however its holder ends, and says which
 //! process holds it. The words only say which tools wait and what for. If they are damaged, that
@@ -20,26 +21,19 @@
 //!
 //! Unaware of: what a tool is, and which tools take a token.
 
-mod company;
-mod lines;
+mod cpu_contention;
+mod fair_queue;
 mod memory;
 mod place;
 mod pool;
 mod queue;
+mod token;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
-use larder_sys::{Class, Manner, Use, now_ms};
+use std::path::PathBuf;
 
 pub use memory::Needs;
 pub use pool::{JOBS_MAX, Status};
-
-use crate::fare::{self, Start};
-use pool::Held;
+pub use token::{Asker, Taken, Token};
 
 /// The tokens of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,108 +43,6 @@ pub struct Tokens {
     /// The number of tokens. 0 stands for the number of processors, and more while other programs
     /// want these all the time.
     pub jobs: u32,
-}
-
-/// A request for a token.
-#[derive(Clone, Copy, Debug)]
-pub struct Asker {
-    /// The resources that the tool is expected to need.
-    pub needs: Needs,
-    /// The tool may run below another tool that holds a token, so that token is tried first. If
-    /// this is false, it is tried when there is no free token.
-    pub is_inside: bool,
-    /// False if the process that writes the tool's input may itself wait for a token. Then the tool
-    /// takes a free token or none.
-    pub may_wait: bool,
-    /// True if this process becomes the tool, which then holds the token.
-    pub is_handed_on: bool,
-}
-
-/// Permission to run one tool, until this is dropped. It may be empty: then the tool runs without a
-/// token.
-#[derive(Default)]
-pub struct Token {
-    held: Option<Held>,
-    waited: Duration,
-    for_memory: bool,
-    gave_up: bool,
-    start: Option<Start>,
-}
-
-/// The answer to a request.
-pub enum Taken {
-    /// Run the tool.
-    Token(Token),
-    /// The result of the tool is no longer wanted.
-    NotWanted,
-}
-
-impl Token {
-    /// Returns how long the request waited.
-    pub fn waited(&self) -> Duration {
-        self.waited
-    }
-
-    /// Returns true if it waited for memory at any time.
-    pub fn waited_for_memory(&self) -> bool {
-        self.for_memory
-    }
-
-    /// Returns true if the tool runs without a token because nothing had changed for too long.
-    pub fn gave_up(&self) -> bool {
-        self.gave_up
-    }
-
-    /// Returns the file with the lock, if a token is held. A program that inherits its descriptor
-    /// holds the token.
-    pub fn file(&self) -> Option<&File> {
-        self.held.as_ref().map(Held::file)
-    }
-
-    /// Returns how to start the tool if it should be in this class. If tools in the class starve,
-    /// it is started without it. Nothing is known about that if tokens are not used.
-    pub fn manner(&mut self, class: Class, cgroup: Option<&Path>) -> Manner {
-        if let (Some(held), true) = (&self.held, class != Class::Inherit) {
-            let fare = held.pool().fare();
-            let word = fare.load(Relaxed);
-            let (start, next) = fare::next(word, now_ms());
-            // If several wrappers want to try, one does.
-            let changed = next == word || fare.compare_exchange(word, next, Relaxed, Relaxed).is_ok();
-            let mut start = if changed { start } else { Start::AsInherited };
-            if matches!(start, Start::Try | Start::Unknown) {
-                let starves = larder_sys::would_starve();
-                if starves || start == Start::Unknown {
-                    note(fare, start, starves);
-                }
-                start = match start {
-                    _ if starves => Start::AsInherited,
-                    Start::Unknown => Start::Lowered,
-                    start => start,
-                };
-            }
-            self.start = Some(start);
-            if start == Start::AsInherited {
-                return Manner::default();
-            }
-        }
-        Manner::of(class, cgroup)
-    }
-
-    /// Reports the resources that the tool used, and how long it ran.
-    pub fn fared(&self, used: Use, took: Duration) {
-        if let (Some(held), Some(start), Some(starved)) = (&self.held, self.start, fare::seen(used, took)) {
-            note(held.pool().fare(), start, starved);
-        }
-    }
-
-    /// Returns true if the tool is started without its class because other tools starved in it.
-    pub fn is_stepped_down(&self) -> bool {
-        self.start == Some(Start::AsInherited)
-    }
-}
-
-fn note(fare: &AtomicU64, start: Start, starved: bool) {
-    let _ = fare.fetch_update(Relaxed, Relaxed, |word| Some(fare::after(word, now_ms(), start, starved)));
 }
 
 impl Tokens {

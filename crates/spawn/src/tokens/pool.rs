@@ -29,10 +29,10 @@ use std::time::Duration;
 
 use larder_sys::{FreeMemory, Words, now_ms};
 
-use super::company;
-use super::lines::{self, Lines, Ticket};
+use super::cpu_contention;
+use super::fair_queue::{self, FairQueue, Ticket};
 use super::memory::{self, Needs, Running};
-use crate::fare;
+use crate::starvation;
 
 /// The maximum number of tools at once. No machine runs more.
 pub const JOBS_MAX: u32 = 1024;
@@ -52,7 +52,7 @@ const CALLS: usize = 64;
 const CALLS_COUNT: usize = 64;
 const EXPECTED: usize = CALLS + CALLS_COUNT;
 const LINES: usize = EXPECTED + JOBS_MAX as usize;
-const HELD: usize = LINES + lines::WORDS;
+const HELD: usize = LINES + fair_queue::WORDS;
 const WORDS: usize = HELD + JOBS_MAX as usize;
 const BYTES: u64 = WORDS as u64 * 8;
 
@@ -123,8 +123,8 @@ impl Pool {
         &self.words.words()[at]
     }
 
-    /// Returns the state of `fare.rs`.
-    pub(crate) fn fare(&self) -> &AtomicU64 {
+    /// Returns the state of `starvation.rs`.
+    pub(crate) fn starvation(&self) -> &AtomicU64 {
         self.word(FARE)
     }
 
@@ -132,15 +132,15 @@ impl Pool {
 
     /// Returns how many tools may run now.
     fn jobs(&self) -> u32 {
-        let more = || company::is_there(self.word(COMPANY_UNTIL).load(Relaxed), now_ms());
-        if self.may_be_more && more() { company::more(self.jobs).min(JOBS_MAX) } else { self.jobs }
+        let more = || cpu_contention::is_there(self.word(COMPANY_UNTIL).load(Relaxed), now_ms());
+        if self.may_be_more && more() { cpu_contention::more(self.jobs).min(JOBS_MAX) } else { self.jobs }
     }
 
     /// Checks whether other programs compete for the processors, if a check is due. Only called by
     /// the first in the queue.
     pub(super) fn look_for_company(&self) {
         let (word, now) = (self.word(COMPANY).load(Relaxed), now_ms());
-        if !self.may_be_more || !company::is_due(word, now) {
+        if !self.may_be_more || !cpu_contention::is_due(word, now) {
             return;
         }
         let Some(running) = larder_sys::wanting_to_run() else { return };
@@ -148,7 +148,7 @@ impl Pool {
         // We run as well while we count. If a processor is free, nothing keeps the tools from it.
         // This matters in a container, which sees all that runs on its host.
         let somebody = running as usize > holders + 1 && running > larder_sys::allowed_processors();
-        let (next, verdict) = company::counted(word, now, somebody);
+        let (next, verdict) = cpu_contention::counted(word, now, somebody);
         let is_ours = self.word(COMPANY).compare_exchange(word, next, Relaxed, Relaxed).is_ok();
         if is_ours && verdict == Some(true) {
             self.judge_company(now);
@@ -162,9 +162,9 @@ impl Pool {
         let thread = u32::try_from(thread).ok().filter(|thread| *thread != 0);
         let wanted = thread.and_then(larder_sys::wanted_processor_ns);
         let more = wanted.and_then(|wanted| wanted.checked_sub(before));
-        let is_it = more.is_some_and(|more| company::never_rests(more, now.saturating_sub(since)));
+        let is_it = more.is_some_and(|more| cpu_contention::never_rests(more, now.saturating_sub(since)));
         if is_it {
-            self.word(COMPANY_UNTIL).store(now + company::HOLDS_MS, Relaxed);
+            self.word(COMPANY_UNTIL).store(now + cpu_contention::HOLDS_MS, Relaxed);
         }
         let same = thread.zip(wanted).filter(|_| is_it);
         let holders = || self.ever_in_turn().filter_map(|token| self.holder(token, 0)).collect::<Vec<_>>();
@@ -175,18 +175,18 @@ impl Pool {
 
     // ------------------------------------------------------------ the queue's words
 
-    fn lines(&self) -> Lines<'_> {
-        Lines(&self.words.words()[LINES..HELD])
+    fn lines(&self) -> FairQueue<'_> {
+        FairQueue(&self.words.words()[LINES..HELD])
     }
 
     /// Returns what the running tools have used, by line, even if more tools run than `jobs`. The
     /// lock is checked as well, because a word may be stale: a holder that was killed, or that
     /// became its tool, did not clear it.
-    fn running(&self) -> lines::Running {
+    fn running(&self) -> fair_queue::Running {
         let word = |token: u32| self.word(HELD + token as usize).load(Relaxed);
         let is_held = |token: u32| self.own == Some(token) || self.holder(token, 0).is_some();
         let held = (0..JOBS_MAX).filter(|token| word(*token) != 0 && is_held(*token));
-        lines::Running::of(held.map(word), now_ms())
+        fair_queue::Running::of(held.map(word), now_ms())
     }
 
     pub(super) fn nobody_waits(&self) -> bool {
@@ -195,7 +195,7 @@ impl Pool {
 
     /// Draws a ticket in the line of this build.
     pub(super) fn draw_ticket(&self, build: u64) -> Ticket {
-        self.lines().draw(lines::line_of(build), || self.running())
+        self.lines().draw(fair_queue::line_of(build), || self.running())
     }
 
     /// Returns how many are before this ticket. It is 0 if it is this ticket's turn, and negative
@@ -304,7 +304,7 @@ impl Pool {
 
     /// Returns the tokens that may be held. Some may have been taken when there were more.
     fn ever_in_turn(&self) -> impl Iterator<Item = u32> + use<> {
-        from_ours(company::more(self.jobs).min(JOBS_MAX))
+        from_ours(cpu_contention::more(self.jobs).min(JOBS_MAX))
     }
 
     fn lock(&self, token: u32, layer: u32) -> bool {
@@ -363,7 +363,7 @@ impl Pool {
     /// none. The previous line is charged for its time.
     fn note_holder(&self, token: u32, waited: Option<Ticket>) {
         let now = now_ms();
-        let word = waited.map_or(0, |ticket| lines::begun(ticket.line(), now));
+        let word = waited.map_or(0, |ticket| fair_queue::begun(ticket.line(), now));
         self.lines().charge(self.word(HELD + token as usize).swap(word, Relaxed), now);
     }
 
@@ -407,7 +407,7 @@ impl Pool {
             holders: (0..JOBS_MAX).filter_map(|token| self.holder(token, 0)).collect(),
             waiting: self.lines().count(),
             expected_kb: self.expected(&|token| held(&token)),
-            stepped_down: fare::is_stepped_down(self.fare().load(Relaxed), now_ms()),
+            stepped_down: starvation::is_stepped_down(self.starvation().load(Relaxed), now_ms()),
         }
     }
 }

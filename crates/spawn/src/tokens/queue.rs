@@ -15,9 +15,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::lines::Ticket;
+use super::fair_queue::Ticket;
 use super::pool::Pool;
-use super::{Asker, Taken, Token};
+use super::token::{Asker, Taken, Token};
 
 /// The pause between two checks of the first in the queue if it is not called.
 const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(10);

@@ -1,6 +1,5 @@
 //! Copying the content of a file to a new file. The cheapest way depends on the size and the file
-//! system. `cargo xtask bench copy` measures all ways, and docs/performance.md, "Putting an output
-//! in place", has the table.
+//! system: docs/performance.md, "Putting an output in place", has the figures.
 //!
 //! Unaware of: what is copied.
 

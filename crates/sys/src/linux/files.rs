@@ -430,7 +430,7 @@ fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Loo
     // 2^63 is never trusted.
     let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
     Ok(Look {
-        kind: kind_of(st.stx_mode.into()),
+        kind: Kind::of_code((u32::from(st.stx_mode) >> 12) as u8),
         mode: u32::from(st.stx_mode) & 0o7777,
         volume: volume(st.stx_dev_major, st.stx_dev_minor, unique),
         device: device(st.stx_dev_major, st.stx_dev_minor),
@@ -452,7 +452,7 @@ fn look_by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look
     let nanoseconds = |s: i64, ns: u64| s.saturating_mul(1_000_000_000).saturating_add(ns as i64);
     let (major, minor) = (fs::major(st.st_dev), fs::minor(st.st_dev));
     Ok(Look {
-        kind: kind_of(st.st_mode),
+        kind: Kind::of_code((st.st_mode >> 12) as u8),
         mode: st.st_mode & 0o7777,
         volume: volume(major, minor, 0),
         device: device(major, minor),
@@ -464,15 +464,6 @@ fn look_by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look
         owner: st.st_uid,
         group: st.st_gid,
     })
-}
-
-fn kind_of(mode: u32) -> Kind {
-    match mode >> 12 {
-        0o10 => Kind::File,
-        0o04 => Kind::Directory,
-        0o12 => Kind::Link,
-        other => Kind::Other(other as u8),
-    }
 }
 
 fn device(major: u32, minor: u32) -> u64 {

@@ -12,7 +12,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::time::Duration;
 
-use super::near::Near;
+use super::cpu_affinity::CpuAffinity;
 use super::notify::{Notification, is_thread_of};
 use super::trace::{control, is_stopping, makers, message};
 
@@ -44,7 +44,7 @@ pub struct Followed {
     early: HashSet<i32>,
     /// The thread that stays stopped until the next event is requested.
     held: Option<i32>,
-    near: Near,
+    near: CpuAffinity,
 }
 
 const OPTIONS: i32 =
@@ -159,7 +159,7 @@ impl Followed {
             beginning: HashSet::new(),
             early: HashSet::new(),
             held: None,
-            near: Near::default(),
+            near: CpuAffinity::default(),
         }
     }
 

@@ -1,27 +1,28 @@
 //! Linux. Each module's documentation says what it is for.
 
-mod attended;
 mod bytelock;
+mod clock;
 mod closing;
 mod copy;
+mod cpu_affinity;
 mod features;
 mod files;
 mod follow;
 mod futex;
 mod loopback;
 mod machine;
-mod manner;
 mod map;
-mod mount;
 #[cfg(target_arch = "x86_64")]
-mod moving;
+mod memcpy;
+mod mount;
 mod namespace;
-mod near;
 mod notify;
 mod process;
 mod refused;
 mod relay;
 mod remove;
+mod sched_policy;
+mod seccomp_spawn;
 mod signals;
 mod socket;
 mod start;
@@ -31,8 +32,8 @@ mod survivors;
 mod terminal;
 mod trace;
 
-pub use attended::{spawn_attended, try_attending};
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
+pub use clock::{now_coarse_ns, now_ms};
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
@@ -43,10 +44,7 @@ pub use files::{
 };
 pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::loop_device;
-pub use machine::{
-    FreeMemory, any_busy_below, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb,
-};
-pub use manner::{Manner, answer_promptly, is_lowered, lower_thread, would_starve};
+pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room, processors, resident_below_kb};
 pub use map::Words;
 pub use mount::{
     MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, house_mount, in_lasting_mounts,
@@ -65,13 +63,15 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
     busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
-    file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask,
-    umask_beside_threads, wanted_processor_ns, wanting_to_run,
+    file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, out_of_the_way, parent_process_id,
+    process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask, umask_beside_threads,
+    wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
 pub use remove::{remove_tree, remove_tree_at};
+pub use sched_policy::{SchedPolicy, answer_promptly, is_lowered, lower_thread, would_starve};
+pub use seccomp_spawn::{spawn_attended, try_attending};
 pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, own_descriptors, passed_file,

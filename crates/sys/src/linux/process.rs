@@ -332,7 +332,7 @@ pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
         all.get(&pid).is_some_and(|stat| stat.name.starts_with(b"larder"))
             || line.any(|pid| ours.contains(&pid) || is_wrapper(pid))
     };
-    let up_ticks = crate::now_ms() / 10;
+    let up_ticks = super::clock::now_ms() / 10;
     let share = |stat: &Stat| stat.ticks * 1000 / up_ticks.saturating_sub(stat.started_ticks).max(1);
     let mut strangers: Vec<_> = all.iter().filter(|(_, stat)| stat.ticks > 0).collect();
     strangers.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.state == b'R', share(stat))));
@@ -408,26 +408,6 @@ pub fn home_of_user() -> Option<PathBuf> {
     };
     let home = PathBuf::from(std::ffi::OsString::from_vec(home));
     home.is_absolute().then_some(home)
-}
-
-/// Returns the clock that files are stamped with, in nanoseconds since 1970. It advances once per
-/// clock tick.
-pub fn now_coarse_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // The system call is made directly. A hit reads the clock a few times, and using the vDSO would
-    // take three page faults, which cost more than the calls.
-    // SAFETY: writes to our own structure, which has the kernel's form if pointers have 64 bits. It
-    // cannot fail, because every kernel has this clock.
-    #[cfg(target_pointer_width = "64")]
-    let told = unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_REALTIME_COARSE, &mut now) == 0 };
-    #[cfg(not(target_pointer_width = "64"))]
-    let told = false;
-    // A sandbox may refuse the call, and then nothing was written.
-    if !told {
-        // SAFETY: writes to our own structure.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now) };
-    }
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// Returns true if the size of files that this process may write is limited. Exceeding the limit

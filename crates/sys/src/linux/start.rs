@@ -18,8 +18,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use super::manner::Manner;
 use super::process::{CStrings, Child, c_string};
+use super::sched_policy::SchedPolicy;
 
 /// The number of 16-byte words of the child's stack, which is 16 KiB. 16 bytes is the alignment
 /// that every machine needs. The child's few calls need some hundred bytes.
@@ -33,7 +33,7 @@ struct Start<'a> {
     argv: CStrings,
     environment: CStrings,
     descriptors: &'a [(RawFd, RawFd)],
-    manner: &'a Manner,
+    sched_policy: &'a SchedPolicy,
     mask: libc::sigset_t,
     ties: Ties,
     error: AtomicI32,
@@ -54,16 +54,16 @@ struct Ties {
 /// Starts the program at `path`. `descriptors` are pairs of a descriptor of ours and the number
 /// that the program gets it as, for example its standard streams.
 ///
-/// The child gets the signal mask from before `mask` was prepared, and the scheduling of `manner`.
+/// The child gets the signal mask from before `mask` was prepared, and the scheduling of `sched_policy`.
 pub fn spawn(
     path: &[u8],
     argv: &[Vec<u8>],
     environment: &[Vec<u8>],
     descriptors: &[(RawFd, RawFd)],
     mask: &crate::SignalForwarding,
-    manner: &Manner,
+    sched_policy: &SchedPolicy,
 ) -> io::Result<Child> {
-    start(path, argv, environment, descriptors, *mask.original(), manner, Ties::default())
+    start(path, argv, environment, descriptors, *mask.original(), sched_policy, Ties::default())
 }
 
 /// Starts a program on the same terminal. It is killed when the calling thread ends. It gets the
@@ -75,7 +75,7 @@ pub fn spawn_job(
     mask: &crate::SignalForwarding,
 ) -> io::Result<Child> {
     let ties = Ties { session: false, bound_to: Some(ourselves()), plain_pipes: true };
-    start(path, argv, environment, &[], *mask.original(), &Manner::default(), ties)
+    start(path, argv, environment, &[], *mask.original(), &SchedPolicy::default(), ties)
 }
 
 /// Starts the program at `path` in a session of its own, with `/dev/null` as its standard streams.
@@ -83,7 +83,7 @@ pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io
     let null = null()?;
     let descriptors = [0, 1, 2].map(|its| (null.as_raw_fd(), its));
     let ties = Ties { session: true, ..Ties::default() };
-    start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
+    start(path, argv, environment, &descriptors, mask_now()?, &SchedPolicy::default(), ties)
 }
 
 /// Starts the program at `path` in a session of its own. It is killed when the calling thread ends.
@@ -92,7 +92,7 @@ pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], error
     let null = null()?;
     let descriptors = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (errors, 2)];
     let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
-    start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
+    start(path, argv, environment, &descriptors, mask_now()?, &SchedPolicy::default(), ties)
 }
 
 /// Starts the program at `path` in a session of its own. It is killed when the calling thread ends.
@@ -101,7 +101,7 @@ pub fn spawn_bound_to(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], in
     let null = null()?;
     let descriptors = [(input, 0), (null.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
     let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
-    start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
+    start(path, argv, environment, &descriptors, mask_now()?, &SchedPolicy::default(), ties)
 }
 
 fn start(
@@ -110,11 +110,11 @@ fn start(
     environment: &[Vec<u8>],
     descriptors: &[(RawFd, RawFd)],
     mask: libc::sigset_t,
-    manner: &Manner,
+    sched_policy: &SchedPolicy,
     ties: Ties,
 ) -> io::Result<Child> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    begin(Start { path, argv, environment, descriptors, manner, mask, ties, error: AtomicI32::new(0) })
+    begin(Start { path, argv, environment, descriptors, sched_policy, mask, ties, error: AtomicI32::new(0) })
 }
 
 fn ourselves() -> libc::pid_t {
@@ -168,7 +168,7 @@ fn begin(start: Start<'_>) -> io::Result<Child> {
 extern "C" fn become_program(start: *mut c_void) -> c_int {
     // SAFETY: `begin` passes a `Start` and waits.
     let start = unsafe { &*start.cast::<Start>() };
-    start.manner.take_on();
+    start.sched_policy.take_on();
     let error = start.become_program();
     start.error.store(error.raw_os_error().unwrap_or(libc::EIO), Relaxed);
     super::end_process(NOT_STARTED)

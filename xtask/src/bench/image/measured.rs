@@ -1,4 +1,4 @@
-//! A way, run: what it took, and what was done with the tree then.
+//! Runs a way and keeps what it cost, and what the jobs cost afterwards.
 
 use super::jobs;
 use super::tree::Tree;
@@ -12,30 +12,31 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// What a way came to.
+/// The measurements of one way.
 pub(super) struct Measured {
     pub(super) way: Way,
-    /// With what a broker had taken when the tree could be used.
+    /// The samples of all rounds, with the CPU time of brokers until the tree can be used.
     pub(super) samples: Vec<Usage>,
-    /// What lies there afterwards, or was new, bytes.
+    /// The size of the result in bytes, or of its new part.
     pub(super) bytes: Option<u64>,
-    /// What was written to the disk for it, bytes.
+    /// The bytes that were written to the disks, for each round.
     pub(super) written: Vec<u64>,
-    /// The most memory that the process itself had, kB.
+    /// The peak memory of the process itself, in kB.
     pub(super) peak_kb: u64,
-    /// Programs that use the tree then.
+    /// The cost of loading packages from the tree, for each round.
     pub(super) used: Vec<Usage>,
-    /// Each of `jobs::JOBS`, where they are done; with what a broker took meanwhile.
+    /// The cost of each of `jobs::JOBS`, with the CPU time of brokers meanwhile. Empty if no jobs
+    /// run.
     pub(super) jobs: Vec<Option<Usage>>,
 }
 
-/// Those that were possible, and the names of those that were not.
+/// The ways that worked, and the names of those that did not.
 pub(super) struct All {
     pub(super) measured: Vec<Measured>,
     pub(super) left_out: Vec<&'static str>,
 }
 
-/// Each way of this tree once in each round.
+/// Runs each way of this tree once in each round.
 pub(super) fn all(tree: &Tree, ways: &Ways, rounds: u32) -> Result<All> {
     let mut measured: Vec<Measured> = ways.all(tree).into_iter().map(Measured::nothing).collect();
     let (mut done, mut left_out) = (0, Vec::new());
@@ -64,7 +65,7 @@ impl All {
         self.measured.iter().find(|one| one.way.name == name)
     }
 
-    /// One that is always among them.
+    /// Returns the measurements of a way that must be present.
     pub(super) fn needed(&self, name: &str) -> Result<&Measured> {
         self.find(name).with_context(|| format!("`{name}` was not measured"))
     }
@@ -107,39 +108,41 @@ impl Measured {
         Ok(())
     }
 
-    /// Seconds until nine packages were loaded, from nothing: of each round.
+    /// Returns for each round the seconds from the start until nine packages were loaded.
     pub(super) fn until_used(&self) -> Vec<f64> {
         let both = self.samples.iter().zip(&self.used);
         both.map(|(had, used)| (had.wall + used.wall).as_secs_f64()).collect()
     }
 
-    /// Seconds of each round.
+    /// Returns the wall time of each round, in seconds.
     pub(super) fn walls(&self) -> Vec<f64> {
         self.samples.iter().map(|usage| usage.wall.as_secs_f64()).collect()
     }
 
-    /// CPU seconds of each round.
+    /// Returns the CPU time of each round, in seconds.
     pub(super) fn cpus(&self) -> Vec<f64> {
         self.samples.iter().map(|usage| usage.cpu.as_secs_f64()).collect()
     }
 
-    /// The median of the rounds, seconds.
+    /// Returns the median wall time, in seconds.
     pub(super) fn wall(&self) -> f64 {
         quantile(self.walls(), 1, 2)
     }
 
-    /// The median of the rounds, CPU seconds.
+    /// Returns the median CPU time, in seconds.
     pub(super) fn cpu(&self) -> f64 {
         quantile(self.cpus(), 1, 2)
     }
 }
 
-/// What the machine's disks were given so far, bytes, once all of it is there. Disks that are files lie on others.
+/// Returns the bytes that were written to the disks so far, after a `sync`. Loop devices and
+/// similar are left out, because their data is written to another disk.
 fn written_to_disks() -> Result<u64> {
     nix::unistd::sync();
-    let text = fs::read_to_string("/proc/diskstats").context("the kernel does not say what was written")?;
+    let text = fs::read_to_string("/proc/diskstats").context("cannot read /proc/diskstats")?;
     let disks = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Of a disk, not of its parts; in sectors of 512 bytes whatever the disk has (Documentation/admin-guide/iostats).
+    // Whole disks only, not partitions. The unit is 512 bytes for all disks
+    // (Documentation/admin-guide/iostats).
     let is_disk = |name: &str| {
         let is_of_file = ["loop", "ram", "zram", "dm-", "md"].iter().any(|kind| name.starts_with(kind));
         !is_of_file && Path::new("/sys/block").join(name).exists()
@@ -148,7 +151,8 @@ fn written_to_disks() -> Result<u64> {
     Ok(sectors.filter_map(|words| words.get(9)?.parse::<u64>().ok()).sum::<u64>() * 512)
 }
 
-/// Run it, and look meanwhile how much memory it had at most itself, in kB: seen up to a few ms before its end.
+/// Runs the command, and samples the peak memory of its process, in kB. The last few ms may be
+/// missing.
 fn watched(command: &mut Command) -> Result<(ExitStatus, Usage, u64)> {
     let before = run::cpu_of_children()?;
     let began = Instant::now();
@@ -168,5 +172,5 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, Usage, u64)> {
     Ok((status, Usage { wall, cpu: run::cpu_of_children()?.saturating_sub(before) }, peak_kb))
 }
 
-/// What a time can be longer than it was.
+/// The interval between samples of the memory. The wall time may be too long by this.
 const LOOK_EVERY: Duration = Duration::from_millis(1);

@@ -1,16 +1,17 @@
-//! `cargo xtask bench image`: directories saved and had again, by larder and by what people use today.
+//! `cargo xtask bench image`: measures saving and restoring directories, by larder and by the usual
+//! archives.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `app/` | the packages of the trees: npm's with their lock file, Maven's |
-//! | `tree.rs` | the trees, installed by npm with scripts off and by Maven, and changes to them |
-//! | `ways.rs` | each way to save a tree and to have it again, as commands |
-//! | `jobs.rs` | what is done with it then |
-//! | `measured.rs` | a way, run |
+//! | `app/` | the package lists of the trees: npm's with its lock file, Maven's |
+//! | `tree.rs` | the trees, installed by npm without scripts and by Maven, and changes to them |
+//! | `ways.rs` | each way to save and to restore a tree, as commands |
+//! | `jobs.rs` | what uses the tree afterwards |
+//! | `measured.rs` | runs a way |
 //! | `report.rs` | tables and figures |
 //!
-//! Everything is on one disk, so what is fetched comes from its cache. What is called "far" comes from a web server behind
-//! a proxy that adds latency.
+//! All files are on one disk, so fetched data comes from the page cache. "Far" means a web server
+//! behind a proxy that adds latency.
 
 mod jobs;
 mod measured;
@@ -27,38 +28,38 @@ use std::path::PathBuf;
 use self::tree::Tree;
 use self::ways::Ways;
 
-/// What `cargo xtask bench image` takes.
+/// The options of `cargo xtask bench image`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: each way once in each
+    /// The number of rounds. Each way runs once per round
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Measure this only; may be given several times
+    /// Measure only this. Can be given several times
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
-    /// Measure this directory instead of the node_modules of the committed lock file; it is copied first
+    /// Measure a copy of this directory instead of the node_modules of the committed lock file
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
-    /// Measure a tree of nine packages and what they need instead, some ten thousand files, and that only
+    /// Measure only a tree of nine packages and their dependencies, about ten thousand files
     #[arg(long, conflicts_with = "tree")]
     small: bool,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
 
-/// What can be measured.
+/// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// A node_modules, by all ways
     Packages,
-    /// A Maven repository, by all ways: few large files
+    /// A Maven repository with few large files, by all ways
     Maven,
     /// The node_modules in three sizes
     Sizes,
 }
 
-/// Files of the tree at least, where npm made it.
+/// The number of files that the tree of npm must have.
 const FILES_MIN: u64 = 100_000;
 
 impl Options {
@@ -70,7 +71,7 @@ impl Options {
     }
 }
 
-/// Measures. The trees stay for the next time.
+/// Measures. The trees are kept for the next run.
 pub(crate) fn image(place: &Place, options: &Options) -> Result<Vec<Report>> {
     setup::for_bench_image(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
@@ -95,7 +96,7 @@ fn reports(place: &Place, options: &Options, ways: &Ways) -> Result<Vec<Report>>
         let tree = Tree::installed(place, options.tree.as_deref(), options.small)?;
         ensure!(
             options.tree.is_some() || options.small || tree.files >= FILES_MIN,
-            "{} files only: is the lock file whole?",
+            "only {} files: is the lock file complete?",
             tree.files
         );
         if options.has(Part::Packages) {
@@ -108,7 +109,7 @@ fn reports(place: &Place, options: &Options, ways: &Ways) -> Result<Vec<Report>>
     Ok(reports)
 }
 
-/// A tenth of the tree, all of it, and two of it.
+/// Measures a tenth of the tree, the whole tree, and two copies of it.
 fn of_sizes(tree: Tree, ways: &Ways, rounds: u32) -> Result<Report> {
     let work = ways.work.join("sizes");
     fresh(&work)?;

@@ -1,4 +1,4 @@
-//! What was measured, as tables and figures.
+//! Tables and figures of the image benchmark.
 
 use super::jobs;
 use super::measured::{All, Measured};
@@ -14,36 +14,39 @@ use anyhow::{Context, Result};
 use larder_samples::{median, quantile};
 use serde_json::json;
 
-/// To have the tree from a remote: seconds at most, whatever its size.
+/// The upper limit for the wall time until a tree from a remote can be used, in seconds, for any
+/// size.
 const GOAL_USABLE_S: f64 = 0.5;
-/// And CPU seconds.
+/// The upper limit for the CPU time of the same, in seconds.
 const GOAL_USABLE_CPU_S: f64 = 0.1;
-/// And to have loaded nine packages then, as a share of the same after tar and zstd.
+/// The upper limit for the time until nine packages were loaded from it, as a share of the time
+/// with tar and zstd.
 const GOAL_USED: f64 = 1.0 / 8.0;
-/// Reading all of a mounted tree: CPU at most, as a multiple of plain files.
+/// The upper limit for the CPU time of reading a whole mounted tree ÷ reading plain files.
 const GOAL_READ: f64 = 2.0;
-/// Memory at most while it is saved, MB.
+/// The upper limit for the memory of saving, in MB.
 const GOAL_SAVE_MB: f64 = 300.0;
-/// Saving again when nothing changed: CPU at most, as a multiple of tar and zstd.
+/// The upper limit for the CPU time of saving again without changes ÷ tar and zstd.
 const GOAL_WARM: f64 = 1.0;
-/// Unpacking: CPU at most, as a multiple of tar and zstd.
+/// The upper limit for the CPU time of unpacking ÷ tar and zstd.
 const GOAL_UNPACK: f64 = 1.0 / 1.5;
-/// Saving again after five packages changed: new bytes at most, as a share of all.
+/// The upper limit for the new bytes after five packages changed, as a share of all bytes.
 const GOAL_AGAIN: f64 = 0.05;
-/// To have twenty times as many files from a remote: wall at most, as a multiple.
+/// The upper limit for the wall time of twenty times as many files from a remote ÷ the smaller
+/// tree.
 const GOAL_TWENTYFOLD: f64 = 2.0;
 
 const HEADER: &[&str] =
     &["what", "MB", "wall s", "MB/s", "CPU s", "CPU ÷ tar + zstd", "written MB", "used, wall s", "used, CPU s"];
 
-/// The ways to have a tree, side by side.
+/// Returns the report of all ways to save and restore a tree.
 pub(super) fn of_ways(tree: &Tree, all: &All, rounds: u32, about: &str) -> Result<Report> {
     let left_out = match &*all.left_out {
         [] => String::new(),
-        names => format!("Left out, since it was not possible: {}. ", names.join("; ")),
+        names => format!("Left out, because it failed: {}. ", names.join("; ")),
     };
     let used = match tree.kind {
-        Kind::Packages => "\"Used\" is `require()` of nine packages in node, directly after.",
+        Kind::Packages => "\"Used\" is `require()` of nine packages in node directly afterwards.",
         _ => "",
     };
     let (name, title) = match tree.kind {
@@ -54,8 +57,8 @@ pub(super) fn of_ways(tree: &Tree, all: &All, rounds: u32, about: &str) -> Resul
         name,
         title: title.to_owned(),
         notes: vec![format!(
-            "{}. Medians of {rounds} rounds, interleaved; the disk's cache is warm. far: 20 ms there and back, 200 MB/s \
-             a connection. {about} {left_out}{used}",
+            "{}. Medians of {rounds} rounds, interleaved; the page cache is warm. far: 20 ms round trip, 200 MB/s \
+             per connection. {about} {left_out}{used}",
             tree.shown()
         )],
         table: Table::new(1, HEADER),
@@ -94,7 +97,8 @@ fn row(tree: &Tree, one: &Measured) -> serde_json::Value {
     })
 }
 
-/// What two reports are compared by. The goals are those of a tree of many small files.
+/// Returns the figures that are compared between reports. The goals are for a tree of many small
+/// files.
 fn figures(tree: &Tree, all: &All) -> Result<Vec<Figure>> {
     let goal = |goal: f64| (tree.kind == Kind::Packages).then_some(goal);
     let mut figures = Vec::new();
@@ -124,7 +128,7 @@ fn figures(tree: &Tree, all: &All) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// When a tree that was not here can be used, whatever its size.
+/// Returns the figures of the time until a tree from a remote can be used.
 fn usable(lazy: &Measured, name: &str) -> Vec<Figure> {
     let [wall, cpu] =
         [(lazy.walls(), "s", GOAL_USABLE_S), (lazy.cpus(), "CPU s", GOAL_USABLE_CPU_S)].map(|(samples, unit, goal)| {
@@ -134,7 +138,7 @@ fn usable(lazy: &Measured, name: &str) -> Vec<Figure> {
     wall.into_iter().chain(cpu).collect()
 }
 
-/// What jobs took of the trees that were had by several ways.
+/// Returns the report of the jobs on restored and mounted trees.
 pub(super) fn of_jobs(tree: &Tree, all: &All) -> Result<Report> {
     let (name, title) = match tree.kind {
         Kind::Repository => ("image-maven-jobs", "Jobs over a Maven repository that was had"),
@@ -144,7 +148,7 @@ pub(super) fn of_jobs(tree: &Tree, all: &All) -> Result<Report> {
         name,
         title: title.to_owned(),
         notes: vec![
-            "Of the last round, one after the other, directly after the tree was there; with what a broker took meanwhile."
+            "Of the last round, one after the other, directly after the tree was restored; with the CPU time of brokers."
                 .to_owned(),
         ],
         table: Table::new(2, &["tree", "job", "wall s", "CPU s", "wall ÷ plain files", "CPU ÷ plain files"]),
@@ -170,13 +174,13 @@ pub(super) fn of_jobs(tree: &Tree, all: &All) -> Result<Report> {
     Ok(report)
 }
 
-/// The same tree in several sizes: the fewest files first.
+/// Returns the report of one tree in several sizes. The smallest comes first.
 pub(super) fn of_sizes(sizes: &[(Tree, All)], rounds: u32) -> Result<Report> {
     let mut report = Report {
         name: "image-sizes",
         title: "Images of trees of several sizes".to_owned(),
         notes: vec![format!(
-            "Packages of the tree, all of it, and two copies of it. Medians of {rounds} rounds; the disk's cache is warm."
+            "Packages of the tree, all of it, and two copies of it. Medians of {rounds} rounds; the page cache is warm."
         )],
         table: Table::new(2, &["files", "what", "wall s", "CPU s", "CPU ÷ tar + zstd", "peak MB"]),
         ..Report::default()

@@ -1,4 +1,4 @@
-//! The trees that are measured: installed once, kept for the next time.
+//! The trees that are measured. They are installed once and kept for the next run.
 
 use crate::place::{Place, fresh};
 use crate::run::{self, Usage};
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What was installed, and by which lock file: both beside it.
+/// The name of the file beside the tree that says from which lock file it was installed.
 const MARK: &str = "installed-by";
-/// Packages that a program of ordinary size loads.
+/// The packages that node loads from a restored tree.
 const REQUIRED: [&str; 9] =
     ["typescript", "webpack", "express", "aws-sdk", "lodash", "graphql", "prettier", "@babel/core", "react-dom/server"];
 
-/// A tree, and what is in it.
+/// A tree, and counts of its content.
 pub(super) struct Tree {
     pub(super) kind: Kind,
     pub(super) path: PathBuf,
@@ -23,19 +23,19 @@ pub(super) struct Tree {
     pub(super) bytes: u64,
 }
 
-/// What a tree is, and so what is done with it.
+/// The kind of a tree. It determines what is done with the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A `node_modules`: packages of it are loaded.
+    /// A `node_modules`, from which node loads packages.
     Packages,
-    /// What Maven fetched.
+    /// A repository that Maven downloaded.
     Repository,
-    /// One of several of which only the size matters.
+    /// One of several trees of which only the size matters.
     Sized,
 }
 
 impl Kind {
-    /// What a bar is called.
+    /// Returns the label of its progress bar.
     pub(super) fn word(self) -> &'static str {
         match self {
             Kind::Packages => "image",
@@ -55,17 +55,17 @@ impl Tree {
         Ok(Tree { kind, path, files, directories, bytes })
     }
 
-    /// What it is called, wherever it is.
+    /// Returns the last part of its path, which is the same everywhere.
     pub(super) fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// What is in it, for people.
+    /// Returns a description of its content for people.
     pub(super) fn shown(&self) -> String {
         format!("{} files in {} directories, {:.0} MB", self.files, self.directories, self.bytes as f64 / 1e6)
     }
 
-    /// What Maven fetches for the committed project.
+    /// Returns the repository that Maven downloads for the committed project.
     pub(super) fn of_maven(place: &Place) -> Result<Tree> {
         let dir = place.own("bench-image-tree-maven")?;
         let (path, project) = (dir.join("repository"), fs::read_to_string(app(place).join("pom.xml"))?);
@@ -82,7 +82,7 @@ impl Tree {
         Tree::at(path, Kind::Repository)
     }
 
-    /// Packages of this one, of a tenth of its files.
+    /// Copies packages of this tree with a tenth of its files.
     pub(super) fn tenth(&self, dir: &Path) -> Result<Tree> {
         let (path, wanted) = (dir.join(self.name()), self.files / 10);
         fs::create_dir_all(&path)?;
@@ -91,7 +91,7 @@ impl Tree {
         let mut files = 0;
         for package in packages {
             let more = count(&package.path(), "f")?;
-            // Some hold more than a tenth of all by themselves.
+            // Some packages have more than a tenth of all files.
             if files + more <= wanted {
                 copy(&package.path(), &path)?;
                 files += more;
@@ -100,7 +100,7 @@ impl Tree {
         Tree::at(path, Kind::Sized)
     }
 
-    /// Two copies of this one.
+    /// Copies this tree twice.
     pub(super) fn twice(&self, dir: &Path) -> Result<Tree> {
         let path = dir.join(self.name());
         for name in ["one", "two"] {
@@ -110,12 +110,12 @@ impl Tree {
         Tree::at(path, Kind::Sized)
     }
 
-    /// The same, of which only the size matters.
+    /// Returns this tree as one of which only the size matters.
     pub(super) fn into_sized(self) -> Tree {
         Tree { kind: Kind::Sized, ..self }
     }
 
-    /// The `node_modules` of the committed lock file, or a copy of another directory.
+    /// Returns the `node_modules` of the committed lock file, or a copy of the `given` directory.
     pub(super) fn installed(place: &Place, given: Option<&Path>, small: bool) -> Result<Tree> {
         let dir = place.own(if small { "bench-image-tree-small" } else { "bench-image-tree" })?;
         fs::create_dir_all(&dir)?;
@@ -139,7 +139,8 @@ impl Tree {
         Tree::at(path, Kind::Packages)
     }
 
-    /// Have node load packages from a copy of the tree at `place`; none where it has none of them.
+    /// Loads packages from a copy of the tree at `place` with node. Returns `None` if it has none
+    /// of these packages.
     pub(super) fn used(&self, place: &Path) -> Result<Option<Usage>> {
         if self.kind != Kind::Packages {
             return Ok(None);
@@ -157,7 +158,8 @@ impl Tree {
         Ok(Some(usage))
     }
 
-    /// Change five packages in a copy of the tree, as new versions of them would: a line more in each of their sources.
+    /// Copies the tree and appends a line to each source of five packages, as new versions of them
+    /// would change it.
     pub(super) fn changed(&self, copy: &Path) -> Result<()> {
         self::copy(&self.path, copy)?;
         for package in ["express", "lodash", "prettier", "react-dom", "graphql"] {
@@ -191,13 +193,13 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     run::output(Command::new("cp").args(["-a", "--"]).arg(from).arg(to)).map(drop)
 }
 
-/// How many of a kind are below, `f` of files and `d` of directories.
+/// Returns the number of files (`f`) or directories (`d`) below `path`.
 fn count(path: &Path, kind: &str) -> Result<u64> {
     let found = run::output(Command::new("find").arg(path).args(["-type", kind, "-printf", "x"]))?;
     Ok(found.len() as u64)
 }
 
-/// Bytes of a file, or of all files below a directory.
+/// Returns the size of a file, or of all files below a directory, in bytes.
 pub(super) fn bytes_of(path: &Path) -> Result<u64> {
     let found = run::output(Command::new("du").args(["-sb", "--"]).arg(path))?;
     found.split_whitespace().next().and_then(|number| number.parse().ok()).context("du says how much")
@@ -212,7 +214,7 @@ fn install(app: &Path, dir: &Path) -> Result<()> {
     run::shown_to_user(Command::new("npm").args(words).current_dir(dir)).context("npm could not install them")
 }
 
-/// The packages that are loaded, of the versions in the lock file, and what they need.
+/// Installs the packages that are loaded, in the versions of the lock file, and their dependencies.
 fn install_few(lock: &str, dir: &Path) -> Result<()> {
     println!("installing nine packages with npm, scripts off");
     let lock: serde_json::Value = serde_json::from_str(lock)?;

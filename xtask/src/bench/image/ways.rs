@@ -1,4 +1,4 @@
-//! Each way to save the tree and to have it again, as commands.
+//! The ways to save and restore a tree, as commands.
 
 use super::tree::{Kind, Tree, bytes_of};
 use crate::place::{fresh, remove};
@@ -12,50 +12,50 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where all of it is.
+/// The programs and directories of the benchmark.
 pub(super) struct Ways {
     pub(super) larder: PathBuf,
     pub(super) work: PathBuf,
-    /// Whether trees can be put on a file system of their own.
+    /// True if trees are put on a file system of their own.
     has_disk: bool,
     far: Option<Far>,
 }
 
-/// A web server, and what makes the way to it long.
+/// A web server, and a proxy that adds latency.
 struct Far {
     server: Server,
     proxy: Proxy,
 }
 
-/// There and back.
+/// The round-trip time.
 const LATENCY: Duration = Duration::from_millis(20);
 /// Each connection gets 200 MB/s.
 const LOCATION: &str = "location / { dav_methods PUT; create_full_put_path on; limit_rate 200m; }";
 
-/// Whoever was told to end does so in this time.
+/// The time limit for a process to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// One of them. Those that save come first, so that what they leave is there for the others.
+/// A way. Ways that save come first, because the others use their results.
 pub(super) struct Way {
     pub(super) name: &'static str,
-    /// Whether it saves; else it has the tree again.
+    /// True if it saves. Otherwise it restores or mounts.
     pub(super) saves: bool,
     pub(super) prepare: fn(&Ways, &Tree) -> Result<()>,
     pub(super) command: fn(&Ways, &Tree) -> Command,
-    /// What it left, or what of that was new.
+    /// Returns the size of the result, or of its new part, if that is known.
     pub(super) bytes: fn(&Ways) -> Result<Option<u64>>,
     pub(super) after: fn(&Ways, &Tree) -> Result<()>,
 }
 
 impl Way {
-    /// Whether jobs are done with the tree.
+    /// Returns true if jobs run on the tree.
     pub(super) fn has_jobs(&self) -> bool {
         WITH_JOBS.contains(&self.name)
     }
 
-    /// Whether others need what it leaves, or are compared with it; else the benchmark does without where it is not
-    /// possible.
+    /// Returns true if other ways use its result or are compared with it. Any other way is left out
+    /// if it fails.
     pub(super) fn is_needed(&self) -> bool {
         NEEDED.contains(&self.name)
     }
@@ -76,25 +76,25 @@ pub(super) const LAZY_FAR_ONE: &str = "larder, mounted lazily, far, one stream";
 
 const NEEDED: [&str; 6] = [TAR, SAVED, AGAIN, FIVE_CHANGED, UNTAR, UNPACKED];
 
-/// The file is made by whoever comes first, and then kept.
+/// The first round makes the file, and later rounds use it.
 const AS_SQUASHFS: &str = "larder, as squashfs, made in the first round";
 const SQUASHFS_MOUNTED: &str = "squashfs, mounted, overlay";
 
-/// After these, jobs are done with the tree.
+/// The ways after which jobs run on the tree.
 const WITH_JOBS: [&str; 7] =
     [AS_SQUASHFS, "larder, the same by FUSE", UNTAR, SQUASHFS_MOUNTED, UNPACKED, MOUNTED, LAZY];
 
-/// What is asked of a tree of which only the size matters.
+/// The ways for a tree of which only the size matters.
 const OF_SIZES: [&str; 6] = [TAR, SAVED, AGAIN, UNTAR, UNPACKED, LAZY];
 
-/// Nothing more than its name, whether it saves, and its command.
+/// Returns a way with a name and a command, and defaults for the rest.
 fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) -> Way {
     let prepare: fn(&Ways, &Tree) -> Result<()> = if saves { |_, _| Ok(()) } else { |ways, _| ways.fresh_target() };
     Way { name, saves, prepare, command, bytes: |_| Ok(None), after: |_, _| Ok(()) }
 }
 
 impl Ways {
-    /// In `work`, which is made anew: what a run that was stopped left mounted there is taken away first.
+    /// Starts in an empty `work`. Mounts that an interrupted run left there are removed first.
     pub(super) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
         let far = Server::nginx(LOCATION).map(|server| {
             let proxy = Proxy::before(([127, 0, 0, 1], server.port).into());
@@ -108,22 +108,22 @@ impl Ways {
         if is_root()? {
             match ways.mount_disk() {
                 Ok(()) => ways.has_disk = true,
-                Err(error) => println!("image: trees are not put on a file system of their own: {error:#}"),
+                Err(error) => println!("image: trees do not get a file system of their own: {error:#}"),
             }
             ways.no_target()?;
         }
         Ok(ways)
     }
 
-    /// Take away what is mounted and made; what cannot be is said.
+    /// Removes all mounts and files, and prints what could not be removed.
     pub(super) fn end(&self) {
         let ended = self.no_target().and_then(|()| self.end_brokers()).and_then(|()| remove(&self.work));
         if let Err(error) = ended {
-            println!("image: {} stays: {error:#}", self.work.display());
+            println!("image: cannot remove {}: {error:#}", self.work.display());
         }
     }
 
-    /// All of them that are for this tree.
+    /// Returns all ways for this tree.
     pub(super) fn all(&self, tree: &Tree) -> Vec<Way> {
         let archive = |name, command, bytes| Way { bytes, ..way(name, true, command) };
         let mut all = vec![
@@ -165,7 +165,7 @@ impl Ways {
             Way {
                 prepare: |w, _| {
                     w.fresh_target()?;
-                    // What an overlay has written to is no use to the next.
+                    // The upper directory of an overlay cannot be used by the next one.
                     remove(&w.work.join("upper"))?;
                     remove(&w.work.join("work"))
                 },
@@ -206,7 +206,7 @@ impl Ways {
         if self.far.is_some() {
             all.extend(self.far_ways());
         } else {
-            println!("image: nothing comes from far: nginx is not installed");
+            println!("image: the far ways are left out, because nginx is not installed");
         }
         all.retain(|way| match tree.kind {
             Kind::Packages => true,
@@ -216,7 +216,7 @@ impl Ways {
         all
     }
 
-    /// The same over a network of 20 ms and 200 MB/s a connection.
+    /// Returns the ways over a network with a round-trip time of 20 ms and 200 MB/s per connection.
     fn far_ways(&self) -> Vec<Way> {
         let anew: fn(&Ways, &Tree) -> Result<()> = |w, t| {
             w.fresh_target()?;
@@ -256,26 +256,26 @@ impl Ways {
         ]
     }
 
-    /// Where the web server is, by the long way or not.
+    /// Returns the URL of the web server, directly or through the proxy.
     fn far_url(&self, by_proxy: bool) -> String {
         let port = self.far.as_ref().map(|far| if by_proxy { far.proxy.address().port() } else { far.server.port });
         format!("http://127.0.0.1:{}/team", port.unwrap_or_default())
     }
 
-    /// Where the tree is once it was had.
+    /// Returns the path of the tree after it was restored.
     pub(super) fn target(&self, tree: &Tree) -> PathBuf {
         self.target_dir().join(tree.name())
     }
 
-    /// An empty directory, for root on a file system of its own. ext4 does not use what was an inode for minutes after it
-    /// was removed, and looks at all of these again for each file that is made: whoever came after a tree that was
-    /// removed would pay for that, up to three times what making files costs.
+    /// Makes an empty directory, for root on a file system of its own. For minutes after a removal,
+    /// ext4 does not reuse the removed inodes and examines all of them for each new file. So
+    /// creating files would take up to three times as long after another tree was removed.
     fn fresh_target(&self) -> Result<()> {
         self.no_target()?;
         if self.has_disk { self.mount_disk() } else { fresh(&self.target_dir()) }
     }
 
-    /// A new file system there.
+    /// Mounts a new file system there.
     fn mount_disk(&self) -> Result<()> {
         fresh(&self.target_dir())?;
         let file = self.work.join("to.ext4");
@@ -284,7 +284,7 @@ impl Ways {
         run::output(Command::new("mount").args(["-o", "loop"]).arg(&file).arg(self.target_dir())).map(drop)
     }
 
-    /// Take all away that is mounted there, whoever mounted it.
+    /// Unmounts everything there.
     fn no_target(&self) -> Result<()> {
         let mounts = std::fs::read_to_string("/proc/self/mounts")?;
         let work = self.work.display().to_string();
@@ -295,11 +295,11 @@ impl Ways {
         Ok(())
     }
 
-    /// What is to be known of where trees are put.
+    /// Returns a note on where trees are put.
     pub(super) fn notes(&self) -> &'static str {
         match self.has_disk {
-            true => "Trees are put on an ext4 of their own, made anew for each.",
-            false => "Trees are put where others were removed before: ext4 makes that dear.",
+            true => "Each tree is put on a new ext4 file system.",
+            false => "Trees are put where others were removed before, which is slow on ext4.",
         }
     }
 
@@ -320,11 +320,12 @@ impl Ways {
             _ => None,
         };
         run::output(self.larder(store, remote.as_deref(), &["unmount", "--strict"]).arg(tree.name()))?;
-        // One that waits for more would be in the way of what is measured next, and of removing its store.
+        // A broker that waits for more work would disturb the next measurement, and the removal of
+        // its store.
         self.end_brokers()
     }
 
-    /// End who mounts for the stores here, and wait for that.
+    /// Ends the brokers of the stores here, and waits until they have ended.
     fn end_brokers(&self) -> Result<()> {
         let until = Instant::now() + END_PATIENCE;
         loop {
@@ -332,22 +333,22 @@ impl Ways {
             if brokers.is_empty() {
                 return Ok(());
             }
-            ensure!(Instant::now() < until, "process {} mounts still", brokers[0]);
+            ensure!(Instant::now() < until, "process {} still has mounts", brokers[0]);
             for pid in brokers {
-                // It may have ended by itself.
+                // The broker may already have ended.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
             }
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// What those had that mount for the stores here, and live.
+    /// Returns the CPU time of the running brokers of the stores here.
     pub(super) fn cpu_of_brokers(&self) -> Duration {
         let clock = |pid| ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).and_then(clock_gettime).ok();
         self.brokers().into_iter().filter_map(clock).map(Duration::from).sum()
     }
 
-    /// The processes that are called so, and have a store here.
+    /// Returns the process IDs of the brokers that have a store here.
     fn brokers(&self) -> Vec<i32> {
         let store = format!("LARDER_DIR={}/", self.work.display());
         let is_one = |pid: &i32| {
@@ -393,7 +394,7 @@ impl Ways {
         format!("file://{}", self.work.join("far").display())
     }
 
-    /// Have the remote hold what the store does.
+    /// Uploads the tree to the remote.
     fn publish(&self, tree: &Tree) -> Result<()> {
         self.publish_to(tree, &self.remote())
     }
@@ -407,13 +408,13 @@ impl Ways {
         bytes_of(&self.work.join(name)).map(Some)
     }
 
-    /// A number of what larder said last.
+    /// Returns a number from larder's last output.
     fn said(&self, name: &str) -> Result<Option<u64>> {
         let said = std::fs::read_to_string(self.said_in())?;
         Ok(serde_json::from_str::<serde_json::Value>(&said)?[name].as_u64())
     }
 
-    /// Where the output of what is measured goes.
+    /// Returns the file for the output of the measured command.
     pub(super) fn said_in(&self) -> PathBuf {
         self.work.join("said")
     }
@@ -424,12 +425,12 @@ impl Ways {
     }
 }
 
-/// A remote that is asked for one thing at a time.
+/// Returns the URL of a remote that gets one request at a time.
 fn one_stream(url: String) -> String {
     url + "?requests=1"
 }
 
-/// Of the file system that trees are put on: sparse, so that it takes what is in it.
+/// The size of the file system for trees. The file is sparse.
 const DISK_BYTES: u64 = 16 << 30;
 
 fn is_root() -> Result<bool> {

@@ -1,9 +1,13 @@
-//! `cargo xtask bench miss`: what a miss adds to compiles of about 10 ms, 60 ms and 2 s, in CPU and wall time and in
-//! memory, beside what other caches add.
+//! `cargo xtask bench miss`: measures what a miss adds to compiles of about 10 ms, 60 ms and 2 s:
+//! CPU time, wall time and memory, beside other caches.
 //!
-//! Each run is of a command that nobody has run before: a macro has another value, and the object other bytes. Three
-//! states of larder: its stamps say what the inputs hold; they do not, as in a container that was just started; and
-//! there is no store at all, so that also the compiler's programs are seen for the first time, by both observers.
+//! Each run is of a new command: a macro has another value, and the object has other bytes. larder
+//! is measured in three states:
+//!
+//! 1. Its stamps have the content of every input.
+//! 2. It has no stamps, as in a container that was just started.
+//! 3. It has no store at all, so both observers also judge the compiler's programs for the first
+//!    time.
 
 mod stages;
 
@@ -28,16 +32,16 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// What `cargo xtask bench miss` takes.
+/// The options of `cargo xtask bench miss`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: every subject runs once in each; of the compiles of 2 s every third round
+    /// The number of rounds. Each subject runs once per round, compiles of 2 s only in every third
     #[arg(long, default_value_t = 21, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Only the compiles of 10 ms and 60 ms, and no cache that would have to be built first
+    /// Measure only the compiles of 10 ms and 60 ms, and no cache that must be built first
     #[arg(long)]
     quick: bool,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
@@ -56,18 +60,18 @@ const HEADER: &[&str] = &[
     "after ms",
     "runs",
 ];
-/// Compiles that take longer than this take part in every third round.
+/// Compiles that take longer than this run in every third round.
 const LONG: Duration = Duration::from_millis(500);
 const LONG_EVERY: usize = 3;
-/// What a miss is to have at the peak beside the tool.
+/// The upper limit for the peak memory that a miss needs beside the tool.
 const PEAK_MB_GOAL: f64 = 10.0;
-/// What a miss of small C files and of C++ is to cost at most, ÷ plain.
+/// The upper limits for CPU ÷ plain of a miss: for C, and for C++.
 const GOALS: [(&str, f64); 2] = [("gcc", 1.08), ("g++", 1.03)];
 
-/// A compile that nobody has run before, each time.
+/// A compile that is new in each run.
 struct Miss<'a> {
     compile: Compile<'a>,
-    /// Before each run larder's store is taken away.
+    /// True if larder's store is removed before each run.
     begins_empty: bool,
     run: Cell<u64>,
 }
@@ -91,7 +95,7 @@ impl Subject for Miss<'_> {
         self.compile.prepare()
     }
 
-    /// Whether the plain compiler makes the same.
+    /// Checks that the plain compiler makes the same outputs.
     fn check(&self) -> Result<()> {
         if self.is_plain() {
             return Ok(());
@@ -101,7 +105,7 @@ impl Subject for Miss<'_> {
         plain.prepare()?;
         let mut command = plain.command();
         crate::run::output(command.arg(self.number()))?;
-        ensure!(self.compile.case.outputs()? == made, "its outputs are not what the plain compile makes");
+        ensure!(self.compile.case.outputs()? == made, "its outputs differ from the plain compile's");
         Ok(())
     }
 
@@ -137,18 +141,19 @@ impl<'a> Miss<'a> {
         crate::run::output(&mut command).map(drop)
     }
 
-    /// One run, unmeasured, by a launcher that counts: it must be one more miss.
+    /// Runs once by a launcher that counts, without measuring. It must be one more miss.
     fn counted(&self) -> Result<()> {
         let before = self.compile.counts()?;
         self.prepare()?;
         let counting = Compile { launcher: self.compile.launcher.counting(), ..self.compile };
         crate::run::output(counting.command().arg(self.number()))?;
         let found = self.compile.counts()? - before;
-        ensure!(found.miss == 1 && found.hit == 0, "one miss was to be: {found:?}");
+        ensure!(found.miss == 1 && found.hit == 0, "expected one miss: {found:?}");
         Ok(())
     }
 
-    /// By larder the compiler's programs are judged. Others show that they miss.
+    /// Runs larder twice, so that it judges the compiler's programs. Checks of other caches that
+    /// they miss.
     fn warm_up(&self) -> Result<()> {
         if self.is_larder() {
             self.once()?;
@@ -157,7 +162,7 @@ impl<'a> Miss<'a> {
             self.once()
         } else {
             let name = self.name();
-            self.counted().with_context(|| format!("{}: {name} does not miss what is new", self.compile.case.name))
+            self.counted().with_context(|| format!("{}: {name} does not miss a new compile", self.compile.case.name))
         }
     }
 
@@ -166,15 +171,15 @@ impl<'a> Miss<'a> {
     }
 }
 
-/// So that all numbers have as many digits, and the compiler the same work.
+/// All run numbers have the same number of digits, so that the compiler has the same work.
 const FIRST_RUN: u64 = 100_000;
 
-/// What all cases share.
+/// Values that all cases share.
 struct Bench {
     work: PathBuf,
     home: PathBuf,
     caches: Caches,
-    /// larder whose store is taken away before each run.
+    /// larder, whose store is removed before each run.
     storeless: Launcher,
     counting: PathBuf,
     rounds: usize,
@@ -211,10 +216,10 @@ impl Bench {
     fn case(&self, case: &Case, report: &mut Report) -> Result<()> {
         thread::sleep(measure::SETTLING);
         let mut subjects = warm(self.subjects(case), report)?;
-        // The first of them is the plain compile.
+        // The first subject is the plain compile.
         let every = if takes_long(&subjects[0])? { LONG_EVERY } else { 1 };
         subjects.iter_mut().for_each(|subject| subject.compile.every = every);
-        // What was just hashed grows old enough for a stamp.
+        // Files that were just hashed become old enough for a stamp.
         thread::sleep(measure::SETTLING);
         subjects.iter().try_for_each(Miss::once)?;
         let before = subjects.iter().map(Miss::counts).collect::<Result<Vec<_>>>()?;
@@ -226,7 +231,7 @@ impl Bench {
         let owns: Vec<Option<Own>> =
             dyns.iter().map(|subject| count::own(*subject, &self.counting, &self.work).ok()).collect();
         for (at, subject) in subjects.iter().enumerate() {
-            // They do not depend on how long the tool runs.
+            // The stages do not depend on the duration of the tool.
             let is_staged = subject.is_larder() && every == 1;
             let stages = is_staged.then(|| stages::stages(subject, &self.work)).transpose()?;
             add_to(report, case, subject.name(), [&all[at], &all[0]], [owns[at], owns[0]], stages);
@@ -234,7 +239,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The plain compile, larder as it is found, and the others.
+    /// Returns the plain compile, larder in its three states, and the other caches.
     fn subjects<'a>(&'a self, case: &'a Case) -> Vec<Miss<'a>> {
         let plain = || Compile::plain(case, &self.home);
         let storeless = Compile { launcher: self.storeless.clone(), ..plain() };
@@ -246,14 +251,15 @@ impl Bench {
     }
 }
 
-/// Those that could be warmed up. Whether others miss is theirs to see to.
+/// Warms up the subjects and returns those that worked. Another cache that does not miss is left
+/// out with a note.
 fn warm<'a>(subjects: Vec<Miss<'a>>, report: &mut Report) -> Result<Vec<Miss<'a>>> {
     let mut warm = Vec::new();
     for subject in subjects {
         match subject.warm_up() {
             Err(error) if !subject.is_plain() && !subject.is_larder() => {
                 println!("skipped: {error:#}");
-                // The outermost words only: what is below them may name places of this machine.
+                // Only the outermost words, because the causes may contain paths of this machine.
                 report.notes.push(format!("Skipped: {error}."));
             }
             done => done.map(|()| warm.push(subject))?,
@@ -262,7 +268,7 @@ fn warm<'a>(subjects: Vec<Miss<'a>>, report: &mut Report) -> Result<Vec<Miss<'a>
     Ok(warm)
 }
 
-/// larder with a store that is to be taken away before each run.
+/// Returns larder with a store that is removed before each run.
 fn storeless(larder: &Path, stores: &Path) -> Result<Launcher> {
     Ok(Launcher::larder(larder, &stores.join("larder-new"))?.called("larder, no store"))
 }
@@ -272,17 +278,17 @@ fn takes_long(plain: &Miss) -> Result<bool> {
     Ok(crate::run::measured(&mut plain.command())?.1.cpu > LONG)
 }
 
-/// Each run must have been a miss, and larder must have recorded it. The loosened ccache keeps no statistics while it is
-/// measured; the runs before and after it show that it misses.
+/// Fails if a measured run was not a miss, or if larder did not record it. The loosened ccache
+/// keeps no statistics while it is measured, so another run shows that it misses.
 fn all_missed(subject: &Miss, before: Option<Counts>, series: &Series) -> Result<()> {
     let Some((before, after)) = before.zip(subject.counts()?) else {
         return if subject.is_plain() { Ok(()) } else { subject.counted() };
     };
-    // Where the store was taken away, the counters went with it.
+    // If the store was removed, its counters were removed as well.
     let (runs, found) = if subject.begins_empty { (1, after) } else { (series.samples.len() as u64, after - before) };
     ensure!(
         found.miss == runs && found.hit == 0 && found.unrecorded() == 0,
-        "{}: {runs} misses were to be, all recorded: {found:?}",
+        "{}: expected {runs} misses, all recorded: {found:?}",
         subject.name()
     );
     Ok(())
@@ -327,7 +333,7 @@ fn add_to(
         return;
     }
     let named = |what: &str| format!("{}, {name}, {what}", case.name);
-    // Nothing is promised for inputs that nobody knows.
+    // There is no goal for inputs without a stamp.
     let wanted = |goal: Option<f64>| goal.filter(|_| name == "larder");
     let cpu_goal = GOALS.iter().find(|(compiler, _)| *compiler == case.compiler).map(|(_, goal)| *goal);
     let cpu = Figure::ratio(named("CPU ÷ plain"), &series.cpu_s(), &plain.cpu_s(), wanted(cpu_goal));
@@ -341,21 +347,17 @@ fn add_to(
 
 fn notes() -> Vec<String> {
     vec![
-        "CPU is user and system time of the command and all that it starts, and of a server as far as it is done when \
-         the command ends; medians of interleaved runs. Each \
-         run is of a command that was never run before, and its result was recorded; the first and the last of each \
-         are compared with \
-         the plain compile."
+        "CPU is user and system time of the command and all its descendants, and of a server until the command ends; \
+         medians of interleaved runs. Each run is of a new command, and its result was recorded. The results of the \
+         first and the last run are compared with the plain compile's."
             .to_owned(),
-        "own: CPU time and peak memory of the wrapper alone, in a run of its own; largest: peak memory of the largest \
-         process, which is the \
-         compiler proper. before and after: wall time from the wrapper's start to the tool's and from the tool's end \
-         to the wrapper's, by \
-         strace, the median of five runs."
+        "own: CPU time and peak memory of the wrapper alone, in a run of its own. largest: peak memory of the largest \
+         process, which is the compiler proper. before and after: wall time from the wrapper's start to the tool's, and \
+         from the tool's end to the wrapper's, by strace, the median of five runs."
             .to_owned(),
-        "larder: its stamps tell of every input. empty stamps: taken away before each run, so that every input is \
-         read and hashed. no store: \
-         taken away as a whole, so that the compiler's programs are judged as well, by a run that both observers see."
+        "larder: there is a stamp for every input. empty stamps: the stamps are removed before each run, so every \
+         input is read and hashed. no store: the whole store is removed, so both observers also judge the compiler's \
+         programs."
             .to_owned(),
         rivals::NOTE.to_owned(),
     ]

@@ -1,4 +1,4 @@
-//! A miss in three: until the tool starts, while it runs, and after it has ended.
+//! The stages of a miss: before the tool starts, while it runs, and after it has ended.
 
 use crate::bench::measure::{Subject, behind};
 use anyhow::{Context, Result, ensure};
@@ -9,16 +9,16 @@ use std::path::Path;
 
 const RUNS: usize = 5;
 
-/// Wall times of the wrapper's own.
+/// The wall times of the wrapper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stages {
-    /// From its start to the tool's.
+    /// From the wrapper's start to the tool's start.
     pub(super) before_ms: f64,
-    /// From the tool's end to its own.
+    /// From the tool's end to the wrapper's end.
     pub(super) after_ms: f64,
 }
 
-/// The medians of some runs, of which strace stops only starts and ends of programs.
+/// Returns the medians of several runs. strace stops only at the starts and ends of programs.
 pub(super) fn stages(subject: &dyn Subject, scratch: &Path) -> Result<Stages> {
     let log = scratch.join("stages.txt");
     let words = ["-f", "-q", "-ttt", "--seccomp-bpf", "-e", "trace=execve,exit_group", "-o"].map(OsStr::new);
@@ -35,7 +35,8 @@ pub(super) fn stages(subject: &dyn Subject, scratch: &Path) -> Result<Stages> {
     Ok(Stages { before_ms: median(|stages| stages.before_ms), after_ms: median(|stages| stages.after_ms) })
 }
 
-/// Lines `PID SECONDS WHAT`: the first process is the wrapper, the first other one that becomes a program the tool.
+/// Reads lines of the form `PID SECONDS EVENT`. The first process is the wrapper. The first other
+/// process that executes a program is the tool.
 fn read(text: &str) -> Option<Stages> {
     let lines: Vec<(&str, f64, &str)> = text
         .lines()

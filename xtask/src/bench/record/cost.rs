@@ -1,12 +1,12 @@
-//! What recording adds to a build, with and without following its processes.
+//! Measures what recording adds to a build, with and without following its processes.
 //!
-//! A build of many short processes, plainly and with every compile a warm hit, and libX11 configured and made: each by
-//! itself and in two kinds of record. The time is that of the command alone: what a record says of it, and for the plain
-//! run that of the same command.
+//! The builds are one of many short processes, plain and with every compile a warm hit, and
+//! libX11's `configure` and `make`. Each runs in three ways: plain, recorded, and recorded and
+//! followed. The time is that of the command alone: for recorded runs from the record, for the
+//! plain run from the same command.
 
-use super::{Bench, done};
+use super::{Bench, done, package};
 use crate::bench::report::{Figure, Report, millis};
-use crate::bench::whole::packages;
 use crate::place::remove;
 use crate::progress::Bar;
 use crate::table::Table;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Sources of the small build: some hundred processes.
+/// The number of sources of the small build, which starts some hundred processes.
 const SOURCES: usize = 60;
 const JOBS: &str = "-j2";
 const MAKEFILE: &str = "\
@@ -27,18 +27,18 @@ all: $(OBJECTS)
 %.o: %.c
 \t$(CC) -O0 -c -o $@ $<
 ";
-/// The three ways: by itself, recorded, recorded and followed. With what each is to cost at most, ÷ the first.
+/// The three ways, and the upper limit of each for wall time ÷ plain.
 const WAYS: [(&str, Option<&str>, f64); 3] =
     [("plain", None, 1.0), ("recorded", Some("never"), 1.01), ("followed", Some("once"), 1.06)];
 const HEADER: &[&str] =
     &["build", "way", "wall ms", "÷ plain", "from", "to", "CPU ms", "÷ plain", "stops", "recorder ms", "runs"];
 const SEED: u64 = 10;
 
-/// What one run took.
+/// The cost of one run.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     wall: Duration,
-    /// The build's, and the recorder's beside it.
+    /// The CPU time of the build and of the recorder.
     cpu: Duration,
     recorder: Duration,
     stops: u64,
@@ -48,12 +48,12 @@ struct Sample {
 struct Build {
     name: &'static str,
     dir: PathBuf,
-    /// What is done before each run, in a shell.
+    /// A shell command that runs before each run.
     prepare: String,
     command: Vec<String>,
 }
 
-/// Measures all builds, the small ones `runs` times each way.
+/// Measures all builds, the small ones `runs` times in each way.
 pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Report> {
     let dir = bench.work.join("project");
     make_sources(&dir)?;
@@ -62,10 +62,10 @@ pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Re
         title: "What recording adds to a build".to_owned(),
         notes: vec![
             format!(
-                "gcc, warm hits: {SOURCES} compiles of some lines by make {JOBS}. libX11: its configure, and make \
-                 {JOBS}, with gcc. The three ways in turn, in an order of their own in each round."
+                "gcc, warm hits: {SOURCES} small compiles by make {JOBS}. libX11: its configure, and make {JOBS}, with \
+                 gcc. Each round runs the three ways in a random order."
             ),
-            "Wall and CPU time of the command, the recorder's own CPU time added; ratios of the same rounds."
+            "Wall time of the command, and CPU time of the command and the recorder; ratios of the same rounds."
                 .to_owned(),
         ],
         table: Table::new(2, HEADER),
@@ -80,7 +80,7 @@ pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Re
     let mut builds =
         vec![(small("gcc", "gcc".to_owned()), runs), (small("warm hits", bench.launcher.compiler("gcc")), runs)];
     if package_runs > 0 {
-        let (dir, prepare, script) = packages::again(bench.place, &bench.work, "libx11", "gcc")?;
+        let package::Package { dir, prepare, script } = package::libx11(bench.place, &bench.work)?;
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
         builds.push((Build { name: "libX11", dir, prepare, command }, package_runs));
     }
@@ -101,7 +101,7 @@ fn make_sources(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// For each way the samples of all rounds. The first round warms, and is not kept.
+/// Returns the samples of all rounds for each way. The first round warms up and is dropped.
 fn samples(bench: &Bench, build: &Build, rounds: usize) -> Result<[Vec<Sample>; 3]> {
     let (mut all, mut drawn) = ([const { Vec::new() }; 3], Drawn::from(SEED));
     let bar = Bar::new(build.name, rounds as u64);
@@ -140,14 +140,13 @@ fn one(bench: &Bench, build: &Build, trace: Option<&str>) -> Result<Sample> {
     Ok(sample)
 }
 
-/// What the record says of its run.
+/// Reads the cost of a run from its record.
 fn recorded(path: &Path) -> Result<Sample> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let run: Value = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     let end = &run["end"];
     ensure!(end["not_traced"].is_null(), "processes cannot be followed here: {}", end["not_traced"]);
-    let number =
-        |value: &Value| value.as_u64().with_context(|| format!("{}: no number where one should be", path.display()));
+    let number = |value: &Value| value.as_u64().with_context(|| format!("{}: a field is not a number", path.display()));
     let recorder = Duration::from_micros(number(&end["recorder_us"])?);
     let used = number(&end["usage"]["user_us"])? + number(&end["usage"]["system_us"])?;
     Ok(Sample {

@@ -1,8 +1,5 @@
-//! `cargo xtask bench record`: what recording adds to a build, whether verdicts can be believed, and records of a real
-//! package, compared.
-//!
-//! `cost` measures the first, `verdicts` the second by sessions of the same build and of one made slower on purpose,
-//! `package` records a real one plainly, through ccache and through larder.
+//! `cargo xtask bench record`: measures what recording adds to a build (`cost`), and how often
+//! verdicts about builds are wrong (`verdicts`).
 
 mod cost;
 mod package;
@@ -18,41 +15,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What `cargo xtask bench record` takes.
+/// The options of `cargo xtask bench record`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Measure only this; may be given several times
+    /// Measure only this part. Can be given several times
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
-    /// How often each way of the small builds is run
+    /// The number of runs of the small builds in each way
     #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How often each way of libX11's configure and make is run; 0 leaves it out
+    /// The number of runs of libX11's configure and make in each way. 0 leaves libX11 out
     #[arg(long, default_value_t = 3, value_name = "N")]
     package_runs: u32,
-    /// Which package is recorded plainly, through ccache and through larder
-    #[arg(long, default_value = "libx11", value_parser = package::NAMES)]
-    package: String,
-    /// Sessions of the same build, and as many of one that was made slower
+    /// The number of sessions of two equal builds, and of two builds of which one was made slower
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
 
-/// What is measured.
+/// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// What recording adds
     Cost,
-    /// What sessions say of the same, and of 3 % more
+    /// The verdicts on two equal builds, and on builds of which one takes 3 % more
     Verdicts,
-    /// Records of a package
-    Package,
 }
 
-/// Where all of it happens.
+/// The directories and programs of the benchmark.
 struct Bench<'a> {
     place: &'a Place,
     work: PathBuf,
@@ -60,11 +52,11 @@ struct Bench<'a> {
     launcher: Launcher,
 }
 
-/// Measures what was chosen.
+/// Measures the chosen parts.
 pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
     let is_wanted = |part| options.only.is_empty() || options.only.contains(&part);
-    if is_wanted(Part::Package) || options.package_runs > 0 {
-        setup::for_bench_whole(place)?;
+    if options.package_runs > 0 {
+        setup::for_bench_package(place)?;
     } else {
         setup::for_bench(place)?;
     }
@@ -81,9 +73,6 @@ pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
     if is_wanted(Part::Verdicts) {
         reports.push(verdicts::verdicts(&bench, options.sessions as usize)?);
     }
-    if is_wanted(Part::Package) {
-        reports.extend(package::package(&bench, &options.package)?);
-    }
     remove(&bench.work)?;
     Ok(reports)
 }
@@ -93,7 +82,8 @@ impl Bench<'_> {
         self.work.join("records")
     }
 
-    /// larder with `words`, in `dir` and in the environment of `launcher`'s builds, saying nothing.
+    /// Returns a larder command in `dir`, with the environment of `launcher`'s builds and without
+    /// output.
     fn larder(&self, launcher: &Launcher, dir: &Path) -> Command {
         let mut command = Command::new(&self.larder);
         self.silently(&mut command, launcher, dir);
@@ -106,15 +96,15 @@ impl Bench<'_> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     }
 
-    /// What `larder WORDS` prints, as JSON.
+    /// Runs `larder WORDS` and returns the JSON that it prints.
     fn said(&self, words: &[&str]) -> Result<Value> {
         let mut command = self.larder(&self.launcher, &self.work);
         let text = run::output(command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-        serde_json::from_str(&text).with_context(|| format!("{}: this is no JSON", run::shown(&command)))
+        serde_json::from_str(&text).with_context(|| format!("{} did not print JSON", run::shown(&command)))
     }
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command, and fails if it fails.
 fn done(command: &mut Command) -> Result<run::Usage> {
     let (status, usage) = run::measured(command)?;
     ensure!(status.success(), "{} ended with {status}", run::shown(command));

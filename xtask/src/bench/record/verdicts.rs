@@ -1,7 +1,8 @@
-//! Whether verdicts can be believed: sessions of `larder record` in which both sides are the same real build, and
-//! sessions in which one was made slower on purpose, judged by `larder compare`.
+//! Measures how often `larder compare` is wrong, with sessions of `larder record`. In some sessions
+//! both sides are the same build, and in others one side was made slower.
 //!
-//! The statistics have a test with made-up samples; what a real machine does to real builds nobody makes up.
+//! The statistics have a unit test with invented samples. This benchmark shows the variation of
+//! real builds on a real machine.
 
 use super::{Bench, done};
 use crate::bench::report::{Figure, Report};
@@ -14,15 +15,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// As many as the issue's goal speaks of.
+/// The number of pairs in a session, from the goal in the issue.
 const PAIRS: usize = 20;
 const SOURCES: usize = 40;
 const MAKE: &str = "make -s -j2";
-/// What is put in: so much of the build's own time.
+/// The share of the build's time that is added to make it slower.
 const MORE: f64 = 0.03;
-/// Builds that the time is taken of, from which that share is counted.
+/// The number of builds that are timed to compute that share.
 const RUNS_BEFORE: usize = 9;
-/// At most so many of a hundred sessions may say what is wrong.
+/// The upper limit for the share of sessions with a wrong verdict.
 const WRONG_MAX: f64 = 0.05;
 const SAME: &str = "the same";
 const MORE_NAME: &str = "3 % more";
@@ -30,7 +31,7 @@ const WALL: &str = "wall time";
 const VERDICTS: [&str; 4] = ["less", "equal", "cannot tell", "more"];
 const HEADER: &[&str] = &["sides", "measure", "sessions", "pairs", "B less", "equal", "cannot tell", "B more"];
 
-/// Uses a processor for as many microseconds as are asked for.
+/// Uses a processor for the given number of microseconds.
 const SPIN: &str = "\
 #include <stdlib.h>
 #include <time.h>
@@ -64,14 +65,14 @@ pub(super) fn verdicts(bench: &Bench, sessions: usize) -> Result<Report> {
         title: "What sessions of real builds say".to_owned(),
         notes: vec![
             format!(
-                "{PAIRS} pairs a session by `larder record --ab-commands`, judged by `larder compare`; {SOURCES} \
-                 compiles and a link by {MAKE}, {:.0} ms. Slower: a program uses a processor for {:.1} ms before the \
-                 link.",
+                "{PAIRS} pairs per session by `larder record --ab-commands`, judged by `larder compare`. The build is \
+                 {SOURCES} compiles and a link by {MAKE}, {:.0} ms. In the slower build a program uses a processor for \
+                 {:.1} ms before the link.",
                 wall_s * 1e3,
                 more_us / 1e3
             ),
-            "Goals: of the same at most 5 of 100 sessions say that one needs less or more; 3 % are found in all but 5 \
-             of 100."
+            "Goals: of equal builds at most 5 of 100 sessions say that one needs less or more. 3 % more is found in \
+             all but 5 of 100 sessions."
                 .to_owned(),
         ],
         table: Table::new(2, HEADER),
@@ -80,7 +81,7 @@ pub(super) fn verdicts(bench: &Bench, sessions: usize) -> Result<Report> {
     for (kind, other, right) in [(SAME, &same, ["equal", "cannot tell"]), (MORE_NAME, &slower, ["more"; 2])] {
         let said = judged(bench, &dir, kind, [&same, other], sessions)?;
         for (measure, said) in [WALL, "CPU time"].into_iter().zip(said) {
-            // What is put in is a share of the wall time: of CPU time it is less.
+            // The added time is a share of the wall time. Of the CPU time it is a smaller share.
             let right = (kind == SAME || measure == WALL).then_some(right);
             add(&mut report, kind, measure, &said, right);
         }
@@ -104,7 +105,7 @@ fn make_project(dir: &Path) -> Result<()> {
     run::output(Command::new("gcc").arg("-O1").arg("-o").arg(dir.join("spin/spin")).arg(source)).map(drop)
 }
 
-/// Seconds, the middle one.
+/// Returns the median wall time of a build, in seconds.
 fn time_of_build(bench: &Bench, dir: &Path) -> Result<f64> {
     let mut walls = Vec::new();
     for _ in 0..RUNS_BEFORE {
@@ -117,7 +118,7 @@ fn time_of_build(bench: &Bench, dir: &Path) -> Result<f64> {
     Ok(larder_samples::quantile(walls, 1, 2))
 }
 
-/// What each session says of wall time, and of CPU time.
+/// Returns the verdict of each session on wall time, and on CPU time.
 fn judged(bench: &Bench, dir: &Path, kind: &str, sides: [&String; 2], sessions: usize) -> Result<[Vec<String>; 2]> {
     let mut said = [Vec::new(), Vec::new()];
     let bar = Bar::new(kind, sessions as u64);

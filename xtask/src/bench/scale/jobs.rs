@@ -1,4 +1,4 @@
-//! `make` with 1, 2, 8 and 32 jobs.
+//! Builds by `make` with 1, 2, 8 and 32 jobs.
 
 use super::Bench;
 use super::project::Project;
@@ -13,10 +13,11 @@ use std::thread;
 
 const JOBS: &[usize] = &[1, 2, 8, 32];
 const KINDS: &[&str] = &["plain", "all misses", "all hits", "half and half"];
-/// Builds of hits in a round: they take little time, and little disturbs them much.
+/// The number of builds with hits in a round. They take little time, so a disturbance affects them
+/// more.
 const HITS: u32 = 5;
 
-/// Builds of one kind with so many jobs.
+/// The builds of one kind with one number of jobs.
 #[derive(Default)]
 struct Cell {
     series: Series,
@@ -28,7 +29,7 @@ pub(super) fn jobs(bench: &Bench, report: &mut Report) -> Result<()> {
     let store = bench.work.join("store/jobs");
     let larder = Launcher::larder(&bench.larder, &store)?;
     let plain = Launcher::plain();
-    // What is compiled must be clearly older than what is compiled of it.
+    // Sources must be clearly older than their objects.
     thread::sleep(SETTLING);
     project.build(&plain, &bench.home, (2, "all"), &[])?;
     let expected = project.objects()?;
@@ -68,7 +69,7 @@ pub(super) fn jobs(bench: &Bench, report: &mut Report) -> Result<()> {
                 let hits = [0, 0, sources, sources / 2][kind];
                 ensure!(
                     (counts.hit, counts.runs()) == (hits, sources - hits),
-                    "{what}: {hits} hits of {sources} were to be: {counts:?}"
+                    "{what}: expected {hits} hits of {sources}: {counts:?}"
                 );
             }
             let row = Row {
@@ -78,7 +79,8 @@ pub(super) fn jobs(bench: &Bench, report: &mut Report) -> Result<()> {
                 plain: Some(&cells[at][0].series),
                 base: Some(&cells[0][kind].series),
                 counts: counts.clone(),
-                // All misses and half of them: ÷ plain says what matters, and ÷ one job how that grows.
+                // CPU ÷ plain of these rows, and its growth over one job, are compared between
+                // reports.
                 figure: kind > 0 && *jobs > 1,
                 ..Row::default()
             };

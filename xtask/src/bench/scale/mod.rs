@@ -1,15 +1,13 @@
-//! `cargo xtask bench scale`: many at once, and much in the store.
+//! `cargo xtask bench scale`: measures parallel builds and large stores.
 //!
 //! | file | part |
 //! |---|---|
 //! | `jobs.rs` | `make` with more and more jobs: plain, all misses, all hits, half and half |
 //! | `pair.rs` | two builds of one project at once, from an empty store |
 //! | `records.rs` | one hit and one record, in stores with more and more records |
-//! | `eviction.rs` | hits and builds while the store is evicted without a pause |
-//! | `project.rs` | what is built |
+//! | `project.rs` | the project that is built |
 //! | `rows.rs` | the table |
 
-mod eviction;
 mod jobs;
 mod pair;
 pub(super) mod project;
@@ -24,42 +22,41 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
 
-/// What `cargo xtask bench scale` takes.
+/// The options of `cargo xtask bench scale`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only this part; may be given several times
+    /// Measure only this part. Can be given several times
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
-    /// Rounds of builds: one build of each kind in each
+    /// The number of rounds with one build of each kind
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Rounds of single commands
+    /// The number of rounds of single commands
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Sources of the project that is built
+    /// The number of sources of the project
     #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     sources: u32,
-    /// How many records stores have; some 14 kB each, and a millisecond to make
+    /// The numbers of records in stores. A record takes about 14 kB, and a millisecond to make
     #[arg(long, default_values_t = [1000, 10_000, 100_000], value_delimiter = ',', value_name = "N")]
     records: Vec<u64>,
-    /// More stores, of so many GB in blobs of 1 MB; those of more than 4 GB are sparse
+    /// The sizes of more stores, in GB, with blobs of 1 MB. Those of more than 4 GB are sparse
     #[arg(long, value_delimiter = ',', value_name = "N")]
     gigabytes: Vec<u64>,
-    /// Measure this larder, with its larderd beside it, instead of building one
+    /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
 }
 
-/// One part.
+/// A part of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     Jobs,
     Pair,
     Records,
-    Eviction,
 }
 
-/// What all parts use.
+/// Values that all parts use.
 struct Bench<'a> {
     larder: PathBuf,
     work: PathBuf,
@@ -68,7 +65,7 @@ struct Bench<'a> {
     options: &'a Options,
 }
 
-/// Measures every chosen part.
+/// Measures the chosen parts.
 pub(crate) fn scale(place: &Place, options: &Options) -> Result<Report> {
     setup::for_bench(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
@@ -93,9 +90,6 @@ pub(crate) fn scale(place: &Place, options: &Options) -> Result<Report> {
     }
     if chosen(Part::Records) {
         records::records(&bench, &mut report).context("stores of many records")?;
-    }
-    if chosen(Part::Eviction) {
-        eviction::eviction(&bench, &mut report).context("eviction")?;
     }
     remove(&bench.work)?;
     Ok(report)

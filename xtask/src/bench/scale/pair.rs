@@ -1,4 +1,4 @@
-//! Two builds of one project at once, in two checkouts, from an empty store.
+//! Two builds of one project at the same time, in two checkouts, from an empty store.
 
 use super::Bench;
 use super::project::{Project, measured};
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::thread;
 
-/// How they are started: both must end well.
+/// The shell script that starts both builds. It fails if one of them fails.
 const BOTH: &str = "eval \"$1\" & first=$!; eval \"$2\" & second=$!; wait $first && wait $second";
 
-/// One way to build.
+/// A way to build.
 struct Kind {
     name: &'static str,
     launcher: Launcher,
@@ -68,7 +68,7 @@ pub(super) fn pair(bench: &Bench, report: &mut Report) -> Result<()> {
             kind.launcher.apply(&mut command, &bench.home);
             kind.series.samples.push(measured(&mut command)?);
             for project in built {
-                ensure!(project.objects()? == expected, "{}: an object is not what the plain build makes", kind.name);
+                ensure!(project.objects()? == expected, "{}: an object differs from the plain build's", kind.name);
             }
             let after = kind.launcher.counts(&bench.home)?;
             kind.counts = after.zip(before).map(|(after, before)| after - before);

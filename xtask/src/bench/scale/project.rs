@@ -1,4 +1,4 @@
-//! A project of C files, made here: all of a kind, each with bytes of its own.
+//! A generated project of C files. They are alike, but each has other bytes.
 
 use crate::launcher::{Counts, Launcher};
 use crate::run::{self, Usage};
@@ -11,16 +11,16 @@ use std::process::{Command, Stdio};
 const HEADERS: u32 = 30;
 const FUNCTIONS: u32 = 5;
 
-/// Where it lies, and how many sources it has, beside `first.c`.
+/// The directory, and the number of sources besides `first.c`.
 pub(in crate::bench) struct Project {
     pub(in crate::bench) dir: PathBuf,
     sources: u32,
 }
 
 impl Project {
-    /// Writes it.
+    /// Writes the project.
     pub(in crate::bench) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
-        // What is found above a checkout's top has no part in its keys.
+        // Files above the top of a checkout are not part of cache keys.
         write(&dir.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
         for header in 0..HEADERS {
@@ -41,7 +41,7 @@ impl Project {
         Ok(Self { dir, sources })
     }
 
-    /// Takes away what a build made.
+    /// Removes the outputs of a build.
     pub(in crate::bench) fn clean(&self) -> Result<()> {
         let made = ["o", "d"];
         for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))? {
@@ -53,7 +53,7 @@ impl Project {
         Ok(())
     }
 
-    /// The bytes of every object, in order.
+    /// Returns the bytes of every object, in order.
     pub(in crate::bench) fn objects(&self) -> Result<Vec<Vec<u8>>> {
         let read = |source| {
             let path = self.dir.join(format!("u{source}.o"));
@@ -62,7 +62,7 @@ impl Project {
         (0..self.sources).map(read).collect()
     }
 
-    /// The words of a `make` of this.
+    /// Returns the words of a `make` command.
     pub(in crate::bench) fn make(&self, launcher: &Launcher, jobs: usize, target: &str) -> Vec<String> {
         let dir = self.dir.display().to_string();
         ["make", "-s", "-C", &dir, &format!("-j{jobs}"), target, &format!("CC={}", launcher.compiler("gcc"))]
@@ -70,7 +70,8 @@ impl Project {
             .into()
     }
 
-    /// Makes `target` anew; what it cost and counted. The objects must be `expected`, unless that is empty.
+    /// Builds `target` from scratch. Returns the cost, and what larder counted. Fails if the
+    /// objects are not `expected`, unless `expected` is empty.
     pub(in crate::bench) fn build(
         &self,
         launcher: &Launcher,
@@ -86,12 +87,12 @@ impl Project {
         launcher.apply(&mut command, home);
         let usage = measured(&mut command)?;
         let counts = launcher.counts(home)?.zip(before).map(|(after, before)| after - before);
-        ensure!(expected.is_empty() || self.objects()? == expected, "an object is not what the plain build makes");
+        ensure!(expected.is_empty() || self.objects()? == expected, "an object differs from the plain build's");
         Ok((usage, counts))
     }
 }
 
-/// Runs a command that says nothing, and must end well.
+/// Runs a command without input and output, and fails if it fails.
 pub(in crate::bench) fn measured(command: &mut Command) -> Result<Usage> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let (status, usage) = run::measured(command)?;

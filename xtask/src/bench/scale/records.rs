@@ -1,4 +1,5 @@
-//! One hit and one record in stores of 1,000 records and more, and in one that has many records of the same compile.
+//! Measures one hit and one record in stores of 1,000 records and more, and in a store with many
+//! records of the same compile.
 
 use super::Bench;
 use super::rows::Row;
@@ -20,44 +21,46 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Blocks of a manifest, a note and their directories, beside the blob.
+/// The disk space of a manifest, a note and their directories, without the blob.
 const KB_A_RECORD: u64 = 12;
 const SMALL_BYTES: u64 = 6000;
 const MB: u64 = 1_000_000;
-/// Larger stores are sparse: few disks have so much to spare.
+/// Larger stores are sparse, because few disks have that much space.
 const SPARSE_FROM_GB: u64 = 4;
-/// What must stay free on the disk.
+/// The disk space that must stay free.
 const SPARE_MB: u64 = 15_000;
-/// Records that are made by one process.
+/// The number of records that one process makes.
 const STEP: u64 = 1000;
-/// Instructions of a hit in a larger store, ÷ those in the first.
+/// The upper limit for the instructions of a hit ÷ those in the first store.
 const INSTRUCTIONS_GOAL: f64 = 1.05;
 /// How often instructions and system calls are counted.
 const COUNTS: usize = 3;
-/// Made in each store in turn, and timed, once they are as large as they are to be; and how often.
+/// The number of records that are made and timed in each store in turn after it was filled, and the
+/// number of rounds.
 const TIMED: u64 = 100;
 const TIMED_ROUNDS: u64 = 20;
-/// So many records of one fingerprint are kept (`MANIFEST_ENTRIES_MAX` in `crates/model`).
+/// The number of records that are kept for one fingerprint (`MANIFEST_ENTRIES_MAX` in
+/// `crates/model`).
 const HISTORY: usize = 32;
-/// What changes between them.
+/// The header that changes between these records.
 const CHANGING: &str = "include/core_include/h3.h";
 
-/// A store that is to be made.
+/// A store to be made.
 struct Wanted {
     name: String,
     records: u64,
     blob_bytes: u64,
-    /// Its blobs take less room than their bytes.
+    /// True if its blobs take less disk space than their size.
     sparse: bool,
 }
 
-/// One that was.
+/// A store that was made.
 struct Filled {
     wanted: Wanted,
     store: PathBuf,
 }
 
-/// A command that does nothing, recorded anew each time.
+/// A command that does nothing and is recorded in each run.
 struct Record {
     launcher: Launcher,
     home: PathBuf,
@@ -110,7 +113,7 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
         home: bench.home.clone(),
     };
     let records: Vec<Record> = launchers.iter().map(record).collect();
-    // The first run of a program is judged by the kernel's observer as well.
+    // On the first run of a program, the kernel's observer judges it as well.
     for record in &records {
         for _ in 0..3 {
             run::measured(&mut record.command())?;
@@ -148,7 +151,7 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
     };
     rows("one hit", hits.iter().map(|hit| hit as &dyn Subject).collect(), true)?;
     rows("one record", records.iter().map(|record| record as &dyn Subject).collect(), false)?;
-    // Blobs of other sizes cost what writing them costs.
+    // Writing larger blobs would dominate the time.
     stores.retain(|filled| filled.wanted.blob_bytes == SMALL_BYTES);
     let mut all = vec![Series::default(); stores.len()];
     for round in 0..TIMED_ROUNDS {
@@ -166,7 +169,8 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A store of one compile as it is after a day's work: as many records of it as are kept, of which the newest answers.
+/// Returns a store of one compile as after a day of work: it has as many records as are kept, and
+/// the newest one matches.
 fn history(bench: &Bench, case: &Case) -> Result<Filled> {
     let store = bench.work.join("store/history");
     let launcher = Launcher::larder(&bench.larder, &store)?;
@@ -182,7 +186,7 @@ fn history(bench: &Bench, case: &Case) -> Result<Filled> {
     Ok(Filled { wanted: Wanted { name, records: 0, blob_bytes: 0, sparse: false }, store })
 }
 
-/// The least of some counts: one may have come upon a file that had no stamp yet.
+/// Returns the least of several counts, because a run may find a file without a stamp.
 fn least(count: impl Fn() -> Result<u64>) -> Result<u64> {
     (0..COUNTS).map(|_| count()).try_fold(u64::MAX, |least, counted| Ok(least.min(counted?)))
 }
@@ -202,29 +206,31 @@ impl Wanted {
         self.records * (KB_A_RECORD * 1000 + blob_bytes) / MB
     }
 
-    /// Why it cannot be made here: there is no room, or what is to take none does.
+    /// Returns why this store cannot be made here: there is too little space, or the file system
+    /// has no sparse files.
     fn lacks(&self, bench: &Bench, program: &Path) -> Result<Option<String>> {
         let dir = &bench.work;
         let tried = dir.join("store/tried");
         if let Err(error) = if self.sparse { self.add(program, &tried, 0, 1).map(drop) } else { Ok(()) } {
             println!("{error:#}");
-            return Ok(Some(format!("Skipped: a store of {}: no holes can be made in files here.", self.name)));
+            return Ok(Some(format!("Skipped: a store of {}: this file system has no sparse files.", self.name)));
         }
         remove(&tried)?;
-        let stat = nix::sys::statvfs::statvfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+        let stat = nix::sys::statvfs::statvfs(dir)
+            .with_context(|| format!("cannot read the free space of {}", dir.display()))?;
         let free_mb = stat.blocks_available() * stat.fragment_size() / MB;
         let needed_mb = self.needed_mb();
         let is_enough = free_mb >= needed_mb + SPARE_MB;
         Ok((!is_enough).then(|| {
             format!(
-                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB are to be \
-                 spared.",
+                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB must stay \
+                 free.",
                 self.name
             )
         }))
     }
 
-    /// Makes it by the store's own functions.
+    /// Makes the store by the store's own functions.
     fn fill(self, bench: &Bench, program: &Path) -> Result<Filled> {
         let store = bench.work.join("store").join(self.name.replace(' ', "-"));
         let bar = Bar::new(&format!("a store of {}, {} MB", self.name, self.needed_mb()), self.records);
@@ -239,11 +245,11 @@ impl Wanted {
         Ok(Filled { wanted: self, store })
     }
 
-    /// Adds records; the CPU time of one, the lower quartile of groups.
+    /// Adds records. Returns the CPU time of one record, as the lower quartile of groups.
     fn add(&self, program: &Path, store: &Path, first: u64, records: u64) -> Result<Duration> {
         let numbers = [("--first", first), ("--records", records), ("--blob-bytes", self.blob_bytes)];
         let mut command = Command::new(program);
-        command.arg("store").arg("--store").arg(store);
+        command.arg("--store").arg(store);
         command.args(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
         if self.sparse {
             command.arg("--sparse");
@@ -252,14 +258,7 @@ impl Wanted {
         let json: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("`fill` printed: {text}"))?;
         let groups_us: Vec<f64> =
             json["record_us"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect();
-        ensure!(!groups_us.is_empty(), "`fill` says no times");
+        ensure!(!groups_us.is_empty(), "`fill` printed no times");
         Ok(Duration::from_secs_f64(quantile(groups_us, 1, 4) / 1e6))
     }
-}
-
-/// For the eviction part: a store of its own.
-pub(super) fn store(bench: &Bench, records: u64) -> Result<PathBuf> {
-    let program = binaries::bench(bench.place, "larder-fill", "fill", None)?;
-    let wanted = Wanted { name: format!("{records} records to evict"), ..Wanted::of_records(records) };
-    Ok(wanted.fill(bench, &program)?.store)
 }

@@ -1,4 +1,4 @@
-//! The table: every part fills the columns that it has numbers for.
+//! The table. Each part fills the columns for which it has numbers.
 
 use super::Options;
 use crate::bench::measure::Series;
@@ -25,8 +25,7 @@ pub(super) const HEADER: &[&str] = &[
     "rounds",
 ];
 
-/// One row. `plain` and `base` are what it is divided by; a part says which base, and which rows are compared from day
-/// to day.
+/// A row. It is divided by `plain` and `base`, which each part chooses.
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) part: &'static str,
@@ -36,9 +35,9 @@ pub(super) struct Row<'a> {
     pub(super) base: Option<&'a Series>,
     pub(super) calls: Option<u64>,
     pub(super) instructions: Option<u64>,
-    /// Of the last round.
+    /// The counters of the last round.
     pub(super) counts: Option<Counts>,
-    /// Whether CPU ÷ base, or where there is none ÷ plain, is a figure.
+    /// True if CPU ÷ base, or else CPU ÷ plain, is a figure.
     pub(super) figure: bool,
 }
 
@@ -88,25 +87,18 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
     vec![
         format!(
             "Medians of interleaved rounds; CPU is user and system time of all processes. The project has {} sources. \
-             Every object is \
-             compared with the plain build's, and what larder counted with what it must be.",
+             Every object is compared with the plain build's, and larder's counters with the expected ones.",
             options.sources
         ),
-        "jobs: plain is the plain build with as many jobs, base the same through larder with one job. Before each \
-         cold build one source \
-         was compiled, so that the compiler is known."
+        "jobs: plain is the plain build with as many jobs, base is the same build through larder with one job. Before \
+         each cold build one source was compiled, so that larder knows the compiler."
             .to_owned(),
         "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is \
          one such build alone."
             .to_owned(),
         "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the \
-         first store. by the \
-         store's functions: CPU time of one record of a hundred made by one process. Stores of GB hold blobs of 1 MB; \
-         of more than 4 GB \
-         what is zero in them takes no room on the disk."
-            .to_owned(),
-        "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the \
-         same without it."
+         first store. by the store's functions: CPU time of one record, of a hundred made by one process. Stores of GB \
+         have blobs of 1 MB. Stores of more than 4 GB are sparse."
             .to_owned(),
     ]
 }

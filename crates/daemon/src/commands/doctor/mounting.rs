@@ -1,0 +1,89 @@
+//! Checks which mount methods for images work here, and why a better one does not.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use larder_mount::broker::Client;
+use larder_mount::{Backend, Step, ladder};
+use serde_json::{Value, json};
+
+use super::check::{Check, note, ok};
+use crate::commands::image::{BROKER_SOCKET, own_mounts};
+use crate::commands::{FINE, print_json};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
+    let Some(dir) = around.settings().dir.as_deref().filter(|_| !around.settings().read_only) else {
+        return Vec::new();
+    };
+    // The directory of images, or its nearest existing parent if there is no store yet. The test
+    // files are removed again.
+    let Some(dir) = dir.ancestors().find(|dir| dir.is_dir()) else { return Vec::new() };
+    let steps = steps(dir).unwrap_or_else(|_| ladder(dir));
+    let best = steps.iter().position(|step| step.found.is_ok()).unwrap_or(steps.len());
+    let own = steps.iter().enumerate().map(|(at, step)| check(step, at == best));
+    broker().into_iter().chain(own).collect()
+}
+
+/// Runs the test in another process of this program, in a mount namespace of its own. So the
+/// methods of an ordinary user are found, because `image run` uses such a namespace too, and
+/// nothing stays mounted if the process is killed.
+fn steps(dir: &Path) -> Result<Vec<Step>> {
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let mut command = Command::new(program);
+    let found = command.args(["doctor", "--ways-in"]).arg(dir).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    let said: Value = serde_json::from_slice(&found.stdout)?;
+    let step = |said: &Value| {
+        let text = |name: &str| said[name].as_str().map(str::to_owned);
+        let backend = text("rung")?.parse().ok()?;
+        Some(Step { backend, found: text("how").map_or_else(|| Err(text("why").unwrap_or_default()), Ok) })
+    };
+    let steps: Option<Vec<Step>> =
+        said["ways"].as_array().context("the test printed no mount methods")?.iter().map(step).collect();
+    steps.context("the test printed an unknown mount method")
+}
+
+/// Tries each mount method in a mount namespace of its own, and prints the results as JSON.
+pub(super) fn tell_ways(dir: &Path, out: &mut dyn Write) -> Result<u8> {
+    let own = own_mounts();
+    let told = ladder(dir).into_iter().map(|Step { backend, found }| {
+        let found = match (&own, backend) {
+            (Err(error), Backend::Fuse) => {
+                found.map_err(|_| format!("no mount namespace can be created here: {error}"))
+            }
+            _ => found,
+        };
+        match found {
+            Ok(how) => json!({ "rung": backend.word(), "how": how }),
+            Err(why) => json!({ "rung": backend.word(), "why": why }),
+        }
+    });
+    print_json(&json!({ "ways": told.collect::<Vec<_>>() }), out)?;
+    Ok(FINE)
+}
+
+/// Checks the machine's broker, if there is one. It mounts for this user, no matter what this user
+/// may do.
+fn broker() -> Option<Check> {
+    let socket = Path::new(BROKER_SOCKET);
+    socket.exists().then(|| match Client::mounts(socket) {
+        Ok(mounts) => {
+            let count = say::count(mounts.len() as u64, "image is", "images are");
+            ok("image broker", format!("listens on {BROKER_SOCKET}; {count} mounted for this user"))
+        }
+        Err(error) => note("image broker", format!("{error}: restart the broker, or remove the socket")),
+    })
+}
+
+fn check(step: &Step, is_best: bool) -> Check {
+    let what = format!("via {}", step.backend);
+    match &step.found {
+        Ok(how) if is_best => ok(&what, format!("{how}: this method is used for images")),
+        Ok(how) => ok(&what, how.clone()),
+        Err(why) if step.backend == Backend::Unpack => note(&what, why.clone()),
+        Err(why) => note(&what, format!("not possible: {why}")),
+    }
+}

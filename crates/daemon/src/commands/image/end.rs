@@ -1,0 +1,45 @@
+//! The end of a subcommand: its exit code, and how errors and the growth of the store are treated.
+//!
+//! Unaware of: what the subcommand did.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use larder_store::{Counters, Store};
+
+use super::super::evict;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// The exit code if an image of a fallback was restored.
+pub(super) const FALLBACK: u8 = 10;
+/// The exit code if no image was found.
+pub(super) const MISS: u8 = 11;
+
+/// Returns the result. Without `strict`, an error is printed, and `instead` is returned.
+pub(super) fn borne<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
+    match done {
+        Err(error) if !strict => {
+            say::tell(&say::one_line(&format!("{error:#}: continuing without it")));
+            Ok(instead)
+        }
+        done => done,
+    }
+}
+
+/// Returns the time in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Adds `bytes` to the counted size of the store, and evicts if it exceeds its limit.
+pub(super) fn grown(around: &Surroundings, store: &Store, bytes: u64) -> Result<()> {
+    evict::images_to_limits(store, around.settings())?;
+    let Ok(counters) = Counters::open(store) else { return Ok(()) };
+    let now = counters.grew(bytes);
+    let limit_bytes = around.settings().max_size_bytes;
+    if limit_bytes > 0 && now > limit_bytes {
+        evict::to_limit(store, limit_bytes)?;
+    }
+    Ok(())
+}

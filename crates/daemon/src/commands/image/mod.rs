@@ -1,0 +1,90 @@
+//! `larder image`: saves and provides directories under keys.
+//!
+//! | file | does |
+//! |---|---|
+//! | `key.rs` | expands the templates of keys |
+//! | `find.rs` | exact key, fallback or miss, in the store and on the remotes |
+//! | `save.rs`, `restore.rs`, `mount.rs` | these subcommands |
+//! | `archive.rs` | `import`, `export` |
+//! | `attach.rs` | mounts existing squashfs files |
+//! | `run.rs` | mounts for one command, even without privileges |
+//! | `broker.rs`, `supply.rs` | mounting for others, and where a broker gets images from |
+//! | `serve.rs` | the FUSE server of a mounted image |
+//! | `trace.rs` | which parts of an image jobs read, stored with it |
+//! | `show.rs` | `list`, `show`, `drop` |
+//! | `remote_images.rs` | the client of remotes |
+//! | `bar.rs` | the progress bar |
+//! | `paths.rs` | paths of the command line, and names inside an image |
+//! | `end.rs` | exit codes, errors, the growth of the store |
+//! | `broker_socket.rs` | the socket of the broker that mounts for this user |
+//!
+//! Unaware of: how an image is made (`larder-image`).
+
+mod archive;
+mod attach;
+mod bar;
+mod broker;
+mod broker_socket;
+mod end;
+mod find;
+mod key;
+mod mount;
+mod paths;
+mod remote_images;
+mod restore;
+mod run;
+mod save;
+mod serve;
+mod show;
+mod supply;
+mod trace;
+
+pub(super) use broker_socket::SOCKET as BROKER_SOCKET;
+pub(super) use run::own_mounts;
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::FINE;
+use crate::cli::{Images, ImagesWord};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Drops the images whose signer is not trusted any more, before any image is searched.
+fn drop_disbelieved(around: &Surroundings) {
+    let trust = &around.settings().remote_trust;
+    let dropped = match around.store() {
+        Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
+        // The subcommand will report what is wrong with the store.
+        _ => return,
+    };
+    match dropped {
+        Ok(keys) => keys.iter().for_each(|key| {
+            say::tell(&format!("{key}: dropped, because none of the keys in remote_trust signed it"));
+        }),
+        Err(error) => say::tell(&format!(
+            "images without a trusted signature could not be dropped and may still be used: {error:#}"
+        )),
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
+    drop_disbelieved(around);
+    match &options.word {
+        ImagesWord::Save(options) => save::run(around, options, out),
+        ImagesWord::Mount(options) => mount::run(around, options, out),
+        ImagesWord::Run(options) => run::run(around, options),
+        ImagesWord::Unmount(options) => mount::unmount(around, options, out),
+        ImagesWord::Broker(options) => broker::run(around, options),
+        ImagesWord::Serve(options) => serve::run(around, options),
+        ImagesWord::Restore(options) => restore::run(around, options, out),
+        ImagesWord::Attach(options) => attach::run(around, options, out),
+        ImagesWord::Import(options) => archive::import(around, options, out),
+        ImagesWord::Export(options) => archive::export(around, options, out),
+        ImagesWord::List(options) => show::list(around, options, out),
+        ImagesWord::Show(options) => show::show(around, options, out),
+        ImagesWord::Drop(options) => show::forget(around, options, out),
+    }
+}

@@ -1,0 +1,365 @@
+//! `larder image run`: runs a command that alone sees an image's paths mounted. Its writes there
+//! are lost at the end. It also works without privileges, in a mount namespace of its own, by the
+//! broker or by FUSE.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use larder_image::{Found, Rights, Step, Target, Unset};
+use larder_lookup::find as find_program;
+use larder_model::{ImageKey, ImageRecord};
+use larder_mount::broker::Client;
+use larder_mount::serve::{self, Server, ToServe};
+use larder_mount::{
+    Ask, Backend, Image as Files, Lease, Life, Mount, Owners, Placed, Places, Stay, by_fuse, by_fuse_possible,
+};
+use larder_store::{Live, Store};
+use larder_sys::{ChildEnd, SignalForwarding};
+
+use super::end::borne;
+use super::find::{find, has_all, mount_waits, open, ways};
+use super::paths::cwd;
+use super::remote_images::RemoteImages;
+use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
+use super::serve as server;
+use super::supply::{ImageSupply, STORED, asked_for, name};
+use super::{bar, broker_socket, key};
+use crate::cli::{ImageRestore, ImageRun, Policy, Via};
+use crate::say;
+use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
+
+/// The exit codes that shells use.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// The hidden option of the second step: mount the image that was found.
+const INSIDE: &[u8] = b"--inside";
+
+/// A mounted path, and what keeps the mount alive.
+struct Held {
+    // Fields are dropped in this order.
+    _placed: Placed,
+    _keeps: Keeps,
+}
+
+/// The owner of a mount. The mount ends when this is dropped.
+enum Keeps {
+    Broker { _client: Client },
+    Ourselves { _stay: Stay, _lease: Arc<dyn Any + Send + Sync> },
+    // Fields are dropped in this order.
+    Served { _stay: Stay, _server: Option<Server> },
+}
+
+/// Mounts the image, runs the command, and exits as the command did.
+///
+/// There are two steps:
+///
+/// 1. Find the image, run `--if-missing`, and save, in the caller's mount namespace with all
+///    privileges.
+/// 2. If there is something to mount, execute this program again with `--inside`. It mounts in a
+///    mount namespace of its own and runs the command.
+pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
+    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
+    let how = ImageRestore {
+        wanted: options.wanted.clone(),
+        policy: options.policy,
+        replace: options.replace,
+        if_missing: options.if_missing.clone(),
+        strict: options.strict,
+        json: true,
+        anywhere: options.anywhere,
+        keep_rights: false,
+        paths: options.paths.clone(),
+    };
+    if options.inside {
+        return inside(around, &key, &fallbacks, &how, options);
+    }
+    let found = || -> Result<Found> {
+        let store = around.store()?;
+        let remotes = RemoteImages::open(around, &store)?;
+        let (found, _) = find(&store, remotes.as_ref(), &key, &fallbacks)?;
+        found.record().map_or(Ok(()), |record| has_all(&store, remotes.as_ref(), record))?;
+        Ok(found)
+    };
+    let found = match options.policy {
+        Policy::Push => None,
+        _ => borne(found().map(Some), options.strict, None)?,
+    };
+    let word = found.as_ref().map_or("miss", Found::word);
+    if found.as_ref().is_some_and(|found| found.record().is_none()) {
+        say::tell(&format!("miss: nothing under {key}"));
+    }
+    match &options.if_missing {
+        Some(command) if word != "exact" => match make(around, &key, command, &how, false, None)? {
+            0 => execute(around, &options.command),
+            code => Ok(code),
+        },
+        _ if found.is_none_or(|found| found.record().is_none()) => execute(around, &options.command),
+        _ if options.via == Some(Via::Unpack) => {
+            said(borne(image(around, &key, &fallbacks, &how), options.strict, None)?.as_ref());
+            execute(around, &options.command)
+        }
+        _ => {
+            borne(begin_inside(around).map(|never| match never {}), options.strict, ())?;
+            execute(around, &options.command)
+        }
+    }
+}
+
+fn said(done: Option<&Done>) {
+    if let Some((done, record)) = done.and_then(|done| Some((done, done.found.record()?))) {
+        let why = done.passed_over.as_ref().map(|why| format!(", because no better method worked: {why}"));
+        say::tell(&format!("{}: {}: by {}{}", done.found.word(), record.key, done.via, why.unwrap_or_default()));
+    }
+}
+
+/// Executes this program again with the same arguments and `--inside`. The new process has a single
+/// thread, which user namespaces need. A broker serves others as well, so it is started here,
+/// outside of the new namespace.
+fn begin_inside(around: &Surroundings) -> Result<Infallible> {
+    let store = around.store()?;
+    // An error is reported by the second step.
+    let _ = broker_socket::socket(around, &store);
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
+    let run = words.iter().position(|word| word == b"run").context("this is `image run`")?;
+    words.insert(run + 1, INSIDE.to_vec());
+    let mut environment = block(around);
+    let wrapper = around.wrapper.as_ref().map(|path| path.as_os_str().as_bytes());
+    environment.extend(wrapper.map(|path| [WRAPPER_VARIABLE.as_bytes(), b"=", path].concat()));
+    let error = larder_sys::exec(program.as_os_str().as_bytes(), &words, &environment);
+    Err(error).with_context(|| format!("{} cannot be started again", program.display()))
+}
+
+fn inside(
+    around: &Surroundings,
+    key: &ImageKey,
+    fallbacks: &[String],
+    how: &ImageRestore,
+    options: &ImageRun,
+) -> Result<u8> {
+    let mut held = Vec::new();
+    let done = borne(had(around, key, fallbacks, how, options.via, &mut held), options.strict, None)?;
+    said(done.as_ref());
+    // If something is mounted on the working directory or a parent of it, enter it again by its
+    // path to see the mount.
+    let cwd = cwd(around)?;
+    let is_above = |target: &PathBuf| fs::canonicalize(target).is_ok_and(|target| cwd.starts_with(target));
+    let is_covered = done.iter().flat_map(|done| &done.targets).any(is_above);
+    if is_covered && !held.is_empty() {
+        let entered = std::env::set_current_dir(cwd).context("the working directory is not in the image");
+        borne(entered, options.strict, ())?;
+    }
+    let end = supervised(around, &options.command);
+    drop(held);
+    end.map(ended_so)
+}
+
+/// Mounts the image's paths with the first method that works, else unpacks them.
+fn had(
+    around: &Surroundings,
+    key: &ImageKey,
+    fallbacks: &[String],
+    how: &ImageRestore,
+    via: Option<Via>,
+    held: &mut Vec<Held>,
+) -> Result<Option<Done>> {
+    let wanted = match via {
+        None => None,
+        Some(Via::Lazy) => Some(Backend::Lazy),
+        Some(Via::Mount) => Some(Backend::Mount),
+        Some(Via::LazyFuse) => Some(Backend::LazyFuse),
+        Some(Via::Squashfs) => Some(Backend::Squashfs),
+        Some(Via::Fuse) => Some(Backend::Fuse),
+        Some(Via::Unpack) => Some(Backend::Unpack),
+    };
+    let store = around.store()?;
+    let broker = broker_socket::socket(around, &store);
+    // Whether we can mount without a broker, or why not.
+    let ourselves_possible = match wanted {
+        None | Some(Backend::LazyFuse) => serve::possible(),
+        Some(Backend::Fuse) => by_fuse_possible(),
+        Some(_) => Err(String::new()),
+    };
+    // In a mount namespace of its own, the command of an ordinary user has fewer privileges. So
+    // none is created if nothing can be mounted anyway.
+    let own = match (broker.is_ok() || ourselves_possible.is_ok(), &broker) {
+        (false, Err(why)) => {
+            let why_not = ourselves_possible.as_ref().err().filter(|why| !why.is_empty());
+            Err(anyhow!("{why:#}{}", why_not.map(|why| format!("; {why}")).unwrap_or_default()))
+        }
+        _ => own_mounts().context("no mount namespace can be created here"),
+    };
+    let remotes = RemoteImages::open(around, &store)?.map(Arc::new);
+    let (found, _) = find(&store, remotes.as_deref(), key, fallbacks)?;
+    let Some(record) = found.record() else { return Ok(None) };
+    let targets = targets(around, record, how)?;
+    if is_bound(how) {
+        let opened = open(&store, remotes.as_deref(), key, fallbacks, Rights::Dropped)?;
+        opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
+    }
+    let mut trouble: Vec<String> = own.as_ref().err().map(|error| format!("{error:#}")).into_iter().collect();
+    let ways = ways(|| mount_waits(&store, record)).chain([Backend::Fuse]).filter(|_| wanted.is_none());
+    let ways = wanted.into_iter().filter(|backend| *backend != Backend::Unpack).chain(ways);
+    for backend in ways.filter(|_| own.is_ok()) {
+        let one = |Target { saved, path }: &Target| -> Result<Held> {
+            let name = name(backend, *saved, record);
+            // The directory stays afterwards: removing it would remove mounts of other processes on
+            // it, in their own mount namespaces.
+            fs::create_dir_all(path).with_context(|| format!("{}: cannot be created", path.display()))?;
+            let (mount, keeps) = match (backend, &broker) {
+                (Backend::Fuse, _) => ourselves(&store, remotes.clone(), &name, path)?,
+                (Backend::LazyFuse, Err(_)) => by_server(&store, &name, record, path)?,
+                (Backend::LazyFuse, Ok(_)) if ourselves_possible.is_ok() => by_server(&store, &name, record, path)?,
+                (_, Ok(socket)) => bar::during(|progress| {
+                    progress.begin(Step::Wait, 0);
+                    by_broker(socket, &name)
+                })?,
+                (_, Err(why)) => bail!("{why:#}"),
+            };
+            Ok(Held { _placed: mount.place(path)?, _keeps: keeps })
+        };
+        match targets.iter().map(one).collect::<Result<Vec<Held>>>() {
+            Ok(all) => {
+                held.extend(all);
+                let targets = targets.into_iter().map(|target| target.path).collect();
+                let (fetched_bytes, unset) = (None, Unset::default());
+                // Without a broker, no better method was possible anyway, so nothing is reported.
+                let why = (broker.is_ok() && !trouble.is_empty()).then(|| say::one_line(&trouble.join("; ")));
+                let found = found.clone();
+                return Ok(Some(Done {
+                    found,
+                    targets,
+                    fetched_bytes,
+                    unset,
+                    rights_dropped: 0,
+                    via: backend.word(),
+                    passed_over: why,
+                }));
+            }
+            Err(error) => trouble.push(format!("{backend}: {error:#}")),
+        }
+    }
+    let why = say::one_line(&trouble.join("; "));
+    if via.is_some() {
+        bail!("cannot be mounted: {why}");
+    }
+    let done = image(around, key, fallbacks, how)?;
+    if done.is_some() {
+        say::tell(&format!("unpacked (the files stay), because it could not be mounted: {why}"));
+    }
+    Ok(done)
+}
+
+/// Creates a mount namespace: later mounts are visible only to this process and its children. Root
+/// gets no user namespace, because in it the files of other users would belong to the overflow
+/// user.
+pub(in crate::commands) fn own_mounts() -> io::Result<()> {
+    if larder_sys::effective_user() == 0 { larder_sys::own_mounts() } else { larder_sys::own_namespaces() }
+}
+
+fn by_broker(socket: &Path, name: &str) -> Result<(Mount, Keeps)> {
+    let (client, mount) = Client::detached(socket, name)?;
+    Ok((mount, Keeps::Broker { _client: client }))
+}
+
+/// Mounts with squashfuse, from this user's own store.
+fn ourselves(store: &Store, remotes: Option<Arc<RemoteImages>>, name: &str, path: &Path) -> Result<(Mount, Keeps)> {
+    let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
+    let supply = ImageSupply { store: store.directory().to_owned(), remotes, stored: (user, group), serves: false };
+    let supplied = supply.supplied(name)?;
+    let (_, state) = store.image_broker()?;
+    let places = Places::open(&state)?;
+    let whole = by_fuse(&supplied.image, state.parent().unwrap_or(&state), Life::AsThread)?;
+    let layer = if let Some(below) = supplied.below { whole.below(below)? } else { whole };
+    places.sweep_held();
+    let (mount, stay) = places.detached(&ask(name, &supplied.image, path, &layer, Backend::Fuse))?;
+    Ok((mount, Keeps::Ourselves { _stay: stay, _lease: supplied.lease }))
+}
+
+/// Mounts with larder's own FUSE server, from this user's own store.
+fn by_server(store: &Store, name: &str, record: &ImageRecord, path: &Path) -> Result<(Mount, Keeps)> {
+    let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
+    let (words, owners) = (server::words(&program, store), Owners::one(STORED, (user, group)));
+    let wanted = ToServe { server: &words, from: None, name, owners: Some(&owners), life: Life::AsThread };
+    let (layer, server) = serve::mount(&wanted)?;
+    let (_, state) = store.image_broker()?;
+    let places = Places::open(&state)?;
+    places.sweep_held();
+    // Only identifies the image. The server finds what it serves by itself.
+    let metadata = store.live_file(&record.image(), Live::Metadata(asked_for(name)?.saved))?;
+    let image = Files::Erofs { metadata, data: None };
+    let (mount, stay) = places.detached(&ask(name, &image, path, &layer, Backend::LazyFuse))?;
+    Ok((mount, Keeps::Served { _stay: stay, _server: server }))
+}
+
+/// Returns a request for a writable mount that covers what exists, as long as we hold it.
+fn ask<'a>(name: &'a str, image: &'a Files, target: &'a Path, layer: &'a Mount, via: Backend) -> Ask<'a> {
+    Ask {
+        name,
+        user: larder_sys::effective_user(),
+        image,
+        target,
+        layer: Some(layer),
+        via,
+        writable: true,
+        owners: None,
+        lease: Lease::Held,
+        over: true,
+        inside: None,
+    }
+}
+
+/// How a command ended, or with which exit code of a shell it failed to start.
+pub(super) enum End {
+    Not(u8),
+    So(ChildEnd),
+}
+
+/// Runs the command without a mount.
+fn execute(around: &Surroundings, command: &[OsString]) -> Result<u8> {
+    supervised(around, command).map(ended_so)
+}
+
+/// Runs the command, forwards signals to it, and kills it if this process dies.
+pub(super) fn supervised(around: &Surroundings, command: &[OsString]) -> Result<End> {
+    let argv: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let shown = || say::one_line(&OsStr::from_bytes(&argv[0]).to_string_lossy());
+    let Some(tool) = find_program(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
+        say::tell(&format!("{}: command not found", shown()));
+        return Ok(End::Not(NOT_FOUND));
+    };
+    let forwarding = SignalForwarding::prepare()?;
+    let child = match larder_sys::spawn_job(&tool.path, &argv, &block(around), &forwarding) {
+        Ok(child) => child,
+        Err(error) => {
+            forwarding.unblock();
+            say::tell(&format!("{}: cannot be executed: {error}", shown()));
+            return Ok(End::Not(NOT_EXECUTABLE));
+        }
+    };
+    forwarding.begin(child.pid);
+    let end = child.wait();
+    SignalForwarding::end();
+    Ok(End::So(end?))
+}
+
+/// Ends as the command did: with its exit code, or by the same signal, so that an interrupted shell
+/// notices.
+pub(super) fn ended_so(end: End) -> u8 {
+    match end {
+        End::Not(code) | End::So(ChildEnd::Exited(code)) => code,
+        End::So(ChildEnd::Signalled(signal)) => larder_sys::die_by(signal),
+    }
+}
+
+fn block(around: &Surroundings) -> Vec<Vec<u8>> {
+    around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect()
+}

@@ -1,0 +1,105 @@
+//! The context in which a command runs: its environment, its working directory and the settings
+//! that matter.
+//!
+//! Unaware of: which command it is, what is done with the values.
+
+use larder_compiler::{Family, environment};
+use larder_model::{ALL_VARIABLES, HOST, SOCKETS, Terminal, UMASK};
+use larder_spawn::Destinations;
+
+use crate::scope::Scope;
+
+/// The settings about roots.
+#[derive(Clone, Debug, Default)]
+pub struct RootRules {
+    /// Directories that the user named.
+    pub named: Vec<Vec<u8>>,
+    /// True if further roots are searched for.
+    pub find: bool,
+}
+
+/// The context in which a command runs: what its process was started with, and the settings that
+/// matter. Read once.
+pub struct Place {
+    /// The environment, as pairs of name and value.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Environment entries without a `=`. They are passed to the tool and are otherwise ignored.
+    pub oddities: Vec<Vec<u8>>,
+    /// The working directory with links resolved.
+    pub cwd: Vec<u8>,
+    /// The settings about roots.
+    pub roots: RootRules,
+    /// The setting `policy = "ephemeral"`: a result of one sandbox may be used in another although
+    /// it holds the first one's path.
+    pub ephemeral: bool,
+    /// The options of `larder run`.
+    pub scope: Scope,
+    /// The terminals or files that standard output and error lead to.
+    pub destinations: Destinations,
+    /// True if this process ignores SIGPIPE only because Rust's runtime start-up set that. The
+    /// command would not ignore it.
+    pub ignores_sigpipe_itself: bool,
+}
+
+impl Place {
+    /// Returns the value of a variable.
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// Returns the present value for an observation of this name. The name is that of a variable,
+    /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
+    /// `ALL_VARIABLES`, or the empty name for [`Place::whole_environment`].
+    pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
+        match name {
+            b"" => Some(self.whole_environment()),
+            UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
+            HOST => Some(larder_sys::host()),
+            SOCKETS => Some(larder_sys::sockets()),
+            ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
+            name => self.variable(name).map(<[u8]>::to_vec),
+        }
+    }
+
+    /// Returns all variables that a program may read without a call that we see, as the value of
+    /// one observation (the one with the empty name). Variables that differ between equal builds
+    /// are left out, as in the key of an unknown tool.
+    pub fn whole_environment(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for variable in environment(Family::Generic, &self.environment) {
+            for part in [&variable.name[..], b"=", &variable.value, b"\n"] {
+                bytes.extend_from_slice(part);
+            }
+        }
+        bytes
+    }
+
+    /// Returns the environment as a program receives it: one `NAME=VALUE` per entry.
+    pub fn environment_block(&self) -> Vec<Vec<u8>> {
+        let pairs = self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat());
+        pairs.chain(self.oddities.iter().cloned()).collect()
+    }
+
+    /// Returns `PWD` if it is another path of the working directory than the kernel's.
+    pub(crate) fn apparent_cwd(&self) -> Option<Vec<u8>> {
+        let pwd = self.variable(b"PWD")?;
+        if pwd == self.cwd || pwd.first() != Some(&b'/') {
+            return None;
+        }
+        let (named, actual) = (larder_sys::look_through(pwd).ok()?, larder_sys::look_through(b".").ok()?);
+        ((named.device, named.inode) == (actual.device, actual.inode)).then(|| pwd.to_vec())
+    }
+
+    pub(crate) fn terminal(&self) -> Terminal {
+        let Destinations { stdout, stderr, .. } = self.destinations;
+        match stderr.or(stdout) {
+            None => Terminal::None,
+            Some(size) => Terminal::Some {
+                stdout: stdout.is_some(),
+                stderr: stderr.is_some(),
+                columns: size.columns,
+                rows: size.rows,
+            },
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Searches scripts and other texts of a command for words by which mtimes, clocks, random values,
+//! process ids or inode numbers may reach the result.
+//!
+//! Unaware of: what is done with the answer.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use larder_compiler::{
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
+    MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
+    TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
+    is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
+    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
+    without_repeats,
+};
+use larder_model::path::file_name;
+use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
+use larder_relocate::hides_its_text;
+
+use crate::facts::CommandFacts;
+use crate::volatile_ids::{VolatileIds, outside_the_system, ran_what_names_processes};
+
+/// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
+/// large makefiles: curl's `tests/libtest` has one of 95 MB.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+
+/// What the texts of a command mention.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptScan {
+    /// Words that stand for times, clocks, seeds and addresses, in texts that may be scripts of any
+    /// language.
+    named: Named,
+    /// Such words in texts that only interpreters of one language read.
+    own: [Named; Language::COUNT],
+    /// What scripts do with their own process id (`$$`).
+    pub own_process: OwnProcess,
+    /// A text mentions a way to read other process ids.
+    name_processes: bool,
+    /// Compiled code mentions such a way.
+    compiled_name_processes: bool,
+    /// A text asks for an inode number: as autoconf's `configure` does, and in another way.
+    name_inodes: (bool, bool),
+    /// A text mentions a way to list all variables.
+    pub list_variables: bool,
+    /// A text is compressed.
+    is_hidden: bool,
+    /// Variables that are mentioned and that the key leaves out.
+    pub variables: BTreeSet<Vec<u8>>,
+}
+
+impl ScriptScan {
+    /// Searches the arguments, the standard input and the files read by a command. If a compiler is
+    /// the command, only what it compiled is searched.
+    pub fn of(command: &CommandFacts, trace: &Trace) -> ScriptScan {
+        let mut found = ScriptScan::default();
+        let read = texts(trace);
+        let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
+        // A compiler by itself never writes a process id into its output that was not in its input.
+        let may_be_run = command.family == Family::Command;
+        for (path, _) in compiled {
+            let (dates, processes) = (!found.named.dates_compared, may_be_run && !found.compiled_name_processes);
+            if !dates && !processes {
+                break;
+            }
+            let text = whole(path);
+            found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| holds(text, DATE_WORDS));
+            found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
+        }
+        if matches!(command.family, Family::Command | Family::Generic) {
+            let mut search = |text: &[u8]| found.search(text, &[Reader::Other], b"");
+            search(&command.action.argv.join(&b' '));
+            // Each argument may be a whole script, so they are also searched one per line.
+            search(&command.action.argv.join(&b'\n'));
+            search(command.input);
+            told_to_shells(trace).into_iter().for_each(&mut search);
+            command.action.environment.iter().for_each(|variable| search(&variable.value));
+            read.iter().for_each(|(path, by)| found.search_file(path, by));
+            let unpacked = if found.is_hidden { unpacked_and_gone(trace) } else { HashSet::new() };
+            let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
+            of_these.for_each(|(_, by)| found.may_hold_anything(by));
+            for text in given_to_shells(trace) {
+                found.named.shell_clocks |= times_commands(text);
+                found.add_own(own_process(text, Signs::Number));
+            }
+        }
+        found
+    }
+
+    /// Returns the words that matter for the program of this file name.
+    pub fn named(&self, program: &[u8]) -> Named {
+        Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
+    }
+
+    /// Returns false if inode numbers are mentioned only as in `configure`, which compares two of
+    /// them. Otherwise a program may derive anything from them, and the result may be the same in
+    /// two runs by chance.
+    pub fn use_inodes(&self) -> bool {
+        self.name_inodes != (true, false)
+    }
+
+    /// Returns the process ids that a script of the command may have read, and the inode numbers
+    /// that were shown.
+    pub fn numbers(&self, trace: &Trace, inodes: &BTreeSet<u64>) -> VolatileIds {
+        let any = self.name_processes || self.compiled_name_processes && ran_what_names_processes(trace);
+        let OwnProcess { named, before, .. } = &self.own_process;
+        let processes = if any || *named || !before.is_empty() { processes(trace, any) } else { HashSet::new() };
+        VolatileIds {
+            processes: processes.into_iter().map(|number| number.to_string().into_bytes()).collect(),
+            anywhere: any || *named,
+            before: before.clone(),
+            inodes: inodes.iter().map(|inode| inode.to_string().into_bytes()).collect(),
+        }
+    }
+
+    /// Searches a text. `by` are its readers, and `path` is its file, which may be empty.
+    fn search(&mut self, text: &[u8], by: &[Reader], path: &[u8]) {
+        let is_makefile = is_makefile(path);
+        let holds = |words: &[&str]| holds(text, words);
+        let named = Named {
+            times: holds(TIME_WORDS),
+            shell_times: holds(SHELL_TIME_WORDS),
+            shell_status: names_shell_status(text),
+            // `time` is an ordinary English word, so it counts only in scripts.
+            shell_clocks: names_shell_clocks(text) || text.starts_with(b"#!") && times_commands(text),
+            // `rand(` is also C, so it counts only in texts that awk reads.
+            awk_clocks: by.contains(&Reader::Script(Language::Awk)) && holds(AWK_WORDS),
+            roff_clocks: holds(ROFF_WORDS),
+            cmake_clocks: names_cmake_clocks(text),
+            clocks: holds(CLOCK_WORDS),
+            hashes: holds(HASH_WORDS),
+            perl_clocks: holds(PERL_CLOCK_WORDS),
+            perl_hashes: holds(PERL_HASH_WORDS),
+            memory: holds(MEMORY_WORDS),
+            dates_compared: false,
+        };
+        self.add(named, by);
+        let own = match is_makefile || path.ends_with(b".ninja") && by == [Reader::Build] {
+            true => own_process(text, Signs::One),
+            false => own_process(text, Signs::Number),
+        };
+        // If another program than make reads a makefile, it may pass lines to a shell in which `$$`
+        // is the process id. A template (`*.in`) is for make as well.
+        let is_for_make = by == [Reader::Build] || path.ends_with(b".in");
+        self.own_process.named |= is_makefile && !is_for_make && holds_own_process(text);
+        self.add_own(own);
+        let lists = !is_makefile && lists_shell_variables(text);
+        self.list_variables = self.list_variables || lists || holds(LIST_OF_VARIABLES);
+        if holds(DIRECTORY_BEFORE) || text.ends_with(b"cd -") {
+            self.variables.insert(b"OLDPWD".to_vec());
+        }
+        self.name_processes = self.name_processes || lists || names_other_processes(text);
+        match names_inodes(text) {
+            Some(true) => self.name_inodes.0 = true,
+            Some(false) => self.name_inodes.1 = true,
+            None => {}
+        }
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let names: HashSet<&[u8]> = text.split(|byte| !is_part(byte)).collect();
+        self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
+    }
+
+    fn add_own(&mut self, OwnProcess { named, before, alone, calculated }: OwnProcess) {
+        let own = &mut self.own_process;
+        (own.named, own.alone, own.calculated) = (own.named | named, own.alone | alone, own.calculated | calculated);
+        own.before.extend(before);
+    }
+
+    fn add(&mut self, named: Named, by: &[Reader]) {
+        for reader in by {
+            match reader {
+                Reader::Compiler => {}
+                Reader::Build | Reader::Other => self.named = self.named | named,
+                Reader::Script(language) => {
+                    let own = &mut self.own[*language as usize];
+                    *own = *own | named;
+                }
+            }
+        }
+    }
+
+    fn search_file(&mut self, path: &[u8], by: &[Reader]) {
+        if by == [Reader::Compiler] {
+            return;
+        }
+        match whole(path) {
+            // Words in a program, an object or an archive of objects are not a script's.
+            Some(bytes) if is_machine_code(&bytes) => {}
+            Some(bytes) => {
+                self.is_hidden |= hides_its_text(&bytes);
+                self.search(&without_repeats(&bytes), by, path);
+            }
+            None => self.may_hold_anything(by),
+        }
+    }
+
+    /// Notes a text that cannot be searched, so that it counts as if it held every word.
+    fn may_hold_anything(&mut self, by: &[Reader]) {
+        self.add(Named::ANYTHING, by);
+        self.name_processes = true;
+        (self.own_process.named, self.own_process.alone) = (true, true);
+        self.name_inodes.1 = true;
+    }
+}
+
+/// Returns true for a program, an object file or an archive of objects.
+fn is_machine_code(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n")
+}
+
+/// Returns true if a text or object that a compiler read mentions a way to read process ids.
+fn compiled_names(bytes: &[u8]) -> bool {
+    if is_machine_code(bytes) { compiled_names_other_processes(bytes) } else { names_other_processes(bytes) }
+}
+
+fn holds(text: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+}
+
+/// Returns the bytes of a file, or `None` if it is too large to be searched. A file that cannot be
+/// read counts as empty.
+fn whole(path: &[u8]) -> Option<Vec<u8>> {
+    match larder_sys::read_at_most(path, TEXT_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(_) => Some(Vec::new()),
+    }
+}
+
+/// Returns the ids of the processes that run scripts, or of all processes if `any` is true.
+fn processes(trace: &Trace, any: bool) -> HashSet<u32> {
+    let mut numbers = HashSet::from([larder_sys::process_id(), larder_sys::parent_process_id()]);
+    let mut who = Who::default();
+    for event in trace.iter() {
+        who.learn(&event);
+        let program = file_name(who.runs(event.pid).program);
+        // In what a shell forks, `$$` is still the shell's own id.
+        if any || !runs_no_script(program) && (event.kind == Kind::Start || !is_shell(program)) {
+            numbers.insert(event.pid);
+        }
+    }
+    numbers
+}
+
+/// The kind of program that reads a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Compiler,
+    /// An interpreter of one language.
+    Script(Language),
+    /// A build tool. It passes lines to shells after replacing `$$` by `$`.
+    Build,
+    /// A shell, or a program that may pass what it reads to one.
+    Other,
+}
+
+fn is_meson(kept: &[u8]) -> bool {
+    arguments(kept).is_some_and(|words| runs_meson(&words.collect::<Vec<_>>()))
+}
+
+/// Returns the files that were read, each with its kinds of readers.
+fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
+    let mut who = Who::default();
+    let mut found: HashMap<Vec<u8>, Vec<Reader>> = HashMap::new();
+    for event in trace.iter() {
+        who.learn(&event);
+        let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
+        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside_the_system(event.path) {
+            let program = who.runs(event.pid).program;
+            let program = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
+            let reader = match Language::of(program) {
+                _ if is_compiler_part(program) => Reader::Compiler,
+                // Meson's language has no clock and no order that depends on a seed.
+                Some(Language::Python) if is_meson(who.runs(event.pid).arguments) => Reader::Compiler,
+                Some(language) => Reader::Script(language),
+                None if is_build_tool(program) => Reader::Build,
+                None => Reader::Other,
+            };
+            match found.get_mut(event.path) {
+                Some(by) if by.contains(&reader) => {}
+                Some(by) => by.push(reader),
+                None => drop(found.insert(event.path.to_vec(), vec![reader])),
+            }
+        }
+    }
+    found
+}
+
+/// Returns the files that only shells read, to run them, among those for which `is_one` is true.
+/// How their lines are split then does not matter.
+pub fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> HashSet<&[u8]> {
+    let mut who = Who::default();
+    let (mut run, mut read) = (HashSet::new(), HashSet::new());
+    for event in trace.iter() {
+        who.learn(&event);
+        if matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ)) && is_one(event.path) {
+            let runs = who.runs(event.pid);
+            let words = arguments(runs.arguments).filter(|_| is_shell(file_name(runs.program)));
+            let script = words.and_then(|mut words| words.next()).filter(|word| is_one(word));
+            let _ = if script.is_some() { run.insert(event.path) } else { read.insert(event.path) };
+        }
+    }
+    run.difference(&read).copied().collect()
+}
+
+/// Returns files that were unpacked from an archive, were read by a program that may run them, and
+/// are gone.
+fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
+    let mut who = Who::default();
+    let (mut unpacked, mut gone) = (HashSet::new(), HashSet::new());
+    for event in trace.iter() {
+        who.learn(&event);
+        let (Kind::Open(flags), Some(file)) = (event.kind, event.identity.map(|id| (id.device, id.inode))) else {
+            continue;
+        };
+        let program = file_name(who.runs(event.pid).program);
+        if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
+            // The inode number of a deleted file may be used again.
+            let _ = if unpacks(program) { unpacked.insert(file) } else { unpacked.remove(&file) };
+        } else if unpacked.contains(&file) && !runs_no_script(program) && !is_compiler_part(program) {
+            let now = larder_sys::look_through(event.path);
+            if !now.is_ok_and(|now| (now.device, now.inode) == file) {
+                gone.insert(event.path);
+            }
+        }
+    }
+    gone
+}
+
+/// Returns the scripts that programs outside of the system's packages passed to shells. No other
+/// text contains these.
+fn told_to_shells(trace: &Trace) -> HashSet<&[u8]> {
+    let mut who = Who::default();
+    let mut told = HashSet::new();
+    for event in trace.iter() {
+        if event.kind == Kind::Start && is_shell(file_name(event.path)) {
+            // The parent id is 0 if the process already belonged to the command: it starts another
+            // program.
+            let parent = if event.extra == 0 { event.pid } else { event.extra };
+            let program = who.runs(parent).program;
+            if !program.is_empty() && outside_the_system(program) {
+                told.insert(event.path2);
+            }
+        }
+        who.learn(&event);
+    }
+    told
+}
+
+/// Returns everything that shells were given to run. It includes what make and ninja made of their
+/// input.
+fn given_to_shells(trace: &Trace) -> HashSet<&[u8]> {
+    let starts = trace.iter().filter(|event| event.kind == Kind::Start && is_shell(file_name(event.path)));
+    starts
+        .flat_map(|event| match arguments(event.path2) {
+            Some(words) => words.collect::<Vec<_>>(),
+            None => vec![event.path2],
+        })
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! The facts that were verified at the end of a run, and their encoding as an `ObservationSet`.
+
+use std::collections::BTreeMap;
+
+use larder_model::{Age, Carried, Digest, DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Status, Twins};
+use larder_sys::Look;
+
+/// The verified observations of a run. Unlike `ObservationSet`, it owns its bytes.
+#[derive(Debug, Default)]
+pub struct VerifiedInputs {
+    pub(super) directories: BTreeMap<Vec<u8>, Directory>,
+    pub(super) environment: Vec<(Vec<u8>, Option<Digest>)>,
+    pub(super) twins: Vec<([Vec<u8>; 2], bool, bool)>,
+    /// Paths whose mtimes were compared, with their mtimes.
+    pub(super) ages: BTreeMap<Vec<u8>, i64>,
+    pub(super) carried: Carried,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Directory {
+    /// The device and inode of the directory.
+    pub(super) identity: (u64, u64),
+    pub(super) real: Option<Vec<u8>>,
+    pub(super) links_matter: bool,
+    pub(super) wanted: bool,
+    /// Its `stat`, if it has not changed since before the run and a change would have been visible.
+    pub(super) unchanged: Option<Look>,
+    pub(super) facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
+    pub(super) absent: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(super) enum OwnedFact {
+    Content { digest: Digest, executable: bool, plain: bool, rooted: Option<Digest> },
+    Directory,
+    Link(Vec<u8>),
+    Error(u8, u32),
+    Listing(Digest),
+    Ordered(Digest),
+    Kinds(Digest),
+    Modified(i64),
+    Mode(u32),
+    Status(Status),
+    Other(u8),
+}
+
+impl VerifiedInputs {
+    /// What the inputs contain that could bring the path of this place into a result.
+    pub fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
+    /// Returns the observations in the form that is encoded.
+    pub fn set(&self) -> ObservationSet<'_> {
+        let mut set = ObservationSet::default();
+        let mut looked_at: Vec<(u64, u64)> = Vec::new();
+        for (path, directory) in &self.directories {
+            if directory.facts.is_empty() && directory.absent.is_empty() && !directory.wanted {
+                continue;
+            }
+            let links = match &directory.real {
+                _ if !directory.links_matter => Links::Any,
+                None => Links::None,
+                Some(real) => Links::Real(real),
+            };
+            let facts = directory.facts.iter().map(|((name, _), fact)| NamedFact { name, fact: fact.borrowed() });
+            let class = if directory.wanted { class_of(&mut looked_at, directory.identity) } else { 0 };
+            set.directories.push(DirFacts {
+                path,
+                links,
+                class,
+                facts: facts.collect(),
+                absent: directory.absent.iter().map(Vec::as_slice).collect(),
+            });
+        }
+        for ([a, b], same_file, same_time) in &self.twins {
+            set.twins.push(Twins { paths: [a, b], same_file: *same_file, same_time: *same_time });
+        }
+        let mut ages: Vec<(&Vec<u8>, i64)> = self.ages.iter().map(|(path, modified_ns)| (path, *modified_ns)).collect();
+        ages.sort_by_key(|(_, modified_ns)| *modified_ns);
+        let mut before = None;
+        for (path, modified_ns) in ages {
+            set.ages.push(Age { path, same: before == Some(modified_ns) });
+            before = Some(modified_ns);
+        }
+        set.environment = self.environment.iter().map(|(name, value)| EnvFact { name, value: *value }).collect();
+        set
+    }
+}
+
+/// Adds a directory to `seen`. Returns one more than the index of the first element of `seen` that
+/// is the same directory.
+pub(crate) fn class_of(seen: &mut Vec<(u64, u64)>, identity: (u64, u64)) -> u64 {
+    seen.push(identity);
+    seen.iter().position(|other| *other == identity).map_or(0, |first| first as u64 + 1)
+}
+
+impl OwnedFact {
+    /// The kind of the fact. For one name, at most one fact of each kind is kept.
+    pub(super) fn way(&self) -> u8 {
+        match self {
+            OwnedFact::Content { .. } | OwnedFact::Directory | OwnedFact::Other(_) => 0,
+            OwnedFact::Link(_) => 1,
+            OwnedFact::Error(operation, _) => 2 + operation,
+            OwnedFact::Listing(_) => 0xff,
+            OwnedFact::Ordered(_) => 0xfe,
+            OwnedFact::Modified(_) => 0xfd,
+            OwnedFact::Mode(_) => 0xfb,
+            OwnedFact::Status(_) => 0xfc,
+            OwnedFact::Kinds(_) => 0xfa,
+        }
+    }
+
+    fn borrowed(&self) -> Fact<'_> {
+        match self {
+            OwnedFact::Content { digest, executable, plain, rooted } => {
+                Fact::Content { digest: *digest, executable: *executable, plain: *plain, rooted: *rooted }
+            }
+            OwnedFact::Directory => Fact::Directory,
+            OwnedFact::Link(target) => Fact::Link(target),
+            OwnedFact::Error(operation, errno) => Fact::Error { operation: *operation, errno: *errno },
+            OwnedFact::Listing(digest) => Fact::Listing(*digest),
+            OwnedFact::Ordered(digest) => Fact::Ordered(*digest),
+            OwnedFact::Kinds(digest) => Fact::Kinds(*digest),
+            OwnedFact::Modified(modified_ns) => Fact::Modified(*modified_ns),
+            OwnedFact::Mode(mode) => Fact::Mode(*mode),
+            OwnedFact::Status(status) => Fact::Status(*status),
+            OwnedFact::Other(kind) => Fact::Other(*kind),
+        }
+    }
+}

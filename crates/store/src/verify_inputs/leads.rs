@@ -1,0 +1,46 @@
+//! Paths that led to a file which the command itself had made under another path, through symbolic
+//! links that existed before.
+//!
+//! Unaware of: what the command did with the file.
+
+use larder_model::path::join;
+use larder_model::{Looked, Unrecorded};
+use larder_sys::Kind;
+
+use super::facts::OwnedFact;
+use super::{Done, Walk, refuse, split};
+use crate::check::look;
+
+impl Walk<'_> {
+    /// Records each symbolic link on the way as a fact. The file at the end must have been made in
+    /// this run, under the name at which it was found. Another hard link of the same file could
+    /// lead elsewhere in the next run.
+    pub(super) fn leads(&mut self, path: &[u8], directory: &[u8], name: &[u8], depth: usize) -> Done {
+        let entry = self.entry(directory);
+        (entry.links_matter, entry.wanted) = (true, true);
+        let is_link = look(self.opened(directory), name, false).is_ok_and(|found| found.kind == Kind::Link);
+        if is_link && !name.is_empty() {
+            let Ok(target) = self.opened(directory).read_link(name) else {
+                return refuse(Unrecorded::InputChanged, path);
+            };
+            let mut encoded = Vec::new();
+            self.witness.roots.encode_path(&target, &mut encoded);
+            self.fact(directory, name, OwnedFact::Link(encoded));
+            let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
+            return self.path(&next, &Looked { leads: true, ..Looked::default() }, depth + 1);
+        }
+        let names = self.names;
+        for (made, _) in names {
+            let (there, its_name) = split(made);
+            if its_name == name && self.open(there).is_ok() && self.is_one_directory(there, directory) {
+                return Ok(());
+            }
+        }
+        refuse(Unrecorded::UpdatesFile, path)
+    }
+
+    fn is_one_directory(&self, a: &[u8], b: &[u8]) -> bool {
+        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|look| (look.device, look.inode));
+        identity(a).is_some() && identity(a) == identity(b)
+    }
+}

@@ -1,0 +1,309 @@
+//! Compares the result of a command with an earlier result of the same command. Decides whether
+//! both are the same except for root paths, and by which rules the earlier one becomes the present
+//! one.
+
+use std::collections::HashMap;
+
+use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
+use larder_lookup::Request;
+use larder_lookup::relocated::{apply, rewritten};
+use larder_model::{
+    ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Origin, Output, Rewrite, Streams, lengths,
+};
+use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
+use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
+use larder_store::StatCache;
+
+use crate::recorder::Recorder;
+
+/// At most this many results are compared, the newest first, because each may be as large as a
+/// whole build.
+const COMPARED_MAX: usize = 4;
+
+/// A comparison with earlier runs of a command.
+pub(super) struct CrossCheck<'a> {
+    pub(super) recorder: &'a Recorder<'a>,
+    pub(super) stat_cache: &'a StatCache,
+    pub(super) request: &'a Request,
+    /// The setting `remote_trust`.
+    pub(super) trust: &'a [String],
+    /// True if a program ran that is not a known part of a compiler.
+    pub(super) foreign_program: bool,
+}
+
+impl CrossCheck<'_> {
+    fn roots(&self) -> Vec<&[u8]> {
+        self.request.roots.all().map(Vec::as_slice).collect()
+    }
+
+    /// Returns what still restricts the use of a result (`Bound`) and its rewrites, if an earlier
+    /// run of the command read the same and gave the same result. Returns `None` if the restriction
+    /// stays. Only `SeenOnce` and `Chance` can be lifted:
+    ///
+    /// - If the earlier run was in another checkout, the result can be used in any. There is one
+    ///   exception: a length of a root path may have reached the result, and the lengths are equal
+    ///   in both. It can then be used only with equal lengths.
+    /// - If the earlier run had other process ids or other random numbers, the result holds none of
+    ///   these. `otherwise` is the restriction that then remains.
+    pub(super) fn lifted(
+        &self,
+        made: &Made,
+        otherwise: Option<Limit>,
+        set: &ObservationSet,
+        result: &ActionResult,
+    ) -> Option<(Option<Limit>, Rewrites)> {
+        if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
+            return None;
+        }
+        // An entry that was handed over to `larderd` could be forged. It counts only if this run is
+        // handed over as well.
+        let store = self.recorder.store();
+        let weak = &self.request.weak;
+        let own = store.read_manifest(weak, false).ok().flatten();
+        let handed_over = store.is_only_read().then(|| store.read_handed_over(weak, false).ok().flatten()).flatten();
+        let proves = |entry: &Entry| {
+            entry.origin.is_believed(self.trust) && (store.is_only_read() || entry.origin != Origin::HandedOver)
+        };
+        let manifests: Vec<Manifest> =
+            own.iter().chain(&handed_over).filter_map(|file| Manifest::decode(&file.bytes).ok()).collect();
+        let seen = set.contents();
+        let mut best: Option<(Option<Limit>, Rewrites)> = None;
+        // A restriction because of the path itself is not lifted by a run in another checkout.
+        let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
+        let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
+        let alike = entries.filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
+        let alike = alike.filter(|(elsewhere, _)| at_home.is_none() || !elsewhere);
+        for lifted in alike.filter_map(|(elsewhere, before)| self.lifted_by(elsewhere, &before, result, &at_home)) {
+            match (&lifted.0, &best) {
+                (None, _) => return Some(lifted),
+                (Some((Bound::AsLong, _)), _) | (_, None) => best = Some(lifted),
+                _ => {}
+            }
+        }
+        best
+    }
+
+    /// Returns the result of `entry`, and whether it was made in another checkout. Returns `None`
+    /// if the entry had other observations, or cannot lift the present restriction.
+    fn alike<'e>(&self, entry: &Entry<'e>, made: &Made, seen: &[u8]) -> Option<(bool, ActionResult<'e>)> {
+        let (bound, by) = made.bound.as_ref()?;
+        let elsewhere = entry.made_in != made.made_in;
+        let tells = match (bound, entry.bound?) {
+            (Bound::Chance, Bound::Chance) => entry.bound_by != by.as_slice(),
+            // For one of the two, we know that no process id is in it.
+            (_, Bound::SeenOnce | Bound::AsLong | Bound::Chance) => elsewhere,
+            _ => false,
+        };
+        let (set, before) = if tells { entry.open().ok()? } else { return None };
+        (set.contents() == seen).then_some((elsewhere, before))
+    }
+
+    /// Returns the restriction that remains when `before` is known as well, and the rewrites.
+    /// Returns `None` if `before` is not the same result.
+    fn lifted_by(
+        &self,
+        elsewhere: bool,
+        before: &ActionResult,
+        result: &ActionResult,
+        at_home: &Option<Limit>,
+    ) -> Option<(Option<Limit>, Rewrites)> {
+        let rewrites = self.rewrites_between(before, result)?;
+        let own_lengths = lengths(self.roots().into_iter());
+        let tells_little = lengths(before.origin.iter().copied()) == own_lengths && self.may_measure(&rewrites);
+        let bind = match (elsewhere, tells_little) {
+            (false, _) => at_home.clone().or(Some((Bound::SeenOnce, Vec::new()))),
+            (true, true) => Some((Bound::AsLong, own_lengths)),
+            (true, false) => None,
+        };
+        Some((bind, rewrites))
+    }
+
+    /// Returns true if the length of a root path may have reached the result. A script can compute
+    /// the length of a word, and the size of an object that holds a root path may have been written
+    /// to another output.
+    fn may_measure(&self, rewrites: &Rewrites) -> bool {
+        let Rewrites { outputs, .. } = rewrites;
+        let is_measured = outputs.contains(&Rewrite::Object) && outputs.len() > 1;
+        let holds = |rewrite: Rewrite| outputs.contains(&rewrite);
+        self.foreign_program || is_measured || holds(Rewrite::LooseText) || holds(Rewrite::AsLong)
+    }
+
+    /// Returns how the first of two results is rewritten to give the second.
+    fn rewrites_between(&self, before: &ActionResult, now: &ActionResult) -> Option<Rewrites> {
+        use larder_model::OutputKind::File;
+        let mut rewrites = Rewrites { messages: [Rewrite::None; 2], outputs: Vec::new() };
+        let same = before.exit_code == now.exit_code
+            && before.repeatable == now.repeatable
+            && before.consumed_bytes == now.consumed_bytes
+            && before.outputs.len() == now.outputs.len();
+        match (before.streams, now.streams) {
+            _ if !same => return None,
+            (Streams::Apart { stdout: a, stderr: b }, Streams::Apart { stdout: c, stderr: d }) => {
+                rewrites.messages =
+                    [self.rewrite_of_message(before, &a, &c)?, self.rewrite_of_message(before, &b, &d)?];
+            }
+            (Streams::Together(a), Streams::Together(b)) => {
+                rewrites.messages[0] = self.rewrite_of_message(before, &a, &b)?;
+            }
+            _ => return None,
+        }
+        // Outputs are in the order in which they were finished. That order may differ if several
+        // processes run at once.
+        let by_path: HashMap<&[u8], &Output> = before.outputs.iter().map(|output| (output.path, output)).collect();
+        for output in &now.outputs {
+            let before_it = by_path.get(output.path)?;
+            let rewrite = match (&before_it.kind, &output.kind) {
+                _ if before_it.modified != output.modified => return None,
+                (
+                    File { placement, mode, content, .. },
+                    File { placement: placement2, mode: mode2, content: content2, .. },
+                ) if placement == placement2 && mode == mode2 => match output.path {
+                    path if is_log(path) => self.rewrite_of_log(before, content2)?,
+                    path if is_ninjas(path) => self.rewrite_of_ninjas(before, content, content2)?,
+                    path if is_in_no_order(path) => self.rewrite_in_any_order(before, content, content2)?,
+                    path if is_config_status(path) => {
+                        self.rewrite_by(&[Rewrite::ConfigStatus], before, content, content2)?
+                    }
+                    _ => self.rewrite_between(before, content, content2)?,
+                },
+                _ if before_it.kind == output.kind => Rewrite::None,
+                _ => return None,
+            };
+            rewrites.outputs.push(rewrite);
+        }
+        Some(rewrites)
+    }
+
+    /// Returns how a message is rewritten. If several processes run at once, their lines may be in
+    /// a different order each time.
+    fn rewrite_of_message(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_between(before, old, new).or_else(|| {
+            let lines = |bytes: &[u8]| {
+                let parts =
+                    bytes.split(|&b| b == b'\n').flat_map(|line| <[&[u8]; 2]>::from(line.split_at(counted(line))));
+                let mut lines: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
+                lines.sort_unstable();
+                lines
+            };
+            let here = lines(&self.searched(new)?);
+            let is_text = |rewrite: &Rewrite| {
+                self.in_another_place(*rewrite, before, old).is_some_and(|again| lines(&again) == here)
+            };
+            let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::Text)?;
+            [Rewrite::Text, Rewrite::None].iter().any(is_text).then_some(rewrite)
+        })
+    }
+
+    /// Returns the earlier content as it would be here by this rule.
+    fn in_another_place(&self, rewrite: Rewrite, before: &ActionResult, old: &Content) -> Option<Vec<u8>> {
+        let one = ActionResult {
+            origin: before.origin.clone(),
+            messages: [rewrite, Rewrite::None],
+            ..ActionResult::of(Streams::Together(*old))
+        };
+        let bytes = rewritten(&one, &self.request.roots, self.recorder.store(), self.stat_cache)?;
+        let Streams::Together(again) = apply(&one, &bytes).streams else { return None };
+        self.searched(&again)
+    }
+
+    /// Returns the bytes to compare, or `None` if there are too many.
+    fn searched(&self, content: &Content) -> Option<Vec<u8>> {
+        let few = content.size_bytes() <= SEARCHED_BYTES_MAX;
+        few.then(|| self.recorder.content_bytes(content, self.stat_cache).ok()).flatten()
+    }
+
+    /// Returns how a log is rewritten. Logs are not compared, because they hold times, process ids
+    /// and names of temporary files, which differ in each run.
+    fn rewrite_of_log(&self, before: &ActionResult, content: &Content) -> Option<Rewrite> {
+        self.rewrite_if_it_holds(before, content, Rewrite::LooseText)
+    }
+
+    /// Returns `by` if the content holds a root path and can be rewritten by that rule, and no
+    /// rewrite if it holds none.
+    fn rewrite_if_it_holds(&self, before: &ActionResult, content: &Content, by: Rewrite) -> Option<Rewrite> {
+        if before.origin == self.roots() {
+            return Some(Rewrite::None);
+        }
+        let bytes = self.searched(content)?;
+        let roots = self.roots();
+        match holds_a_root(&bytes, &roots) {
+            false => Some(Rewrite::None),
+            true => can_be_relocated(rule(by)?, &bytes, &roots).then_some(by),
+        }
+    }
+
+    /// Returns how a file is rewritten whose parts are in the order of a hash table. In a pickle,
+    /// the parts must be the same.
+    fn rewrite_in_any_order(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_of_log(before, new).or_else(|| {
+            let there = self.in_another_place(Rewrite::Pickle, before, old)?;
+            let here = self.searched(new)?;
+            (pickled_words(&there)? == pickled_words(&here)?).then_some(Rewrite::Pickle)
+        })
+    }
+
+    /// Returns how one of ninja's records is rewritten. It holds the times of the run, and its
+    /// entries are in the order in which compilers ended. The dependencies in it must be the same.
+    fn rewrite_of_ninjas(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::NinjaDependencies)?;
+        let there = match before.origin == self.roots() {
+            true => self.searched(old)?,
+            false => self.in_another_place(Rewrite::NinjaDependencies, before, old)?,
+        };
+        let here = self.searched(new)?;
+        (ninja_dependencies(&there)? == ninja_dependencies(&here)?).then_some(rewrite)
+    }
+
+    fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        let rules = [
+            Rewrite::Text,
+            Rewrite::GccDepfile,
+            Rewrite::ClangDepfile,
+            Rewrite::Object,
+            Rewrite::LooseText,
+            Rewrite::AsLong,
+        ];
+        self.rewrite_by(&rules, before, old, new)
+    }
+
+    /// Returns the first of these rules by which the earlier content becomes the present one.
+    fn rewrite_by(&self, rules: &[Rewrite], before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        if old == new {
+            let bytes = self.searched(new)?;
+            // The content is equal in both checkouts although it holds a root path of one of them.
+            // So it is not known how it would be in a third.
+            let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
+            return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
+        }
+        let here = self.searched(new)?;
+        rules.iter().copied().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
+    }
+}
+
+/// Returns the length of ninja's counter before a line, such as `[3/17] `. The count depends on the
+/// order in which commands end.
+fn counted(line: &[u8]) -> usize {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = || {
+        let rest = line.strip_prefix(b"[")?;
+        let (before, rest) = rest.split_at(digits(rest));
+        let rest = rest.strip_prefix(b"/")?;
+        let (after, rest) = rest.split_at(digits(rest));
+        let rest = rest.strip_prefix(b"] ")?;
+        (!before.is_empty() && !after.is_empty()).then_some(line.len() - rest.len())
+    };
+    end().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn what_ninja_counts() {
+        for (line, expect) in [("[3/17] cc x", 7), ("[/1] x", 0), ("[1/2]x", 0), ("[1/2", 0), ("x [1/2] y", 0), ("", 0)]
+        {
+            assert_eq!(counted(line.as_bytes()), expect, "{line}");
+        }
+    }
+}

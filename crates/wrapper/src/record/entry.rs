@@ -1,0 +1,365 @@
+//! Records a run that has ended: checks what it relied on once more, stores what it left, and
+//! decides in which checkouts the result can be used.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use larder_compiler::{EnvironmentRule, Family, Naming, is_config_status, is_log, naming};
+use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
+use larder_model::Observer::{Depfile, Kernel, Preload};
+use larder_model::path::file_name;
+use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
+use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
+use larder_portability::{
+    CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
+};
+use larder_spawn::Command;
+use larder_store::{InputVerifier, StatCache, VerifiedInputs};
+
+use super::cross_check::CrossCheck;
+use super::mtimes::Mtimes;
+use super::not_recorded::NotRecorded;
+use super::ordinary::{exit_code, unchanged_since_the_end};
+use super::outputs::{Searched, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
+use super::preprocess::preprocess;
+use crate::context::Context;
+use crate::recorder::Recorder;
+use crate::run::observed_run::{ObservedRun, closing};
+use crate::run::observer_trust::ObserverTrust;
+use crate::run::pre_run_snapshot::PreRunSnapshot;
+
+/// A run that was recorded.
+pub(crate) struct Recorded {
+    /// The number of bytes by which the store grew.
+    pub(crate) grown: u64,
+    /// The identity of the entry.
+    pub(crate) strong: Fingerprint,
+    /// The first difference to the record that the run was to verify.
+    pub(crate) difference: Option<String>,
+}
+
+/// What differs from run to run and may be in the result. The value tells this run from others, and
+/// becomes `bound_by` of the entry.
+enum Chance {
+    /// Process ids. The value is that of the command's first process.
+    Number(Vec<u8>),
+    /// Random numbers. The value is a new random number.
+    Drawn(Vec<u8>),
+}
+
+/// A run that has ended, and what is needed to record it.
+pub(crate) struct Run<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) recorder: &'a Recorder<'a>,
+    pub(crate) stat_cache: &'a StatCache,
+    pub(crate) request: &'a Request,
+    pub(crate) command: &'a Command,
+    pub(crate) before: PreRunSnapshot,
+    pub(crate) started_ns: i64,
+    pub(crate) run_time_us: u64,
+    pub(crate) observer: larder_model::Observer,
+    /// True if its process ids differ from those of the run before it.
+    pub(crate) numbers_differ: bool,
+    pub(crate) trust: &'a ObserverTrust<'a>,
+}
+
+impl Run<'_> {
+    /// Records the run. `before` is a recorded result to compare with.
+    pub(crate) fn record(
+        &self,
+        observed_run: &ObservedRun,
+        before: Option<&ActionResult>,
+    ) -> Result<Recorded, NotRecorded> {
+        let finished = &observed_run.observed.finished;
+        let exit_code = exit_code(finished, self.observer)?;
+        if let Some(sign) = observed_run.sign_of_harm(exit_code) {
+            return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
+        }
+        let scripts = ScriptScan::of(&self.command_facts(), &observed_run.observed.trace);
+        let mut folded = self.folded(observed_run, &scripts)?;
+        unchanged_since_the_end(finished, &folded.seen.changed)?;
+        let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
+        self.add_what_nobody_saw(observed_run, &scripts, &mut folded)?;
+        let witnessed = self.witness(&folded.seen, &observed_run.observed.trace)?;
+        let sees_closing = match self.observer {
+            Depfile => false,
+            Kernel => closing(self.request.family) == Closing::Asked,
+            Preload => true,
+        };
+        let closed = sees_closing.then_some(folded.seen.closed.as_slice());
+        let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
+        let mut stored = StoredOutputs::new(self.recorder, closed, umask_was_set, owners_were_set);
+        let mut outputs = self.store_outputs(&folded.seen.changed, mtimes, &mut stored)?;
+        let streams = stored.streams(&finished.written)?;
+        let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
+        let Decision { limit: otherwise, mut rewrites } =
+            self.portability(&folded, &witnessed, &observed_run.observed.trace, exit_code, &outputs, &streams);
+        let set = witnessed.set();
+        // `otherwise` restricts the result after another run has shown that it holds no process id
+        // and no random number.
+        let bound = match by_chance {
+            Some(Chance::Number(number)) => {
+                // `Chance` may replace only `SeenOnce`. With any other bound the result would be
+                // used in this checkout at once.
+                if otherwise.as_ref().is_some_and(|(bound, _)| *bound != Bound::SeenOnce) {
+                    return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+                }
+                Some((Bound::Chance, number))
+            }
+            Some(Chance::Drawn(run)) => Some((Bound::Chance, run)),
+            None => otherwise.clone(),
+        };
+        let mut made = Made { made_in: roots_digest(&self.request.roots), bound };
+        let cross_check = CrossCheck {
+            recorder: self.recorder,
+            stat_cache: self.stat_cache,
+            request: self.request,
+            trust: &self.context.loaded.settings.remote_trust,
+            foreign_program: folded.foreign_program.is_some(),
+        };
+        let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        if let Some((bound, other)) = cross_check.lifted(&made, otherwise, &set, &result) {
+            (made.bound, rewrites) = (bound, other);
+        }
+        let Rewrites { messages, outputs: of_outputs } = rewrites;
+        outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
+        let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        result.messages = messages;
+        if result.is_rewritten() || made.bound.is_some() {
+            result.origin = self.request.roots.all().map(Vec::as_slice).collect();
+        }
+        let difference =
+            before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
+        let (grown, strong) = self.write(&set, &made, &result)?;
+        Ok(Recorded { grown: stored.grown + grown, strong, difference })
+    }
+
+    /// Checks once more everything that the run relied on, and makes observations of it.
+    fn witness(&self, seen: &Seen, trace: &Trace) -> Result<VerifiedInputs, NotRecorded> {
+        let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
+        // Only whole commands need this, so a compile does not walk over the trace.
+        let is_command = self.request.family == Family::Command;
+        let run = if is_command { run_by_shells_alone(trace, is_config_status) } else { HashSet::new() };
+        let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
+        let witness = InputVerifier {
+            forms: self.request.forms(&anywhere, &uncut),
+            roots: &self.request.roots,
+            stat_cache: self.stat_cache,
+            started_ns: self.started_ns,
+            identities_are_the_tools: self.observer != Depfile,
+            value_key: self.request.value_key,
+        };
+        witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))
+    }
+
+    /// Returns what differs from run to run and may be in the result. The result is then recorded,
+    /// but used only after another run with other values gave the same.
+    ///
+    /// - Process ids are accepted in a whole command, and refused in any other.
+    /// - Random numbers are accepted in a compile or link.
+    /// - A name that was made up at random is refused if the result holds it.
+    fn chance(
+        &self,
+        observed: &Observed,
+        scripts: &ScriptScan,
+        folded: &Folded,
+        outputs: &[StoredOutput],
+        streams: &StoredStreams,
+    ) -> Result<Option<Chance>, NotRecorded> {
+        let numbers = scripts.numbers(&observed.trace, &folded.inodes_shown);
+        let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
+        let by_chance = told || scripts.own_process.alone && self.is_keyed_whole();
+        if scripts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
+            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+        }
+        if scripts.use_inodes() && !folded.inodes_shown.is_empty() {
+            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of an inode".to_vec()));
+        }
+        let is_held = |name: &&Vec<u8>| {
+            let is_part = |text: &[u8]| memchr::memmem::find(text, name).is_some();
+            self.holds(outputs, true, streams, &is_part)
+        };
+        match folded.random_names.iter().find(is_held) {
+            Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
+            None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
+            // A random value, because any two runs draw different numbers, whatever their process
+            // ids are.
+            None if folded.chance_program.is_some() => {
+                Ok(Some(Chance::Drawn(format!("random {:016x}", larder_sys::random_u64()).into_bytes())))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Returns true if the whole environment is in the key, as for a command of `larder run`.
+    pub(super) fn is_keyed_whole(&self) -> bool {
+        self.request.invocation.environment == EnvironmentRule::Whole
+    }
+
+    fn command_facts(&self) -> CommandFacts<'_> {
+        let Request { family, invocation, action, roots, input, .. } = self.request;
+        CommandFacts { family: *family, invocation, action, roots, input }
+    }
+
+    /// Returns what the arguments of a compiler name.
+    fn naming(&self) -> Option<Naming> {
+        let Request { family, action, .. } = self.request;
+        let is_driver = matches!(family, Family::Gcc | Family::Clang);
+        let arguments = action.argv.get(1..).filter(|_| is_driver)?;
+        naming(arguments, &ResponseFilesOnDisk(&action.cwd))
+    }
+
+    /// Decides in which checkouts the result can be used.
+    fn portability(
+        &self,
+        folded: &Folded,
+        witnessed: &VerifiedInputs,
+        trace: &Trace,
+        exit_code: u8,
+        outputs: &[StoredOutput],
+        streams: &StoredStreams,
+    ) -> Decision {
+        let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
+        let facts = RunFacts {
+            command: self.command_facts(),
+            naming: self.naming(),
+            preprocess: &|arguments| preprocess(self.command, arguments, exit_code != 0),
+            relocates_debug: self.context.loaded.settings.relocate_debug,
+            carried: witnessed.carried(),
+            environment: &folded.seen.environment,
+            looked: &folded.seen.looked,
+            foreign_program: folded.foreign_program.is_some(),
+            gcc_ran: folded.seen.looked.iter().any(is_gccs),
+            assembled: assembled(&witnessed.carried().rooted, trace),
+        };
+        let searched = |content| Searched { content, recorder: self.recorder, stat_cache: self.stat_cache };
+        let contents: Vec<Option<Searched>> = outputs.iter().map(|output| output.content().map(searched)).collect();
+        let outputs: Vec<larder_portability::Output> = outputs
+            .iter()
+            .zip(&contents)
+            .map(|(output, content)| {
+                let kind = match (&output.kind, content) {
+                    (_, Some(content)) => OutputKind::File(content),
+                    (StoredKind::Link(target), None) => OutputKind::Link(target),
+                    _ => OutputKind::Other,
+                };
+                larder_portability::Output { path: &output.path, kind }
+            })
+            .collect();
+        let messages: Vec<Searched> = streams.contents().map(searched).collect();
+        let messages: Vec<&dyn Content> = messages.iter().map(|message| message as &dyn Content).collect();
+        facts.decide(&larder_portability::Outcome { outputs: &outputs, messages: &messages })
+    }
+
+    fn result<'k>(
+        &self,
+        exit_code: u8,
+        repeatable: bool,
+        outputs: &'k [StoredOutput],
+        streams: &'k StoredStreams,
+    ) -> ActionResult<'k> {
+        let left = if !self.request.input.is_empty() { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
+        ActionResult {
+            exit_code,
+            repeatable,
+            consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
+            outputs: outputs.iter().map(StoredOutput::borrowed).collect(),
+            ..ActionResult::of(streams.borrowed())
+        }
+    }
+
+    /// Writes the entry. Returns by how many bytes the store grew, and the entry's identity.
+    fn write(
+        &self,
+        set: &ObservationSet,
+        made: &Made,
+        result: &ActionResult,
+    ) -> Result<(u64, Fingerprint), NotRecorded> {
+        let request = self.request;
+        let walk = secret::explained(request);
+        let mut body = Vec::new();
+        if result_is_too_large(result, self.context.loaded.settings.max_size_bytes) {
+            return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
+        }
+        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, made, set, result, &mut body);
+        let strong = entry.strong;
+        Ok((self.recorder.record(&request.weak, &walk, entry, &subject(request))?, strong))
+    }
+
+    /// Returns true if `what` holds for a message, an output, its path or its link target. Logs are
+    /// searched only if `logs` is true, because they may hold the process ids of the run that wrote
+    /// them.
+    fn holds(
+        &self,
+        outputs: &[StoredOutput],
+        logs: bool,
+        streams: &StoredStreams,
+        what: &dyn Fn(&[u8]) -> bool,
+    ) -> bool {
+        let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(StoredOutput::content);
+        let contents = contents.chain(streams.contents());
+        // A content that is too large to be searched counts as a match.
+        let texts = contents.map(|content| content.searched(self.recorder, self.stat_cache));
+        // An encoded path may begin with a root's placeholder, a NUL, which is not part of the
+        // text.
+        let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
+        let names = outputs.iter().map(|output| Some(Cow::Owned(name(&output.path))));
+        let target = |output: &StoredOutput| match &output.kind {
+            StoredKind::Link(target) => Some(Some(Cow::Owned(target.clone()))),
+            _ => None,
+        };
+        texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_none_or(|text| what(&text)))
+    }
+
+    fn store_outputs(
+        &self,
+        changed: &[(Vec<u8>, Change)],
+        mut mtimes: Mtimes,
+        stored: &mut StoredOutputs,
+    ) -> Result<Vec<StoredOutput>, NotRecorded> {
+        let mut outputs = Vec::new();
+        for (path, change) in changed {
+            let mut encoded = Vec::new();
+            self.request.roots.encode_path(path, &mut encoded);
+            let modified = mtimes.take(path);
+            outputs.push(StoredOutput { path: encoded, kind: stored.output(path, change)?, modified });
+        }
+        // Directories come first, because other outputs go into them. Files come in the order of
+        // their mtimes, so that the newer of two files stays the newer.
+        outputs.sort_by_key(|output| match output.kind {
+            StoredKind::Directory(_) => i64::MIN,
+            StoredKind::File { modified_ns, .. } => modified_ns,
+            StoredKind::Link(_) | StoredKind::Removed => i64::MAX,
+        });
+        Ok(outputs)
+    }
+}
+
+/// Returns the first of these files that an assembler opened.
+fn assembled<'r>(rooted: &'r [Vec<u8>], trace: &Trace) -> Option<&'r Vec<u8>> {
+    if rooted.is_empty() {
+        return None;
+    }
+    let (mut who, mut opened) = (Who::default(), HashSet::new());
+    for event in trace.iter() {
+        who.learn(&event);
+        let program = file_name(who.runs(event.pid).program);
+        if matches!(event.kind, Kind::Open(_)) && (program == b"as" || program.ends_with(b"-as")) {
+            opened.insert(file_name(event.path));
+        }
+    }
+    rooted.iter().find(|path| opened.contains(file_name(path)))
+}
+
+/// Returns true if the tool could run again on top of what it left.
+fn is_repeatable(seen: &Seen) -> bool {
+    let plain = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
+    let asks = |looked: &Looked| looked.prior.is_some() || looked.listed;
+    seen.changed.iter().all(|(_, change)| plain(change)) && !seen.looked.iter().any(|(_, looked)| asks(looked))
+}
+
+/// Returns true for a result larger than the limit of the whole store, because it would only evict
+/// everything else.
+fn result_is_too_large(result: &ActionResult, limit_bytes: u64) -> bool {
+    limit_bytes > 0 && result.blobs().map(|blob| blob.size_bytes).sum::<u64>() > limit_bytes
+}

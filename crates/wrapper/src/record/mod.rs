@@ -1,0 +1,33 @@
+//! Makes a record of a run that has ended.
+//!
+//! | file | does |
+//! |---|---|
+//! | `ordinary` | decides whether the run ended as it will the next time |
+//! | `reduce` | turns the trace into what the run relied on and changed |
+//! | `archive_times` | looks for times in archives |
+//! | `canonical_paths` | resolves links and `..` in the directories of paths |
+//! | `mtimes` | finds mtimes that the command set itself |
+//! | `outputs` | stores outputs and messages |
+//! | `preprocess` | runs the preprocessor once more |
+//! | `cross_check` | compares the result with an earlier one of the same command |
+//! | `verify` | compares the result with a recorded one |
+//! | `entry` | makes the record, by all of these |
+//! | `not_recorded` | why a run is not recorded |
+//! | `limit` | keeps the store within its size limit |
+
+mod archive_times;
+mod canonical_paths;
+mod cross_check;
+mod entry;
+mod limit;
+mod mtimes;
+mod not_recorded;
+mod ordinary;
+mod outputs;
+mod preprocess;
+mod reduce;
+mod verify;
+
+pub(crate) use entry::{Recorded, Run};
+pub(crate) use limit::keep_within_limit;
+pub(crate) use not_recorded::NotRecorded;

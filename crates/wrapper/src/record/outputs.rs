@@ -1,0 +1,273 @@
+//! Stores the outputs and messages of a run: small ones inside the record, others as blobs.
+//!
+//! Unaware of: what the run has read, whether the run may be recorded for other reasons.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::mtimes::Mtime;
+use super::not_recorded::NotRecorded;
+use crate::recorder::Recorder;
+use larder_model::{
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, Placement,
+    Rewrite, Streams, Unrecorded,
+};
+use larder_portability::SEARCHED_BYTES_MAX;
+use larder_spawn::Written;
+use larder_store::StatCache;
+
+/// The bytes of an output or a message.
+pub(crate) enum StoredContent {
+    Inline(Vec<u8>),
+    /// A blob in the store, with its bytes if they fit into memory.
+    Blob(Blob, Option<Vec<u8>>),
+}
+
+/// The bytes of blobs that stay in memory, in total. They are searched later, and would have to be
+/// read and verified again.
+const ROOM_BYTES: u64 = 2 << 20;
+pub(crate) enum StoredKind {
+    File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: StoredContent, modified_ns: i64 },
+    Link(Vec<u8>),
+    Directory(FileMode),
+    Removed,
+}
+
+pub(crate) struct StoredOutput {
+    pub(crate) path: Vec<u8>,
+    pub(crate) kind: StoredKind,
+    pub(crate) modified: Mtime,
+}
+
+pub(crate) enum StoredStreams {
+    Apart(StoredContent, StoredContent),
+    Together(StoredContent),
+}
+
+pub(crate) struct StoredOutputs<'a> {
+    pub(crate) recorder: &'a Recorder<'a>,
+    /// The number of bytes by which the store grew.
+    pub(crate) grown: u64,
+    /// How many more bytes of blobs may stay in memory.
+    room_bytes: u64,
+    /// The files that the tool wrote, as they were when it closed them. `None` if the observer does
+    /// not see that.
+    pub(crate) closed: Option<&'a [Identity]>,
+    /// True if the tool called `umask` and may have changed it. Modes are then recorded as they are
+    /// found.
+    pub(crate) umask_was_set: bool,
+    /// True if the command set owners or attributes of files that it made.
+    pub(crate) owners_were_set: bool,
+}
+
+impl<'a> StoredOutputs<'a> {
+    pub(crate) fn new(
+        recorder: &'a Recorder<'a>,
+        closed: Option<&'a [Identity]>,
+        umask_was_set: bool,
+        owners_were_set: bool,
+    ) -> StoredOutputs<'a> {
+        StoredOutputs { recorder, grown: 0, room_bytes: ROOM_BYTES, closed, umask_was_set, owners_were_set }
+    }
+
+    pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<StoredKind, NotRecorded> {
+        let place = Path::new(std::ffi::OsStr::from_bytes(path));
+        let lost = |why| NotRecorded::Because(why, path.to_vec());
+        if self.owners_were_set && *change != Change::Removed && !is_ours(path) {
+            return Err(lost(Unrecorded::OutputSpecial));
+        }
+        Ok(match change {
+            Change::Removed => StoredKind::Removed,
+            Change::Directory(mode) => {
+                let look = larder_sys::look(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                // `cp` sets a directory's mode by an access control list that says no more than the
+                // mode does.
+                let is_given = self.owners_were_set && look.mode != mode.bits & !larder_sys::umask();
+                StoredKind::Directory(self.mode(*mode, is_given, &look))
+            }
+            Change::Link => {
+                let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                StoredKind::Link(target.as_os_str().as_bytes().to_vec())
+            }
+            Change::File { placement, mode, new, closed_when_complete, attributed, .. } => {
+                if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
+                    // The file existed before, so we do not know with which mode the tool would
+                    // create it.
+                    return Err(lost(Unrecorded::UpdatesFile));
+                }
+                // `stat` first, because opening a FIFO would block.
+                let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                // No record may create a set-user-id file, because it would give away the rights of
+                // the user that has the hit.
+                if look.kind != larder_sys::Kind::File || (look.mode | mode.bits) & 0o6000 != 0 {
+                    return Err(lost(Unrecorded::OutputSpecial));
+                }
+                let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                let own = file.try_clone().map_err(|_| lost(Unrecorded::OutputLost))?;
+                let content = self.content(&mut file, look.size_bytes, Some(&own))?;
+                let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
+                if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
+                    return Err(lost(Unrecorded::OutputLost));
+                }
+                StoredKind::File {
+                    placement: *placement,
+                    mode: self.mode(*mode, *attributed, &look),
+                    rewrite: Rewrite::None,
+                    content,
+                    modified_ns: look.modified_ns,
+                }
+            }
+        })
+    }
+
+    fn mode(&self, asked: FileMode, is_given: bool, look: &larder_sys::Look) -> FileMode {
+        match asked.rule {
+            ModeRule::Masked if self.umask_was_set => FileMode { bits: look.mode, rule: ModeRule::Exact },
+            ModeRule::Masked | ModeRule::Exact if is_given => FileMode { bits: look.mode, rule: ModeRule::Set },
+            _ => asked,
+        }
+    }
+
+    /// Returns true if the file is as this tool closed it. If not, another run may be writing the
+    /// same output.
+    fn is_as_it_was_closed(&self, look: &larder_sys::Look) -> bool {
+        self.closed.is_none_or(|closed| {
+            closed.iter().any(|id| {
+                (id.device, id.inode, id.size_bytes, id.modified_ns)
+                    == (look.device, look.inode, look.size_bytes, look.modified_ns)
+            })
+        })
+    }
+
+    fn content(
+        &mut self,
+        source: &mut impl Read,
+        size_bytes: u64,
+        file: Option<&File>,
+    ) -> Result<StoredContent, NotRecorded> {
+        let is_inline = size_bytes <= INLINE_BYTES_MAX as u64;
+        let bytes = if is_inline || size_bytes <= self.room_bytes {
+            let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
+            let read = source.take(size_bytes + 1).read_to_end(&mut bytes);
+            if read.is_err() || bytes.len() as u64 != size_bytes {
+                return Err(NotRecorded::Because(Unrecorded::OutputLost, Vec::new()));
+            }
+            if is_inline {
+                return Ok(StoredContent::Inline(bytes));
+            }
+            self.room_bytes -= size_bytes;
+            Some(bytes)
+        } else {
+            None
+        };
+        let blob = match &bytes {
+            Some(bytes) => self.recorder.put_blob(&mut bytes.as_slice(), file)?,
+            None => self.recorder.put_blob(source, file)?,
+        };
+        self.grown += blob.size_bytes;
+        Ok(StoredContent::Blob(blob, bytes))
+    }
+
+    pub(crate) fn streams(&mut self, written: &Written) -> Result<StoredStreams, NotRecorded> {
+        let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64, None);
+        Ok(match written {
+            Written::Apart { stdout, stderr } => StoredStreams::Apart(keep(stdout)?, keep(stderr)?),
+            Written::Together(both) => StoredStreams::Together(keep(both)?),
+        })
+    }
+}
+
+/// Returns true if the file has the owner and group of any new file in its directory, and no
+/// attributes. A hit could not restore anything else.
+fn is_ours(path: &[u8]) -> bool {
+    let parent = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or_default().max(1)];
+    let (Ok(look), Ok(parent)) = (larder_sys::look(path), larder_sys::look(parent)) else { return false };
+    // In a directory with the set-group-id bit, new files get the directory's group.
+    let group = if parent.mode & 0o2000 != 0 { parent.group } else { larder_sys::effective_group() };
+    (look.owner, look.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
+}
+
+impl StoredContent {
+    pub(crate) fn borrowed(&self) -> Content<'_> {
+        match self {
+            StoredContent::Inline(bytes) => Content::Inline(bytes),
+            StoredContent::Blob(blob, _) => Content::Blob(*blob),
+        }
+    }
+
+    /// Returns the bytes to search, or `None` if there are too many.
+    pub(crate) fn searched(&self, recorder: &Recorder, stat_cache: &StatCache) -> Option<Cow<'_, [u8]>> {
+        match self {
+            StoredContent::Inline(bytes) | StoredContent::Blob(_, Some(bytes)) => Some(Cow::Borrowed(bytes)),
+            StoredContent::Blob(blob, None) if blob.size_bytes > SEARCHED_BYTES_MAX => None,
+            StoredContent::Blob(..) => recorder.content_bytes(&self.borrowed(), stat_cache).ok().map(Cow::Owned),
+        }
+    }
+}
+
+/// A content that can be searched.
+pub(crate) struct Searched<'a> {
+    pub(crate) content: &'a StoredContent,
+    pub(crate) recorder: &'a Recorder<'a>,
+    pub(crate) stat_cache: &'a StatCache,
+}
+
+impl larder_portability::Content for Searched<'_> {
+    fn bytes(&self) -> Option<Cow<'_, [u8]>> {
+        self.content.searched(self.recorder, self.stat_cache)
+    }
+}
+
+impl StoredOutput {
+    /// Returns the content, if the output is a file.
+    pub(crate) fn content(&self) -> Option<&StoredContent> {
+        if let StoredKind::File { content, .. } = &self.kind { Some(content) } else { None }
+    }
+
+    /// Sets the rule by which the file is rewritten for another checkout.
+    pub(crate) fn is_rewritten(&mut self, by: Rewrite) {
+        if let StoredKind::File { rewrite, .. } = &mut self.kind {
+            *rewrite = by;
+        }
+    }
+
+    pub(crate) fn borrowed(&self) -> Output<'_> {
+        let kind = match &self.kind {
+            StoredKind::File { placement, mode, rewrite, content, .. } => {
+                let (placement, mode, rewrite) = (*placement, *mode, *rewrite);
+                OutputKind::File { placement, mode, rewrite, content: content.borrowed() }
+            }
+            StoredKind::Link(target) => OutputKind::Link(target),
+            StoredKind::Directory(mode) => OutputKind::Directory(*mode),
+            StoredKind::Removed => OutputKind::Removed,
+        };
+        let modified = match &self.modified {
+            Mtime::Written => Modified::Written,
+            Mtime::As(path) => Modified::As(path),
+            Mtime::At(nanoseconds) => Modified::At(*nanoseconds),
+        };
+        Output { path: &self.path, kind, modified }
+    }
+}
+
+impl StoredStreams {
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &StoredContent> {
+        let (first, second) = match self {
+            StoredStreams::Apart(stdout, stderr) => (stdout, Some(stderr)),
+            StoredStreams::Together(both) => (both, None),
+        };
+        [Some(first), second].into_iter().flatten()
+    }
+
+    pub(crate) fn borrowed(&self) -> Streams<'_> {
+        match self {
+            StoredStreams::Apart(stdout, stderr) => {
+                Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
+            }
+            StoredStreams::Together(both) => Streams::Together(both.borrowed()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Turns the trace of a run into what the run relied on and what it changed. It applies what is
+//! known of the programs (`habit`) and the options of `larder run`, and adds what no observer can
+//! see.
+
+use larder_compiler::{
+    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
+    matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
+};
+use larder_model::Observer::Kernel;
+use larder_model::path::file_name;
+use larder_model::{
+    ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
+};
+use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
+use larder_portability::ScriptScan;
+use larder_store::Bounds;
+
+use super::archive_times::archive_has_none;
+use super::canonical_paths::CanonicalPaths;
+use super::entry::Run;
+use super::not_recorded::NotRecorded;
+use crate::own_file::own_path;
+use crate::run::observed_run::ObservedRun;
+
+impl Run<'_> {
+    /// Returns what the run relied on and changed, or why it must not be recorded.
+    pub(super) fn folded(&self, observed_run: &ObservedRun, scripts: &ScriptScan) -> Result<Folded, NotRecorded> {
+        let mut folded = self.fold(&observed_run.observed, scripts);
+        let refusals = std::mem::take(&mut folded.refusals);
+        if let Some((why, path)) = refusals.first() {
+            if *why == Unrecorded::NotObserved {
+                self.trust.leave_to_the_kernel(observed_run, path);
+            }
+            let changed = refusals.iter().filter(|(why, _)| *why == Unrecorded::UpdatesFile);
+            self.trust.learn_changes(changed.map(|(_, path)| path.as_slice()));
+            return Err(NotRecorded::Because(*why, path.clone()));
+        }
+        if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
+            return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.clone()));
+        }
+        let is_written = |path: &[u8]| !self.before.is_as_it_was(path, self.started_ns);
+        folded.seen.changed.retain(|(path, change)| !matches!(change, Change::File { .. }) || is_written(path));
+        self.narrow_and_widen(&mut folded.seen);
+        Ok(folded)
+    }
+
+    /// Adds what no observer saw: the files that loader and libc read, and variables and properties
+    /// of the host that a program may have read without a call that we see.
+    pub(super) fn add_what_nobody_saw(
+        &self,
+        observed_run: &ObservedRun,
+        scripts: &ScriptScan,
+        folded: &mut Folded,
+    ) -> Result<(), NotRecorded> {
+        let unseen = self.trust.unseen(observed_run).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let place = &self.context.place;
+        let seen = &mut folded.seen;
+        seen.looked.extend(unseen);
+        let any_variable = folded.foreign_program.is_some() || self.observer == Kernel;
+        let inherited = [
+            (!self.is_keyed_whole() && any_variable, &b""[..]),
+            (seen.umask, UMASK),
+            (seen.host, HOST),
+            (seen.sockets, SOCKETS),
+        ];
+        self.add_variables_left_out(scripts, &observed_run.observed.trace, seen);
+        for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
+            seen.environment.push((name.to_vec(), place.asked(name)));
+        }
+        seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
+        Ok(())
+    }
+
+    /// Returns true for a precompiled header that clang reads, because clang compares the mtimes of
+    /// the headers it was made from.
+    fn checks_times_of(&self, path: &[u8], looked: &Looked) -> bool {
+        let precompiled = [&b".pch"[..], b".gch", b".pcm"].iter().any(|suffix| path.ends_with(suffix));
+        looked.content && precompiled && self.request.family != Family::Gcc
+    }
+
+    fn fold(&self, observed: &Observed, scripts: &ScriptScan) -> Folded {
+        let (place, family) = (&self.context.place, self.request.family);
+        let on_terminal = self.request.action.terminal != Terminal::None;
+        let real = CanonicalPaths::default();
+        let policy = Policy {
+            replaces_output: &replaces_output,
+            unlinks_output: &unlinks_output,
+            rewrites_output: &rewrites_output,
+            opens_output: &opens_output,
+            adds_execute: &adds_execute,
+            variable_is_covered: &|name| {
+                getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
+            },
+            variable: &|name| place.variable(name).map(<[u8]>::to_vec),
+            is_compiler_part: &is_compiler_part,
+            habit: &|program, kept, origin| self.habit(program, kept, origin, scripts),
+            configures: &|program, kept| {
+                larder_observe::arguments(kept).is_some_and(|words| configures(program, &words.collect::<Vec<_>>()))
+            },
+            wrapper: &own_path(),
+            before: &|opened| self.before.of(opened),
+            real: &|path| real.of(path),
+            is_log: &larder_compiler::is_log,
+            may_write: &|path| self.request.may_write(path),
+            first_pid: Some(observed.finished.pid),
+            chance_is_compared: matches!(family, Family::Gcc | Family::Clang | Family::Binutils),
+        };
+        fold(&observed.trace, &policy)
+    }
+
+    /// Applies the options `--input` and `--no-input`.
+    fn narrow_and_widen(&self, seen: &mut Seen) {
+        let (scope, cwd) = (&self.request.scope, &self.request.action.cwd);
+        seen.looked.retain(|(path, _)| !scope.leaves_out(path, cwd));
+        for input in &scope.inputs {
+            let looked = Looked { content: true, kind: true, listed: true, ..Looked::default() };
+            seen.looked.push((self.request.absolute(input), looked));
+        }
+    }
+
+    /// Adds variables that the key of an unknown tool leaves out, if a text names them or a program
+    /// is known to use them.
+    fn add_variables_left_out(&self, scripts: &ScriptScan, trace: &Trace, seen: &mut Seen) {
+        let place = &self.context.place;
+        let mut names = scripts.variables.clone();
+        let mut all = scripts.list_variables;
+        for event in trace.iter().filter(|event| event.kind == Kind::Start) {
+            let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
+            let served = SERVED.iter().filter(|(name, _)| *name == program);
+            names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
+            all |= LISTS_VARIABLES.contains(&program.as_str());
+        }
+        if all && !seen.environment.iter().any(|(name, _)| name == ALL) {
+            seen.environment.push((ALL.to_vec(), place.asked(ALL)));
+        }
+        seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
+    }
+
+    /// Returns what a program is known to do in every run. An archiver that writes no times and
+    /// owners, which is the default on most systems, does not depend on them.
+    fn habit(&self, program: &[u8], kept: &[u8], origin: Origin, scripts: &ScriptScan) -> Habit {
+        let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
+        let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
+        let is_made_to_ask = origin == Origin::MadeToAsk;
+        let (arguments, named) = (words.as_deref(), scripts.named(program));
+        let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
+        let usual = habit(program, told);
+        let arguments = &self.request.action.argv[1..];
+        let itself = self.request.family == Family::Binutils && usual.times == Times::Files;
+        let archive = if itself { larder_compiler::archive(program, arguments) } else { None };
+        match archive {
+            Some(path) if archive_has_none(&self.request.absolute(path)) => {
+                Habit { times: Times::Blind, clock_reads: u32::MAX, ..usual }
+            }
+            _ => usual,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A miss: runs the tool under an observer, records what it read and wrote, and exits as the tool
+//! did.
+//!
+//! Unaware of: how a tool is observed, how a record is made.
+
+use std::time::{Duration, Instant};
+
+use larder_compiler::Family;
+use larder_lookup::{Abilities, choose_observer, kind, subject};
+use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
+use larder_spawn::{Finished, Token};
+use larder_store::Turn;
+use larder_sys::{ChildEnd, Rival};
+
+use crate::caller::caller;
+use crate::fetch::{Fetched, Race, note_recorded};
+use crate::record::{NotRecorded, Recorded, Run, keep_within_limit};
+use crate::recorder::Recorder;
+use crate::request_context::RequestContext;
+use crate::run::observed_run::{ObservationStrategy, ObservedRun, closing};
+use crate::run::observer_trust::ObserverTrust;
+use crate::run::pre_run_snapshot::PreRunSnapshot;
+use crate::run::undo::undo;
+use crate::run::{job_slot, parent_run, start};
+use crate::stats::{By, log, report};
+
+/// Why the tool runs, and what was acquired for it.
+#[derive(Default)]
+pub(super) struct RunReason<'m, 'r> {
+    /// A record existed but could not be used, for this reason.
+    pub(super) trouble: Option<Fallback>,
+    /// A record would have been used. The run verifies it.
+    pub(super) verify: Option<ActionResult<'m>>,
+    /// The single-flight lock. Other processes wait until it is dropped.
+    pub(super) turn: Option<Turn>,
+    /// A fetch in progress, which may be faster than the tool.
+    pub(super) race: Option<Race<'r>>,
+    /// True if another process held the single-flight lock.
+    pub(super) other_runs: bool,
+    /// The job slot, if it was acquired already.
+    pub(super) token: Option<Box<Token>>,
+}
+
+/// How a miss ended.
+pub(super) enum RunEnd {
+    /// Exit with this code.
+    Code(i32),
+    /// The fetch was faster. The tool was stopped, and the files that it created were removed.
+    Overtaken(Fetched, Option<Turn>),
+    /// We waited for a job slot, and another process may have run the action meanwhile. The slot is
+    /// acquired.
+    LookAgain(Box<Token>),
+}
+
+/// After a shorter wait for a job slot we do not look up again, because hardly any tool ends within
+/// it.
+const WORTH_A_LOOK: Duration = Duration::from_millis(50);
+
+/// Runs the tool, and records its result if possible.
+pub(super) fn run(
+    cx: RequestContext,
+    RunReason { trouble, verify, turn, mut race, other_runs, token }: RunReason,
+) -> RunEnd {
+    let RequestContext { context, store, stat_cache, request } = cx;
+    let settings = &context.loaded.settings;
+    let untouched = |outcome: Outcome| {
+        report(context, Some(store), outcome, By::request(request), "");
+        RunEnd::Code(job_slot::start(context, &request.command, request.family, true))
+    };
+    if settings.read_only {
+        return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
+    }
+    let recorder = match Recorder::open(store, caller(&context.loaded.settings)) {
+        Ok(recorder) => recorder,
+        Err(closed) => {
+            report(context, Some(store), closed.outcome(), By::request(request), &closed.detail());
+            return RunEnd::Code(job_slot::start(context, &request.command, request.family, true));
+        }
+    };
+    if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
+        return untouched(Outcome::Bypass(Bypass::OutputToStdout));
+    }
+    let known = |key: &Digest| recorder.judgement(key);
+    let keep = |key: &Digest, judgement: &Judgement| recorder.keep_judgement(key, judgement);
+    let abilities = Abilities::new(&context.place, &known, &keep);
+    let choice = choose_observer(request, &context.place, store, settings.observer, &abilities);
+    let choice = choice.map_err(Outcome::Bypass);
+    let strategy = match choice.and_then(|choice| ObservationStrategy::of(choice, closing(request.family))) {
+        Ok(strategy) => strategy,
+        Err(outcome) => return untouched(outcome),
+    };
+    let numbers_differ = request.family != Family::Command || skip_process_numbers();
+    let token = match token {
+        Some(token) => Some(token),
+        None => job_slot::take(cx, rival(&mut race)).map(Box::new),
+    };
+    let Some(mut token) = token else {
+        return match race {
+            Some(race) => RunEnd::Overtaken(race.fetched(false), turn),
+            None => RunEnd::Code(job_slot::start(context, &request.command, request.family, true)),
+        };
+    };
+    if other_runs && token.waited() >= WORTH_A_LOOK {
+        return RunEnd::LookAgain(token);
+    }
+    let command = job_slot::as_set(settings, request.family, &request.command, &mut token);
+    let trust = ObserverTrust::new(context, &recorder, stat_cache, request, &abilities);
+    let before = PreRunSnapshot::note(request, &trust.changes(), stat_cache);
+    let started_ns = larder_sys::now_coarse_ns();
+    let began = Instant::now();
+    let observed_run =
+        match strategy.run(&command, &context.place.destinations, rival(&mut race), &|path| trust.interest(path)) {
+            Ok(observed_run) => observed_run,
+            Err(_) => {
+                let outcome = Outcome::Fallback(Fallback::ObserverFailed);
+                report(context, Some(store), outcome, By::request(request), "");
+                // The job slot is already held, so this must not wait for another one.
+                return RunEnd::Code(start::start_with(&command, &token));
+            }
+        };
+    if let (true, Some(race)) = (observed_run.observed.finished.stopped, &race) {
+        undo(&observed_run.observed.trace);
+        return RunEnd::Overtaken(race.fetched(true), turn);
+    }
+    drop(race);
+    context.phase("run");
+    let Finished { used, took, .. } = observed_run.observed.finished;
+    token.note_usage(used, took);
+    let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
+    end_as_the_tool_on_panic(observed_run.observed.finished.end);
+    let run_time_us = began.elapsed().as_micros() as u64;
+    let odd = trust.learn(&observed_run);
+    let unseen =
+        || trust.unseen(&observed_run).ok().filter(|_| observed_run.observer != larder_model::Observer::Depfile);
+    parent_run::ran(&context.place, request, observed_run.observed.finished.pid, &observed_run.observed.trace, unseen);
+    let run = Run {
+        context,
+        recorder: &recorder,
+        stat_cache,
+        request,
+        command: &command,
+        before,
+        started_ns,
+        run_time_us,
+        observer: observed_run.observer,
+        numbers_differ,
+        trust: &trust,
+    };
+    if let Some(odd) = odd {
+        log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), request.subject(), &odd);
+    }
+    conclude(cx, &run, observed_run, trouble, verify.as_ref(), turn, token)
+}
+
+/// Records a run that has ended, reports the outcome, and ends as the tool did.
+fn conclude(
+    cx: RequestContext,
+    run: &Run,
+    observed_run: ObservedRun,
+    trouble: Option<Fallback>,
+    verify: Option<&ActionResult>,
+    turn: Option<Turn>,
+    token: Box<Token>,
+) -> RunEnd {
+    let (RequestContext { context, store, stat_cache, request }, recorder) = (cx, run.recorder);
+    let recorded = run.record(&observed_run, verify);
+    let outcome = outcome(&recorded, trouble, verify.is_some(), request.subject());
+    let (outcome, word) = recorder.finish(outcome);
+    context.recorded(|recording| {
+        recording.grown(recorded.as_ref().map_or(0, |recorded| recorded.grown));
+        recording.phase("keep");
+    });
+    drop(turn);
+    let detail = match &recorded {
+        Ok(recorded) => recorded.difference.clone().unwrap_or(word),
+        Err(why) => why.detail(),
+    };
+    context.recorded(|recording| {
+        recording.note(outcome, &request.action.argv[0], request.subject(), &detail, &context.place.cwd);
+    });
+    log(context, outcome, request.subject(), &job_slot::message(&token, detail));
+    drop(token);
+    let _ = stat_cache.settle(store);
+    if let Ok(recorded) = recorded {
+        if let (ChildEnd::Exited(0), Outcome::Miss(None)) = (observed_run.observed.finished.end, outcome) {
+            note_recorded(context, store, &request.weak, &recorded.strong);
+        }
+        if let Recorder::Store { counters, .. } = recorder {
+            keep_within_limit(context, counters, recorded.grown);
+        }
+    }
+    RunEnd::Code(leave(observed_run.observed.finished))
+}
+
+/// Returns the outcome to count. `verifies` is true if the run was to verify a record.
+fn outcome(
+    recorded: &Result<Recorded, NotRecorded>,
+    trouble: Option<Fallback>,
+    verifies: bool,
+    source: &[u8],
+) -> Outcome {
+    match (recorded, trouble) {
+        (_, Some(cause)) => Outcome::Fallback(cause),
+        (Ok(Recorded { difference: Some(what), .. }), None) => {
+            eprintln!("larder: warning: the record of {} was wrong: {what}", String::from_utf8_lossy(source));
+            Outcome::Fallback(Fallback::Verify)
+        }
+        (Ok(_), None) if verifies => Outcome::Hit,
+        (Ok(_), None) => Outcome::Miss(None),
+        (Err(NotRecorded::Because(why, _)), None) => Outcome::Miss(Some(*why)),
+        (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
+    }
+}
+
+fn rival<'a>(race: &'a mut Option<Race>) -> Option<&'a mut dyn Rival> {
+    race.as_mut().map(|race| race as &mut dyn Rival)
+}
+
+/// Makes the process ids of the command different from those of its last run. Returns false if it
+/// could not.
+///
+/// In a PID namespace of its own, as in a sandbox, a command gets the same process ids in each run.
+/// Then a second run would not show that they are in the result. So we start and join a random
+/// number of threads first, because each takes an id. If threads are refused, a result that may
+/// hold a process id is not recorded.
+fn skip_process_numbers() -> bool {
+    const SKIPPED_MAX: u64 = 60;
+    const STACK_BYTES: usize = 64 << 10;
+    if larder_sys::process_id() > 4096 {
+        return true;
+    }
+    let thread = || std::thread::Builder::new().stack_size(STACK_BYTES).spawn(|| {});
+    (0..=larder_sys::random_u64() % SKIPPED_MAX).all(|_| thread().is_ok_and(|thread| thread.join().is_ok()))
+}
+
+/// Makes a panic end as the tool ended, because a bug in larder must not fail a build.
+fn end_as_the_tool_on_panic(end: ChildEnd) {
+    std::panic::set_hook(Box::new(move |_| match end {
+        ChildEnd::Exited(code) => larder_sys::end_process(code),
+        ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
+    }));
+}
+
+/// Ends as the tool did.
+fn leave(finished: Finished) -> i32 {
+    let end = match (&finished.failure, finished.end) {
+        (Some(error), ChildEnd::Exited(0)) => {
+            eprintln!("larder: write error: {error}");
+            ChildEnd::Exited(1)
+        }
+        (_, end) => end,
+    };
+    finished.leave_relay_behind();
+    match end {
+        ChildEnd::Exited(code) => i32::from(code),
+        ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
+    }
+}

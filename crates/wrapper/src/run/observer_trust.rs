@@ -1,0 +1,407 @@
+//! Learns from runs which programs the preloaded library can observe.
+//!
+//! The library is trusted for a program after the kernel observer has watched a run of it as well
+//! and both saw the same. What loader and libc did unseen in that run is then added to each of its
+//! later runs. In a whole command, the kernel observer watches samples: a few processes of each
+//! program without a verdict. If these do not suffice, it watches the whole next run.
+//!
+//! Unaware of: what the run is recorded for, whether it will be recorded.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_compiler::{Family, is_compiler_part, starts_others};
+use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
+use larder_model::path::file_name;
+use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
+use larder_observe::{Event, Interest, Kind, Observed, REPORTED_WHOLE, Sample, Sight, Trace, What, identity_of};
+use larder_store::{Bounds, StatCache};
+use larder_sys::ChildEnd;
+
+use super::observed_run::ObservedRun;
+use crate::context::Context;
+use crate::own_file::own_path;
+use crate::recorder::Recorder;
+
+/// A command that changes more files in place than this is not recorded. Files that
+/// `PreRunSnapshot` notes by itself do not count.
+const CHANGES_MAX: usize = 1024;
+/// If loader and libc read more paths of one program unseen than this, the program is not trusted.
+const UNSEEN_MAX: usize = 4096;
+
+/// Why a run is not trusted, and the program that is the cause.
+pub(crate) type Doubt = (Unrecorded, Vec<u8>);
+
+/// What the store knows about the programs of a request.
+pub(crate) struct ObserverTrust<'a> {
+    recorder: &'a Recorder<'a>,
+    stat_cache: &'a StatCache,
+    place: &'a Place,
+    request: &'a Request,
+    abilities: &'a Abilities<'a>,
+    /// The settings ask for the preloaded library. The kernel observer then still checks it, but
+    /// never replaces it.
+    preload_is_forced: bool,
+}
+
+impl<'a> ObserverTrust<'a> {
+    /// Makes it for the programs of `request`.
+    pub(crate) fn new(
+        context: &'a Context,
+        recorder: &'a Recorder,
+        stat_cache: &'a StatCache,
+        request: &'a Request,
+        abilities: &'a Abilities<'a>,
+    ) -> ObserverTrust<'a> {
+        let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
+        ObserverTrust { recorder, stat_cache, place: &context.place, request, abilities, preload_is_forced }
+    }
+
+    /// Stores a verdict for each program of a run, and how to observe the tool the next time. A
+    /// failure to store it is harmless, because the program is then judged again. Returns the first
+    /// thing that only one observer saw, as text.
+    pub(crate) fn learn(&self, observed_run: &ObservedRun) -> Option<String> {
+        if let Some(samples) = &observed_run.samples {
+            return self.learn_by_samples(&observed_run.observed, samples);
+        }
+        let verdict = observed_run.verdict.as_ref()?;
+        let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
+        let (mut faulty, mut tool_is_faulty) = (false, false);
+        for (path, content) in self.of(&observed_run.observed.trace) {
+            let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
+            faulty |= missed;
+            tool_is_faulty |= missed && content == self.request.action.tool;
+            let judgement = match missed {
+                true => self.disbelieved(&program_key(&content, self.place), ended_well),
+                false => self.believed(&content, &path, &verdict.unseen),
+            };
+            self.keep_of_program(&path, &content, &judgement);
+        }
+        let of_run = match () {
+            () if faulty || verdict.dropped => self.disbelieved(&self.run_key(), ended_well),
+            () if ended_well => Judgement::Believed(Vec::new()),
+            // The run failed, and one that succeeds may start more programs.
+            () => Judgement::Again,
+        };
+        self.keep(&of_run);
+        if command_key(self.request, self.place).is_some() && (tool_is_faulty || ended_well) {
+            let key = tool_key(self.request, self.place);
+            let of_tool = match tool_is_faulty {
+                true => self.disbelieved(&key, ended_well),
+                false => Judgement::Believed(Vec::new()),
+            };
+            self.recorder.keep_judgement(&key, &of_tool);
+        }
+        verdict.missed.iter().chain(&verdict.invented).next().map(message)
+    }
+
+    fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
+        let programs = self.of(&observed.trace);
+        for (path, content) in &programs {
+            let look = larder_sys::look_through(path).ok().map(|look| identity_of(&look));
+            let of_it: Vec<&Sample> =
+                samples.iter().filter(|s| s.program == *path && is_same(&s.identity, &look)).collect();
+            let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
+                true => Judgement::Disbelieved,
+                false if of_it.iter().any(|sample| self.is_enough(sample)) => {
+                    let unseen: Vec<Sight> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
+                    self.believed(content, path, &unseen)
+                }
+                false => continue,
+            };
+            self.keep_of_program(path, content, &judgement);
+            if *content == self.request.action.tool {
+                let guess =
+                    if judgement == Judgement::Disbelieved { judgement } else { Judgement::Believed(Vec::new()) };
+                self.recorder.keep_judgement(&tool_key(self.request, self.place), &guess);
+            }
+        }
+        let odd = samples.iter().find(|sample| is_odd(sample));
+        let ended_well = observed.finished.end == ChildEnd::Exited(0);
+        match odd {
+            Some(_) => self.keep(&Judgement::Disbelieved),
+            // A run that fails may start fewer programs, so it says nothing here.
+            None if ended_well && self.is_unjudged(&programs, &observed.trace, samples) => {
+                self.keep(&Judgement::Again);
+            }
+            None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
+            None => {}
+        }
+        odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(message)
+    }
+
+    /// Returns true if a program ran for which the samples do not suffice: one of `programs`, or
+    /// one whose file is gone.
+    fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, trace: &Trace, samples: &[Sample]) -> bool {
+        let is_known = |(path, content): (&Vec<u8>, &Digest)| {
+            let judgement = self.recorder.judgement(&program_key(content, self.place));
+            judgement.is_some() || self.is_believed_by_name(path)
+        };
+        self.gone_unjudged(trace, samples).is_some() || !programs.iter().all(is_known)
+    }
+
+    /// Stores the verdict for a program by its content. It is stored by its path as well if the
+    /// command may have built the program.
+    fn keep_of_program(&self, path: &[u8], content: &Digest, judgement: &Judgement) {
+        self.recorder.keep_judgement(&program_key(content, self.place), judgement);
+        if self.may_be_made(path) {
+            self.recorder.keep_judgement(&made_program_key(self.request, path, self.place), judgement);
+        }
+    }
+
+    /// Returns a program whose file is gone or changed by now and for which the samples do not
+    /// suffice.
+    fn gone_unjudged(&self, trace: &Trace, samples: &[Sample]) -> Option<Vec<u8>> {
+        let own = own_path();
+        // For each path: the file that is there now, and earlier files that have enough samples.
+        let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
+        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
+            let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
+            let files = began.entry(event.path).or_insert_with(|| vec![now()]);
+            if files.iter().any(|file| is_same(file, &event.identity)) {
+                continue;
+            }
+            let of_it = |sample: &&Sample| sample.program == event.path && is_same(&sample.identity, &event.identity);
+            if !samples.iter().filter(of_it).any(|sample| self.is_enough(sample)) {
+                return Some(event.path.to_vec());
+            }
+            files.push(event.identity);
+        }
+        None
+    }
+
+    /// Returns true if a sample suffices to trust the library.
+    fn is_enough(&self, sample: &Sample) -> bool {
+        sample.verdict.alike && (sample.whole || self.lives_long(&sample.program))
+    }
+
+    /// Returns true for programs of which the beginning suffices as a sample. They run as long as
+    /// the programs that they start or the source that they compile.
+    fn lives_long(&self, program: &[u8]) -> bool {
+        let name = file_name(program);
+        (starts_others(name) || is_compiler_part(name)) && !self.may_be_made(program)
+    }
+
+    /// Returns how much is to be learned about the program at `path`. A process waits for the
+    /// answer, so a large file is not read for it.
+    ///
+    /// A program that the command builds is sampled even if it has a verdict. It may be gone or
+    /// rebuilt by the end, and only a sample then tells which file it was.
+    pub(crate) fn interest(&self, path: &[u8]) -> Interest {
+        const READ_BYTES_MAX: u64 = 1 << 20;
+        let look = larder_sys::look_through(path).ok();
+        let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
+        let read = || if is_small { self.content(path) } else { None };
+        let content = look.as_ref().and_then(|look| self.stat_cache.content(look)).or_else(read);
+        match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.place))) {
+            Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
+            Some(Judgement::Disbelieved) => Interest::Nothing,
+            // One sample suffices, as for a compiler that is run by itself: its first run is
+            // judged, whatever its options.
+            _ if is_compiler_part(file_name(path)) && !self.may_be_made(path) => Interest::OneLong,
+            _ if self.lives_long(path) => Interest::Beginning,
+            _ => Interest::Everything,
+        }
+    }
+
+    /// Returns the judgement after a run in which the library and the kernel saw different things:
+    /// `Disbelieved` once two runs that ended well did so. If larder itself runs short of something
+    /// for a moment, one run looks like that too.
+    fn disbelieved(&self, key: &Digest, ended_well: bool) -> Judgement {
+        match self.recorder.judgement(key) {
+            Some(Judgement::Disbelieved) => Judgement::Disbelieved,
+            Some(Judgement::Again) if ended_well => Judgement::Disbelieved,
+            _ => Judgement::Again,
+        }
+    }
+
+    /// Stores how to observe the request's tool the next time, or the whole command.
+    fn keep(&self, judgement: &Judgement) {
+        self.recorder.keep_judgement(&self.run_key(), judgement);
+    }
+
+    /// The key of the judgement of the request's tool, or of the whole command that the request is.
+    fn run_key(&self) -> Digest {
+        command_key(self.request, self.place).unwrap_or_else(|| tool_key(self.request, self.place))
+    }
+
+    /// Called if the tool started `program`, which the library cannot be loaded into. The next run
+    /// is then left to the kernel observer. If `program` is the wrapper, this command is not
+    /// observed any more, because a wrapper can report only to the library.
+    pub(crate) fn leave_to_the_kernel(&self, observed_run: &ObservedRun, program: &[u8]) {
+        match observed_run.observer {
+            _ if self.preload_is_forced => {}
+            larder_model::Observer::Preload => self.keep(&Judgement::Disbelieved),
+            larder_model::Observer::Kernel if observed_run.verdict.is_none() && program == own_path() => {
+                self.keep(&Judgement::Unreported)
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the files that an earlier run of the whole command changed in place.
+    pub(crate) fn changes(&self) -> Vec<Vec<u8>> {
+        let known = changes_key(self.request, self.place).and_then(|key| self.recorder.judgement(&key));
+        let Some(Judgement::Changes(paths)) = known else { return Vec::new() };
+        let decoded = |encoded: Vec<u8>| {
+            let mut path = Vec::new();
+            self.request.roots.decode_path(&encoded, &mut path).then_some(path)
+        };
+        paths.into_iter().filter_map(decoded).collect()
+    }
+
+    /// Remembers files that a whole command changed in place. The next run can be recorded, because
+    /// their content is then noted before it.
+    pub(crate) fn learn_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>) {
+        let Some(key) = changes_key(self.request, self.place) else { return };
+        let known = self.recorder.judgement(&key);
+        let before = if let Some(Judgement::Changes(before)) = known { before } else { Vec::new() };
+        let mut all = before.clone();
+        all.extend(paths.take(CHANGES_MAX).map(|path| {
+            let mut encoded = Vec::new();
+            self.request.roots.encode_path(path, &mut encoded);
+            encoded
+        }));
+        all.sort();
+        all.dedup();
+        if all != before && all.len() <= CHANGES_MAX {
+            self.recorder.keep_judgement(&key, &Judgement::Changes(all));
+        }
+    }
+
+    /// Returns the verdict that the library is trusted. It includes what was unseen in earlier
+    /// runs.
+    fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
+        let before = self.recorder.judgement(&program_key(content, self.place));
+        let mut all = match before {
+            Some(Judgement::Believed(before)) => before,
+            _ => Vec::new(),
+        };
+        all.extend(unseen.iter().filter(|sight| sight.program == path).filter_map(unseen_look));
+        all.sort();
+        all.dedup();
+        if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
+    }
+
+    /// Returns the paths that loader and libc read unseen in a run, or why the run is not trusted.
+    pub(crate) fn unseen(&self, observed_run: &ObservedRun) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
+        if observed_run.observer != larder_model::Observer::Preload {
+            let taken = self.preload_is_forced && observed_run.verdict.is_some();
+            return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
+        }
+        let mut looks = BTreeMap::new();
+        if let Some(samples) = &observed_run.samples {
+            // Checked first, because the file of a sampled program may be gone.
+            if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
+                return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
+            }
+            if let Some(path) = self.gone_unjudged(&observed_run.observed.trace, samples) {
+                return Err(self.doubt(Judgement::Again, path));
+            }
+        }
+        for (path, content) in self.of(&observed_run.observed.trace) {
+            let judgement = self.recorder.judgement(&program_key(&content, self.place));
+            let by_name = || self.recorder.judgement(&made_program_key(self.request, &path, self.place));
+            match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
+                Some(Judgement::Believed(unseen)) => {
+                    unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
+                }
+                None if self.is_believed_by_name(&path) => {}
+                Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
+                _ => return Err(self.doubt(Judgement::Again, path)),
+            }
+        }
+        Ok(looks.into_iter().collect())
+    }
+
+    /// Returns true if the command may have built this program.
+    fn may_be_made(&self, program: &[u8]) -> bool {
+        self.request.family == Family::Command && self.request.may_write(program)
+    }
+
+    /// Returns true for a known part of a compiler, if the kernel observer does not work here.
+    fn is_believed_by_name(&self, program: &[u8]) -> bool {
+        is_compiler_part(file_name(program)) && !self.abilities.kernel()
+    }
+
+    fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
+        self.keep(&next);
+        (Unrecorded::Unjudged, program)
+    }
+
+    /// Returns the programs that were started, with the digests of their files.
+    fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
+        let mut programs = BTreeMap::new();
+        let own = own_path();
+        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
+            if !programs.contains_key(event.path)
+                && let Some(content) = self.content(event.path)
+            {
+                programs.insert(event.path.to_vec(), content);
+            }
+        }
+        programs
+    }
+
+    fn content(&self, path: &[u8]) -> Option<Digest> {
+        let look = larder_sys::look_through(path).ok()?;
+        self.stat_cache.content(&look).or_else(|| {
+            let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+            self.stat_cache.hash(&mut file).ok()
+        })
+    }
+}
+
+/// Returns true for the start of a program, unless a wrapper inside the run has reported everything
+/// about it.
+fn begins(event: &Event<&[u8]>) -> bool {
+    event.kind == Kind::Start && event.error == 0 && event.mode & REPORTED_WHOLE == 0
+}
+
+/// Describes what only one observer saw.
+fn message(odd: &Sight) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "the preloaded library is not trusted for {}: only one observer saw {} ({:?})",
+        text(&odd.program),
+        text(&odd.path),
+        odd.what
+    )
+}
+
+/// Returns true if only one observer saw something.
+fn is_odd(sample: &Sample) -> bool {
+    !sample.verdict.missed.is_empty() || !sample.verdict.invented.is_empty()
+}
+
+/// Returns true if both are the same file with the same size and mtime.
+fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
+    let parts = |id: &Identity| (id.device, id.inode, id.size_bytes, id.modified_ns);
+    one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
+}
+
+fn unseen_look(sight: &Sight) -> Option<Unseen> {
+    let way = match sight.what {
+        What::Read => Way::Content,
+        What::Looked => Way::Kind,
+        What::Link => Way::Link,
+        What::Listed => Way::Listing,
+        What::Absent => Way::Absence,
+        What::Failed(errno) => Way::Error(errno as u32),
+        What::Made | What::Removed | What::Changed | What::Socket | What::Asked => return None,
+    };
+    Some(Unseen { path: sight.path.clone(), way })
+}
+
+fn merge(looked: &mut Looked, look: &Unseen) {
+    let more = look.looked();
+    looked.content |= more.content;
+    looked.kind |= more.kind;
+    looked.link |= more.link;
+    looked.listed |= more.listed;
+    looked.absent |= more.absent;
+    looked.failed = looked.failed.or(more.failed);
+}

@@ -1,0 +1,285 @@
+//! Reports to the run that contains us, if there is one. `larder run -- make` observes make and all
+//! processes below it, and so also the wrappers that make starts. Each wrapper reports what its
+//! tool relied on and what it wrote, as if the tool had done so. Files of larder itself are not
+//! reported.
+//!
+//! Unaware of: how the outer run uses these reports.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use larder_lookup::{Place, Request};
+use larder_model::path::join;
+use larder_model::{
+    ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
+    UMASK,
+};
+use larder_observe::{
+    Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
+    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
+};
+use larder_sys::Look;
+
+use crate::own_file::own_path;
+
+const ENOENT: i32 = 2;
+const FILE: u32 = 0o100_644;
+const DIRECTORY: u32 = 0o040_755;
+
+/// The outer run, once it was found. It is not thread-local, because a destructor at the end of a
+/// thread costs a hit six system calls.
+static OUTER: OnceLock<OuterLog> = OnceLock::new();
+
+/// True if the environment names an outer run, even if we cannot report to it.
+static NAMED: AtomicBool = AtomicBool::new(false);
+
+fn with<T>(use_it: impl FnOnce(&OuterLog) -> T) -> Option<T> {
+    OUTER.get().map(use_it)
+}
+
+fn report(events: Vec<Event>) {
+    with(|log| log.report(&Trace { events, ..Trace::default() }));
+}
+
+/// Finds the outer run by the environment, removes its variables from there, and reports that we
+/// have started.
+pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    NAMED.store(OuterLog::is_named(environment), Relaxed);
+    let Some(log) = OuterLog::take(environment) else { return };
+    let parent = larder_sys::parent_process_id();
+    let _ = OUTER.set(log);
+    report(vec![Event { path: own_path(), extra: parent, ..event(Kind::Start) }]);
+}
+
+/// Reports that our actions are unknown, so that the outer run is not recorded.
+pub(crate) fn is_lost() {
+    with(|log| log.report(&Trace { incomplete: true, ..Trace::default() }));
+}
+
+/// Returns true if there is an outer run that we can report to.
+pub(crate) fn is_there() -> bool {
+    with(|_| ()).is_some()
+}
+
+/// Returns true if there is an outer run, even if we cannot report to it.
+pub(crate) fn is_around() -> bool {
+    NAMED.load(Relaxed)
+}
+
+/// Reports that this process becomes the tool, which the outer run then observes itself.
+pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
+    if is_there() {
+        report(vec![looked(Kind::Exec, program)]);
+        with(|log| log.observed(environment));
+    }
+}
+
+/// Reports what the tool did. It ran as our child `pid`. `unseen` returns the paths that its
+/// programs read without being observed, or `None` if these are not known.
+pub(crate) fn ran(
+    place: &Place,
+    request: &Request,
+    pid: u32,
+    trace: &Trace,
+    unseen: impl FnOnce() -> Option<Vec<(Vec<u8>, Looked)>>,
+) {
+    if !is_there() {
+        return;
+    }
+    let mut events = chosen(place, request);
+    events.push(Event { pid, ..looked(Kind::Exec, &request.action.tool_path) });
+    let unseen = unseen();
+    let besides = unseen.iter().flatten();
+    events.extend(besides.flat_map(|(path, looked)| looks(path, looked)));
+    report(events);
+    with(|log| if unseen.is_some() { log.report_whole(trace) } else { log.report(trace) });
+}
+
+/// The state of the outputs' paths before a hit.
+pub(crate) struct Before(Vec<Option<Look>>);
+
+impl Before {
+    /// Notes that state, if there is an outer run.
+    pub(crate) fn of(result: &ActionResult, roots: &Roots) -> Option<Before> {
+        with(|_| ())?;
+        Some(Before(result.outputs.iter().map(|output| larder_sys::look(&decoded(roots, output.path)).ok()).collect()))
+    }
+}
+
+/// Reports a hit: all observations of `set` were read, and the outputs were written.
+pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, result: &ActionResult, before: &Before) {
+    let roots = &request.roots;
+    let mut events = chosen(place, request);
+    for directory in &set.directories {
+        let path = decoded(roots, directory.path);
+        if directory.class != 0 {
+            events.push(Event { mode: DIRECTORY, ..looked(Kind::Stat, &path) });
+        }
+        let follows = |fact: &Fact| matches!(fact, Fact::Content { plain: true, .. } | Fact::Link(_));
+        if directory.links != Links::Any && !directory.facts.iter().any(|named| follows(&named.fact)) {
+            events.push(Event { mode: DIRECTORY, ..looked(Kind::Lstat, &path) });
+        }
+        let named = |name: &[u8]| {
+            let mut decoded = Vec::new();
+            let _ = roots.decode_names(name, &mut decoded);
+            join(&path, &decoded)
+        };
+        events.extend(directory.facts.iter().flat_map(|fact| facts(roots, &named(fact.name), &fact.fact)));
+        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &named(name)) };
+        events.extend(directory.absent.iter().map(absent));
+    }
+    for age in &set.ages {
+        events.push(Event { extra: REPORTED_COMPARED, ..looked(Kind::Stat, &decoded(roots, age.path)) });
+    }
+    for variable in &set.environment {
+        events.extend(match variable.name {
+            UMASK => Some(Event { extra: REPORTED_UMASK, ..event(Kind::Umask) }),
+            HOST => Some(event(Kind::Identity)),
+            SOCKETS => Some(Event { extra: INTERNET[0], ..at(Kind::Network, SOCKET) }),
+            name if name.is_empty() || name.starts_with(b"\0") => None,
+            name => {
+                let value = place.variable(name);
+                let error = if value.is_some() { 0 } else { ENOENT };
+                let path2 = value.unwrap_or_default().to_vec();
+                Some(Event { error, path2, ..at(Kind::GetEnvironment, name) })
+            }
+        });
+    }
+    // Compilers read PWD. It is reported as a variable because their key has only the directory
+    // that it stands for.
+    let pwd = place.variable(b"PWD");
+    let error = if pwd.is_some() { 0 } else { ENOENT };
+    events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
+    for (output, before) in result.outputs.iter().zip(&before.0) {
+        made(&decoded(roots, output.path), output, before.as_ref(), &mut events);
+    }
+    report(events);
+}
+
+/// Returns events for how the tool was found: the absent candidates along PATH, then the tool and
+/// its content.
+fn chosen(place: &Place, request: &Request) -> Vec<Event> {
+    let tool = &request.action.tool_path;
+    let mut events = Vec::new();
+    if let (Some(path), Some(slash)) = (place.variable(b"PATH"), tool.iter().rposition(|&b| b == b'/')) {
+        let (directory, name) = (&tool[..slash], &tool[slash + 1..]);
+        for candidate in path.split(|&b| b == b':').take_while(|entry| *entry != directory) {
+            let path = join(&absolute(&request.action.cwd, candidate), name);
+            if larder_sys::look(&path).is_err() {
+                events.push(Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) });
+            }
+        }
+    }
+    events.push(Event { mode: FILE, ..looked(Kind::Open(OpenFlags(OpenFlags::READ)), tool) });
+    events
+}
+
+fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
+    let read = Kind::Open(OpenFlags(OpenFlags::READ));
+    let failed = |kind, error: u32| Event { error: error as i32, identity: None, ..at(kind, path) };
+    let reported = |times: u32| vec![Event { mode: FILE, extra: times, ..looked(Kind::Stat, path) }];
+    match fact {
+        Fact::Content { plain, .. } => {
+            let content = Event { mode: FILE, ..looked(read, path) };
+            let link = Event { mode: FILE, ..looked(Kind::Lstat, path) };
+            if *plain { vec![content, link] } else { vec![content] }
+        }
+        Fact::Directory => vec![Event { mode: DIRECTORY, ..looked(Kind::Stat, path) }],
+        Fact::Link(target) => vec![Event { path2: decoded(roots, target), ..looked(Kind::ReadLink, path) }],
+        Fact::Error { operation: 0, errno } => vec![failed(Kind::Stat, *errno)],
+        Fact::Error { operation, errno } if operation & Fact::ACCESS != 0 => {
+            let mode = looked(Kind::Stat, path).mode;
+            vec![Event { mode, extra: u32::from(operation & 7), ..failed(Kind::Access, *errno) }]
+        }
+        Fact::Error { errno, .. } => vec![failed(read, *errno)],
+        Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
+        Fact::Kinds(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER_OF_KINDS, ..looked(Kind::List, path) }],
+        Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
+        Fact::Other(_) => vec![looked(Kind::Stat, path)],
+        Fact::Mode(mode) => {
+            let now = looked(Kind::Stat, path);
+            let kind = if now.mode >> 12 == DIRECTORY >> 12 { DIRECTORY >> 12 } else { FILE >> 12 };
+            vec![Event { mode: kind << 12 | mode, extra: REPORTED_MODE, ..now }]
+        }
+        Fact::Modified(_) => reported(REPORTED_MODIFIED),
+        Fact::Status(_) => reported(REPORTED_STATUS),
+    }
+}
+
+/// Returns events for a path that was read in these ways. They hold its present state.
+fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
+    let Ok(look) = larder_sys::look_through(path) else {
+        let error = ways.failed.map_or(ENOENT, |(_, errno)| errno as i32);
+        let link = larder_sys::link_target(path).ok().map(|target| Event { path2: target, ..at(Kind::ReadLink, path) });
+        return [Some(Event { error, ..at(Kind::Stat, path) }), link].into_iter().flatten().collect();
+    };
+    let found = |kind| Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) };
+    let is_link = larder_sys::link_target(path).ok();
+    let as_link = is_link.map_or(found(Kind::Lstat), |target| Event { path2: target, ..at(Kind::ReadLink, path) });
+    let ways = [
+        (true, found(Kind::Stat)),
+        (ways.content, found(Kind::Open(OpenFlags(OpenFlags::READ)))),
+        (ways.link, as_link),
+        (ways.listed, found(Kind::List)),
+    ];
+    ways.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
+}
+
+/// Adds events for an output that we put in place. `before` is what existed there.
+fn made(path: &[u8], output: &Output, before: Option<&Look>, events: &mut Vec<Event>) {
+    let existed = before.is_some();
+    match output.kind {
+        OutputKind::File { placement, mode, .. } => {
+            let anew = placement != Placement::Truncate;
+            if existed && anew {
+                events.push(Event { mode: FILE, ..at(Kind::Unlink, path) });
+            }
+            let new = if existed && !anew { 0 } else { OpenFlags::NEW };
+            let flags = OpenFlags(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | new);
+            let opened = Event { extra: reported_output(placement, mode), ..looked(Kind::Open(flags), path) };
+            let closed = Event { path: Vec::new(), ..looked(Kind::Closed, path) };
+            events.extend([opened, closed]);
+            if output.modified != Modified::Written {
+                events.push(Event { mode: FILE, ..at(Kind::SetTimes, path) });
+            }
+        }
+        OutputKind::Directory(mode) if !existed => {
+            events.push(Event { extra: mode.bits, ..at(Kind::MakeDirectory, path) });
+        }
+        OutputKind::Directory(_) => {}
+        OutputKind::Link(target) => {
+            if let Some(look) = before {
+                events.push(Event { mode: mode_of(look), ..at(Kind::Unlink, path) });
+            }
+            events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(Kind::Symlink) });
+        }
+        OutputKind::Removed => events.push(Event { mode: FILE, ..at(Kind::Unlink, path) }),
+    }
+}
+
+fn event(kind: Kind) -> Event {
+    let pid = larder_sys::process_id();
+    Event { pid, error: 0, kind, path: Vec::new(), path2: Vec::new(), identity: None, mode: 0, extra: 0 }
+}
+
+fn at(kind: Kind, path: &[u8]) -> Event {
+    Event { path: path.to_vec(), ..event(kind) }
+}
+
+/// Makes an event with the present state of the path.
+fn looked(kind: Kind, path: &[u8]) -> Event {
+    match larder_sys::look_through(path) {
+        Ok(look) => Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) },
+        Err(_) => at(kind, path),
+    }
+}
+
+fn decoded(roots: &Roots, encoded: &[u8]) -> Vec<u8> {
+    let mut path = Vec::new();
+    let _ = roots.decode_path(encoded, &mut path);
+    path
+}
+
+fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") { path.to_vec() } else { join(cwd, path) }
+}

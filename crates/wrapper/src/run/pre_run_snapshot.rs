@@ -1,0 +1,146 @@
+//! Notes the content of files before a command runs, because it may change what it reads. The files
+//! are:
+//!
+//! - those named on the command line, for archivers, `strip` and `sed -i`;
+//! - those that an earlier run of the command changed;
+//! - for a whole command, small files in and below its working directory. For example, `make`
+//!   rewrites its dependency files.
+//!
+//! Unaware of: whether the command will read or change them.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use larder_compiler::Family;
+use larder_lookup::Request;
+use larder_model::{Digest, Identity, Prior};
+use larder_store::StatCache;
+use larder_sys::{Kind, Look};
+
+/// At most this many bytes are read to compute digests.
+const READ_BYTES_MAX: u64 = 64 << 20;
+
+/// For a whole command at most this many names below the working directory are examined, the
+/// nearest first. Version control directories are skipped.
+const NAMES_MAX: usize = 4096;
+/// Only files up to this size are noted below the working directory, in bytes. Most files that a
+/// command changes in place are small. A larger one is noted from its second run on, because the
+/// first run shows that it is changed.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// Directories of file systems that the kernel generates.
+const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
+
+/// The content of files before the run.
+#[derive(Default)]
+pub(crate) struct PreRunSnapshot {
+    /// The result of `stat` and the digest, by device and inode.
+    files: HashMap<(u64, u64), (Look, Digest)>,
+    read_bytes: u64,
+}
+
+impl PreRunSnapshot {
+    /// Notes the files that `request` names, those in `changes`, and for a whole command those
+    /// below its working directory. Nothing is noted for a compiler, because it never changes its
+    /// sources.
+    pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stat_cache: &StatCache) -> PreRunSnapshot {
+        let mut before = PreRunSnapshot::default();
+        if !matches!(request.family, Family::Binutils | Family::Command) {
+            return before;
+        }
+        for argument in request.action.argv[1..].iter().chain(changes) {
+            before.file(argument, &|look| look.size_bytes <= READ_BYTES_MAX, stat_cache);
+        }
+        if request.family == Family::Command {
+            before.around(&request.action.cwd, stat_cache);
+        }
+        before
+    }
+
+    fn file(&mut self, path: &[u8], is_wanted: &dyn Fn(&Look) -> bool, stat_cache: &StatCache) {
+        if KERNELS.iter().any(|kernels| path.starts_with(kernels)) {
+            return;
+        }
+        let Ok(look) = larder_sys::look_through(path) else { return };
+        if look.kind != Kind::File || !is_wanted(&look) {
+            return;
+        }
+        let mut read = || {
+            // A generated file reports size 0. Reading some of these never ends.
+            if look.size_bytes == 0 {
+                return Some(Digest::of(b""));
+            }
+            let read_bytes = self.read_bytes + look.size_bytes;
+            if read_bytes > READ_BYTES_MAX {
+                return None;
+            }
+            self.read_bytes = read_bytes;
+            let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+            let digest = stat_cache.hash(&mut file).ok()?;
+            larder_sys::file_look(&file).is_ok_and(|after| after == look).then_some(digest)
+        };
+        if let Some(digest) = stat_cache.content(&look).or_else(&mut read) {
+            self.files.insert((look.device, look.inode), (look, digest));
+        }
+    }
+
+    /// Notes small files below a directory. Links and mount points are not followed, because
+    /// reading a generated file may block.
+    fn around(&mut self, directory: &[u8], stat_cache: &StatCache) {
+        let Ok(top) = larder_sys::look_through(directory) else { return };
+        if KERNELS.iter().any(|kernels| directory.starts_with(kernels)) {
+            return;
+        }
+        let is_small = |look: &Look| look.device == top.device && look.size_bytes <= SMALL_BYTES;
+        let is_here =
+            |path: &Path| larder_sys::look(path.as_os_str().as_bytes()).is_ok_and(|it| it.device == top.device);
+        let mut directories = VecDeque::from([PathBuf::from(OsStr::from_bytes(directory))]);
+        let mut names = 0;
+        while let Some(directory) = directories.pop_front() {
+            for entry in directory.read_dir().into_iter().flatten().flatten() {
+                names += 1;
+                if names > NAMES_MAX {
+                    return;
+                }
+                match entry.file_type() {
+                    Ok(kind) if kind.is_file() => {
+                        self.file(entry.path().as_os_str().as_bytes(), &is_small, stat_cache);
+                    }
+                    Ok(kind) if kind.is_dir() && !is_of_version_control(&entry.file_name()) => {
+                        let path = entry.path();
+                        if is_here(&path) {
+                            directories.push_back(path);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Returns true if the file at `path` was noted and has not changed since. It may have been
+    /// opened for writing, as `flock` does. A change after `started_ns` would show in its ctime.
+    pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
+        let now = larder_sys::look_through(path).ok().filter(|now| now.changed_ns < started_ns);
+        now.is_some_and(|now| self.files.get(&(now.device, now.inode)).is_some_and(|(look, _)| *look == now))
+    }
+
+    /// Returns the content of a file that the command opened, if it was noted and was unchanged
+    /// when it was opened.
+    pub(crate) fn of(&self, opened: &Identity) -> Option<Prior> {
+        let same = |look: &Look| {
+            (look.device, look.inode, look.size_bytes, look.modified_ns, look.changed_ns)
+                == (opened.device, opened.inode, opened.size_bytes, opened.modified_ns, opened.changed_ns)
+        };
+        let (look, digest) = self.files.get(&(opened.device, opened.inode)).filter(|(look, _)| same(look))?;
+        Some(Prior::File { digest: *digest, mode: Some(look.mode) })
+    }
+}
+
+/// Returns true for directories in which no build writes.
+fn is_of_version_control(name: &OsStr) -> bool {
+    matches!(name.as_bytes(), b".git" | b".hg" | b".jj" | b".svn")
+}
