@@ -106,9 +106,9 @@ pub(crate) fn near(data: &[u8]) {
     // The digest of zeros belongs to the first slot.
     let subject = Digest([0; 32]);
     place.store.note_neighbour(&subject, &subject).expect("writes");
-    assert_eq!(place.store.near(&subject), Some(subject));
+    assert_eq!(place.store.neighbour(&subject), Some(subject));
     place.put("near".to_owned(), data);
-    if let Some(found) = place.store.near(&subject) {
+    if let Some(found) = place.store.neighbour(&subject) {
         assert_eq!(found.0, data[24..56]);
     }
 }

@@ -30,13 +30,14 @@ const ACCEPTABLE: &[(&str, &str)] = &[
     ("this browser cannot be told to prefer dark", "depends on the version of Chromium"),
     ("ccache is not installed", "setup does not install other caches"),
     (r#""-fuse-ld=lld", "-flto""#, "lld cannot read the objects that gcc writes for LTO"),
+    ("is ignored here", "depends on how CI starts its commands: a shell's background jobs ignore signal 2"),
     ("/nonexistent", "a test of the benchmarks wants this line"),
 ];
 
-/// Returns true if this runs in CI: `CI` or `LARDER_CI` is set, and not to `0` or `false`.
+/// Returns true if skips that this machine could satisfy are failures: `LARDER_CI` is set, and not
+/// to `0` or `false`.
 pub(crate) fn is_ci() -> bool {
-    let is_set = |name| std::env::var(name).is_ok_and(|value| !["", "0", "false"].contains(&value.as_str()));
-    is_set("CI") || is_set("LARDER_CI")
+    std::env::var("LARDER_CI").is_ok_and(|value| !["", "0", "false"].contains(&value.as_str()))
 }
 
 fn is_acceptable(reason: &str) -> bool {

@@ -541,11 +541,20 @@ pub fn is_build_tool(program: &[u8]) -> bool {
 /// Returns true if the program with this file name runs no script, so no text can make it print its
 /// process id.
 pub fn runs_no_script(program: &[u8]) -> bool {
-    let is_known = match table::rule(program) {
-        Rule::Archiver | Rule::Blind | Rule::Copier | Rule::Date | Rule::TemporaryNames | Rule::Touch => true,
-        Rule::Find | Rule::Ls | Rule::Status | Rule::Tar | Rule::Test => true,
-        _ => false,
-    };
+    let is_known = matches!(
+        table::rule(program),
+        Rule::Archiver
+            | Rule::Blind
+            | Rule::Copier
+            | Rule::Date
+            | Rule::Find
+            | Rule::Ls
+            | Rule::Status
+            | Rule::Tar
+            | Rule::TemporaryNames
+            | Rule::Test
+            | Rule::Touch
+    );
     is_known || is_compiler_part(program)
 }
 

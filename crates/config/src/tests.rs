@@ -7,7 +7,9 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use crate::{FILE_BYTES_MAX, Loaded, Place, SETTINGS, Settings, Source, Surroundings, load, problems_digest};
+use crate::{
+    FILE_BYTES_MAX, Loaded, OTHER_VARIABLES, Place, SETTINGS, Settings, Source, Surroundings, load, problems_digest,
+};
 
 const SYSTEM: &str = "/etc/larder/larder.toml";
 const WRAPPER: &str = "/opt/larder/bin/larder.toml";
@@ -350,6 +352,24 @@ fn unknown_variables_are_notes() {
         ]
     );
     assert_eq!(found.problems, []);
+}
+
+#[test]
+fn the_reference_lists_every_setting() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md"));
+    let page = page.expect("cannot read docs/settings.md").replace('`', "");
+    let (_, rest) = page.split_once("\n## All settings\n").expect("docs/settings.md has no section All settings");
+    let (table, others) = rest.split_once("\n## ").expect("docs/settings.md has no other section");
+    let rows: Vec<&str> = table.lines().filter(|line| line.contains("| LARDER_")).collect();
+    for (setting, row) in SETTINGS.iter().zip(&rows) {
+        let may = if setting.project_may_set { "yes" } else { "no" };
+        let expect = format!("| {} | {} | {} | {may} | ", setting.key, setting.variable, setting.default);
+        assert!(row.starts_with(&expect), "docs/settings.md has this row:\n{row}\nIt should begin with:\n{expect}");
+    }
+    assert_eq!(rows.len(), SETTINGS.len(), "docs/settings.md must have one row for each setting, in the same order");
+    for (variable, _) in OTHER_VARIABLES {
+        assert!(others.contains(&format!("| {variable} |")), "docs/settings.md has no row for {variable}");
+    }
 }
 
 /// Parts of configuration files, for the test below.

@@ -381,6 +381,29 @@ mod tests {
         description().debug_assert();
     }
 
+    /// Subcommands with subcommands of their own have pages of their own, which list the options.
+    #[test]
+    fn the_reference_lists_every_subcommand() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md"));
+        let page = page.expect("cannot read docs/commands.md");
+        for word in description().get_subcommands().filter(|word| !word.is_hide_set()) {
+            let name = word.get_name();
+            let row = |line: &&str| line.starts_with('|') && line.contains(&format!("`larder {name}"));
+            let rows: String = page.lines().filter(row).collect();
+            assert!(!rows.is_empty(), "docs/commands.md has no row for `larder {name}`");
+            let below = words_of(name);
+            for below in &below {
+                let is_named =
+                    rows.contains(&format!("`{below}`")) || rows.contains(&format!("`larder {name} {below}"));
+                assert!(is_named, "docs/commands.md does not name `larder {name} {below}`");
+            }
+            let options = word.get_arguments().filter(|option| below.is_empty() && !option.is_hide_set());
+            for long in options.filter_map(clap::Arg::get_long) {
+                assert!(page.contains(&format!("`--{long}")), "docs/commands.md does not name --{long} of {name}");
+            }
+        }
+    }
+
     #[test]
     fn aliases() {
         let check = |typed: &str, expect: &[&str]| {

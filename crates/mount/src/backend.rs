@@ -1,4 +1,4 @@
-//! The ladder: the ways to get an image's tree, best first. Every backend gives the same tree.
+//! The ways to get an image's tree, best first. Every backend gives the same tree.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `image.rs` | the files that make up an image, and the mapping of file owners |
-//! | `backend.rs` | the ladder: the ways to get an image's tree, and what each of them needs |
+//! | `backend.rs` | the ways to get an image's tree, and what each of them needs |
 //! | `fill.rs` | the trait that fetches bytes of an image which are not local yet |
 //! | `error.rs` | what can go wrong, with messages that say what to do |
 //! | `handle.rs` | mounts as handles, which unmount when they are dropped |

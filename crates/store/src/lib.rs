@@ -9,13 +9,13 @@
 //!                      the store; only such processes read them
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
 //!   near               the weak fingerprint last recorded for each source file, for `explain`
-//!                      (format: near.rs)
+//!                      (format: neighbours.rs)
 //!   needs              how much memory tools needed (needs.rs)
 //!   judged/ab/cd…      whether the preloaded library sees all of a program
 //!                      (larder_model::Judgement)
 //!   judged-handed-over/ab/cd… judgements that such processes handed over; only they read them
 //!   stamps/BOOT-ID     the stat cache: what `stat` said of files whose content is known
-//!                      (format: stamps/table.rs)
+//!                      (format: stat_cache/table.rs)
 //!   counters           outcomes and reasons (format: counters.rs)
 //!   locks/ab           locked while a manifest ab… is replaced
 //!   locks/evict        locked while something is evicted

@@ -1,7 +1,7 @@
 //! The exact bytes and names of the files in a store, except for records, which belong to
 //! `larder-model`. `crates/testkit/src/golden.rs` says how to renew them. If a format changes,
-//! raise `VERSION` in `stamps/table.rs` or `counters.rs`. If a name changes, raise `FORMAT_VERSION`
-//! of `larder-model`.
+//! raise `VERSION` in `stat_cache/table.rs` or `counters.rs`. If a name changes, raise
+//! `FORMAT_VERSION` of `larder-model`.
 #![cfg(all(target_os = "linux", target_endian = "little"))]
 
 use std::fs;

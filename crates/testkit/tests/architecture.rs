@@ -188,3 +188,28 @@ fn documents_name_the_format_version() {
         words.iter().for_each(|word| assert!(text.contains(word), "docs/{page} does not say {word}"));
     }
 }
+
+/// Each reason has a row in docs/reasons.md, which begins with its code and what `larder stats`
+/// prints.
+#[test]
+fn the_reference_lists_every_reason() {
+    let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("cannot read the file");
+    let page = read("docs/reasons.md").replace('`', "");
+    let mut count = 0;
+    for path in ["crates/model/src/outcome.rs", "crates/store/src/counters.rs"] {
+        let text = read(path);
+        // A declaration such as `Signal, "signal", "the tool died";`.
+        let declared = |line: &&str| line.ends_with("\";") && line.split('"').count() == 5;
+        for line in text.lines().filter(declared) {
+            let quoted: Vec<&str> = line.split('"').collect();
+            let (code, sentence) = (quoted[1], quoted[3].replace('`', ""));
+            // The bytes that were transferred are in one line of `larder stats`.
+            if !code.starts_with("bytes_") {
+                let row = format!("\n| {code} | {sentence} |");
+                assert!(page.contains(&row), "{path} declares the reason {code}, but docs/reasons.md has no row{row}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 50, "only {count} reasons were found: their declarations have another form");
+}

@@ -30,25 +30,7 @@ use serde_json::Value;
 
 /// The number of modules in cycles, for each crate that has any. The test fails if a number grows,
 /// and also if it shrinks, so that it is lowered here. Aim: an empty list.
-const IN_CYCLES: &[(&str, usize)] = &[
-    ("compiler", 5),
-    ("config", 4),
-    ("daemon", 36),
-    ("fill", 3),
-    ("image", 11),
-    ("lookup", 2),
-    ("mount", 8),
-    ("observe", 16),
-    ("record", 2),
-    ("relocate", 5),
-    ("remote", 13),
-    ("spawn", 2),
-    ("store", 2),
-    ("sys", 2),
-    ("torture", 26),
-    ("wrapper", 15),
-    ("xtask", 33),
-];
+const IN_CYCLES: &[(&str, usize)] = &[("image", 2), ("observe", 16), ("remote", 2), ("torture", 26), ("xtask", 18)];
 
 /// The path of a module from the root of its crate, which is the empty path.
 type Name = Vec<String>;

@@ -6,10 +6,10 @@
 //! path what the call *will* find, and write an event. This races with other processes that change
 //! the file system in between, and with another thread of the tool that changes the path in memory:
 //!
-//! * A file is replaced or changed between our stat and the call. Its identity is in the event: the
-//!   witness compares it with the file at the end, and a file that was read with two identities
-//!   refuses the run.
-//! * A path appears or goes between our stat and the call. The witness checks every recorded
+//! * A file is replaced or changed between our stat and the call. Its identity is in the event:
+//!   `store::InputVerifier` compares it with the file at the end, and a file that was read with two
+//!   identities refuses the run.
+//! * A path appears or goes between our stat and the call. `InputVerifier` checks every recorded
 //!   absence and kind again at the end.
 //! * A path appears or goes, and that is undone before the end. Nothing covers this. The preloaded
 //!   observer's `stat` after its call has the same gap.

@@ -6,8 +6,8 @@
 //!
 //! words of 64 bits in native byte order; times are in ms since boot:
 //! 2          how many times a token was taken or given back
-//! 3          whether tools in a class are starved (fare.rs)
-//! 4          until when other programs compete for the processors (company.rs)
+//! 3          whether tools in a class are starved (starvation.rs)
+//! 4          until when other programs compete for the processors (cpu_contention.rs)
 //! 5          the counts from which that is derived
 //! 6          the thread that is watched for it
 //! 7          how long that thread had run or waited to run, in ns
@@ -15,8 +15,8 @@
 //! 9          until when the first in the queue waits for memory
 //! 64…127     changed when a ticket is called; its waiter sleeps on this word (futex)
 //! 128…1151   the memory that the tool of each token is expected to need, in KiB
-//! 1152…1407  the lines (lines.rs)
-//! 1408…2431  for each token: the line of its holder, and since when (lines.rs)
+//! 1152…1407  the lines (fair_queue.rs)
+//! 1408…2431  for each token: the line of its holder, and since when (fair_queue.rs)
 //! ```
 //!
 //! Unaware of: how long a tool waits.
