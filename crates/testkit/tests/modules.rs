@@ -30,7 +30,7 @@ use serde_json::Value;
 
 /// The number of modules in cycles, for each crate that has any. The test fails if a number grows,
 /// and also if it shrinks, so that it is lowered here. Aim: an empty list.
-const IN_CYCLES: &[(&str, usize)] = &[("image", 2), ("observe", 16), ("remote", 2), ("torture", 26), ("xtask", 18)];
+const IN_CYCLES: &[(&str, usize)] = &[("image", 2), ("remote", 2), ("torture", 26), ("xtask", 18)];
 
 /// The path of a module from the root of its crate, which is the empty path.
 type Name = Vec<String>;
