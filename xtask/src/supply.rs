@@ -86,6 +86,8 @@ struct Package {
     license: Option<String>,
     /// `None` for the workspace's own crates.
     source: Option<String>,
+    /// Its `Cargo.toml`.
+    manifest_path: PathBuf,
 }
 
 /// Checks, after an update if asked. Fails with everything that was found.
@@ -205,11 +207,16 @@ fn write_sboms(place: &Place) -> Result<()> {
         command.args(["cyclonedx", "--format", "json", "--target", Arch::HOST.static_target()]);
         command.args(["--override-filename", &file, "--manifest-path"]).arg(about.join("Cargo.toml"));
         run::shown_to_user(command.current_dir(&place.repo))?;
-        // The tool writes one file for each package of the workspace that is needed, into the
-        // package's directory.
+        // The tool writes a file for each package of the workspace, into the package's directory.
         let written = format!("{file}.json");
+        let text = read(&about.join(&written)).with_context(|| format!("{tool} wrote no {written}"))?;
+        for package in packages(place)?.iter().filter(|package| package.source.is_none()) {
+            let _ = fs::remove_file(package.manifest_path.with_file_name(&written));
+        }
+        // The identifiers of our own packages are paths of this machine.
+        let text = text.replace(&place.repo.display().to_string(), "/larder");
         let to = into.join(&written);
-        fs::rename(about.join(&written), &to).with_context(|| format!("{tool} wrote no {written}"))?;
+        fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
         println!("{}", to.display());
     }
     Ok(())
@@ -283,6 +290,7 @@ mod tests {
             version: version.parse().expect("a version"),
             license: Some(license.to_owned()),
             source,
+            manifest_path: PathBuf::new(),
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct Flag {
     pub(crate) alters: Alters,
 }
 
-/// Where a flag takes its argument from.
+/// The place that a flag takes its argument from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument {
     /// The flag has no argument.
@@ -51,7 +51,7 @@ pub(crate) enum Argument {
     Optional,
 }
 
-/// What a flag means to the parser.
+/// The meaning of a flag for the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// `_`: has no effect on parsing. The flag is in the key, and whatever files it makes the tool
@@ -93,7 +93,7 @@ pub(crate) enum Meaning {
     TooHard,
 }
 
-/// What the argument of a flag is, as [`crate::naming`] sorts it.
+/// The kind of a flag's argument, by which [`crate::naming`] sorts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// `_`: not known. If it contains the path of the checkout, the result cannot be used
@@ -138,8 +138,8 @@ pub(crate) enum Paths {
     Transformed,
 }
 
-/// Whether column numbers of the sources may get into the result, as with debug information and
-/// sanitizers.
+/// Tells whether column numbers of the sources can get into the result. For example, debug
+/// information and sanitizers put them there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Columns {
     /// `_`: they may.
@@ -148,7 +148,7 @@ pub(crate) enum Columns {
     Hidden,
 }
 
-/// What becomes of the flag when the command is only preprocessed.
+/// The treatment of the flag if the command is run again only to preprocess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preprocess {
     /// `_`: it stays.
@@ -161,7 +161,7 @@ pub(crate) enum Preprocess {
     DropExact,
 }
 
-/// Whether the depfile still lists all inputs if the command has this flag, and what
+/// Tells whether the depfile still lists all inputs if the command has this flag, and which value
 /// [`crate::provable`] takes from it. The flag must be known to read and write no other file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
@@ -209,7 +209,7 @@ pub(crate) enum Proof {
     Warning,
 }
 
-/// What the flag changes about the compiler itself.
+/// The part of the compiler's own behaviour that the flag changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alters {
     /// `_`: nothing that matters.

@@ -1,4 +1,4 @@
-//! What the compiler takes a file on the command line for: by its extension, or by `-x`.
+//! The language of a file on the command line, by its extension or by `-x`.
 //!
 //! Unaware of: whether the file exists, and what is in it.
 

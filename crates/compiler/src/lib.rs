@@ -1,8 +1,8 @@
 //! Parses a command line into an [`Invocation`], or returns the reason (a `Bypass`) why larder does
 //! not cache it.
 //!
-//! What a result depends on is observed while the tool runs, so the tables of flags need not be
-//! complete to be right. They say which commands larder handles, and which source and output to
+//! larder observes while the tool runs what the result depends on. So the tables of flags need not
+//! be complete to be right. They say which commands larder handles, and which source and output to
 //! name in messages. Three answers are part of the cache key:
 //! 1. which environment variables are keyed before the tool runs,
 //! 2. whether the tool may query the processor's features, which no observer can see,
@@ -136,7 +136,7 @@ pub struct Invocation {
     /// True if the tool may query the features of the processor, for example because of
     /// `-march=native`.
     pub asks_processor: bool,
-    /// Whether standard input is an input.
+    /// Tells whether standard input is an input.
     pub standard_input: StandardInput,
     /// Which environment variables are keyed.
     pub environment: EnvironmentRule,

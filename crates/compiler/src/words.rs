@@ -3,6 +3,8 @@
 //!
 //! Unaware of: which program reads the text, and what is decided from the answer.
 
+use larder_model::is_in_word;
+
 /// Words with which a script can use mtimes of files, its own start time, or random numbers that
 /// are seeded in every run.
 ///
@@ -56,7 +58,7 @@ const SHELL_NAMES: &[&str] = &[
 /// name of a temporary file.
 pub fn names_shell_clocks(text: &[u8]) -> bool {
     let is_clock = |name: &[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == name);
-    let names_one = |text: &[u8]| text.split(|byte| !is_of_a_name(*byte)).any(is_clock);
+    let names_one = |text: &[u8]| text.split(|byte| !is_in_word(*byte)).any(is_clock);
     if !names_one(text) && memchr::memmem::find(text, b"printf").is_none() {
         return false;
     }
@@ -65,10 +67,6 @@ pub fn names_shell_clocks(text: &[u8]) -> bool {
     SHELL_NAMES.iter().for_each(|name| take_out(&mut plain, name.as_bytes()));
     let holds = |word: &str| memchr::memmem::find(&plain, word.as_bytes()).is_some();
     names_one(&plain) || holds("printf %(") || holds("printf '%(") || holds("printf \"%(")
-}
-
-fn is_of_a_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Returns true if a shell script times commands (`time`), or asks how long it has been running
@@ -91,7 +89,7 @@ pub fn times_commands(script: &[u8]) -> bool {
 fn take_out(text: &mut [u8], word: &[u8]) {
     let ends = |at: &usize| {
         let end = at + word.len();
-        !is_of_a_name(word[word.len() - 1]) || text.get(end).is_none_or(|byte| !is_of_a_name(*byte))
+        !is_in_word(word[word.len() - 1]) || text.get(end).is_none_or(|byte| !is_in_word(*byte))
     };
     let found: Vec<usize> = memchr::memmem::find_iter(text, word).filter(ends).collect();
     found.into_iter().for_each(|at| text[at..at + word.len()].fill(b' '));

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use larder_model::is_in_word;
 use memchr::memmem;
 
 /// The macros that expand to the path of a file.
@@ -74,11 +75,6 @@ fn word_around(text: &[u8], at: usize) -> &[u8] {
     let start = text[..at].iter().rposition(|b| !is_in_word(*b)).map_or(0, |last| last + 1);
     let end = text[at..].iter().position(|b| !is_in_word(*b)).map_or(text.len(), |length| at + length);
     &text[start..end]
-}
-
-/// Returns true if the byte can be part of a word for a preprocessor.
-pub(crate) fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Returns true if gcc allows this byte between a backslash and the end of the line that it

@@ -8,7 +8,8 @@
 //!
 //! Unaware of: which texts were read.
 
-use crate::c_words::{FILE_FUNCTIONS, FILE_WORDS, is_in_word, names_files};
+use crate::c_words::{FILE_FUNCTIONS, FILE_WORDS, names_files};
+use larder_model::is_in_word;
 use larder_model::quick::{Map, Set};
 
 use crate::inactive_regions::{Alive, Names};

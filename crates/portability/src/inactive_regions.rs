@@ -10,10 +10,11 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use crate::c_words::{is_in_word, splices};
 use larder_compiler::may_alter_text;
+use larder_model::is_in_word;
 use memchr::memmem;
 
+use crate::c_words::splices;
 use crate::unused_macros::{hides_words, is_continued, name_and_body};
 
 /// Decides which names are defined, and so how conditions come out.

@@ -8,7 +8,7 @@
 //!
 //! Unaware of: which words matter.
 
-use crate::c_words::is_in_word;
+use larder_model::is_in_word;
 use larder_model::quick::{Map, Set};
 use memchr::memmem;
 

@@ -2,7 +2,7 @@
 //!
 //! Unaware of: how the text was made, when that has to be known.
 
-use larder_model::Roots;
+use larder_model::{Roots, is_in_word};
 use larder_relocate::holds_a_root;
 use memchr::memmem;
 
@@ -60,8 +60,7 @@ fn expansions(roots: &Roots) -> Vec<Vec<u8>> {
 
 /// Returns the root with these macros expanded, or `None` if it contains none of them.
 fn expanded(root: &[u8], macros: &[&[u8]]) -> Option<Vec<u8>> {
-    let is_in_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let words = root.chunk_by(|a, b| is_in_word(a) == is_in_word(b));
+    let words = root.chunk_by(|a, b| is_in_word(*a) == is_in_word(*b));
     let expand = |word| if macros.contains(&word) { &b"1"[..] } else { word };
     let there: Vec<u8> = words.flat_map(expand).copied().collect();
     (there != root).then_some(there)

@@ -13,6 +13,7 @@ use larder_compiler::{
     names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
     without_repeats,
 };
+use larder_model::is_in_word;
 use larder_model::path::file_name;
 use larder_observe::{OpenFlags, RunModel, arguments};
 use larder_relocate::hides_its_text;
@@ -154,8 +155,7 @@ impl ScriptScan {
             Some(false) => self.name_inodes.1 = true,
             None => {}
         }
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let names: HashSet<&[u8]> = text.split(|byte| !is_part(byte)).collect();
+        let names: HashSet<&[u8]> = text.split(|byte| !is_in_word(*byte)).collect();
         self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
     }
 

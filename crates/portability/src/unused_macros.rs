@@ -10,7 +10,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::c_words::{is_blank, is_in_word, splices};
+use crate::c_words::{is_blank, splices};
+use larder_model::is_in_word;
 use memchr::{memchr_iter, memmem};
 
 /// The words that gcc's predefined macros expand to (`gcc -dM -E -x c /dev/null`), besides numbers.

@@ -14,7 +14,7 @@ struct Flag {
     prints: Prints,
 }
 
-/// Where a flag takes its argument from.
+/// The place that a flag takes its argument from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Argument {
     /// It has none, so a file may follow.
@@ -25,7 +25,7 @@ pub(super) enum Argument {
     Unknown,
 }
 
-/// What a flag makes the program print, or write to a file other than the output.
+/// Text that a flag makes the program print, or write to a file other than the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Prints {
     /// Nothing: the flag affects at most the output.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use larder_image::{Aside, Rights, Step, Target, Unset, is_directory, is_mounted_on};
-use larder_model::{Blob, ImageKey};
+use larder_model::{Blob, ImageKey, ImageRecord};
 use larder_mount::broker::{Client, Wish};
 use larder_mount::{Backend, Listed, MountError, Places};
 use larder_store::Store;
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::broker_socket::{of_machine, socket};
 use super::end::borne;
-use super::find::{find, has_all, mount_waits, open, ways};
+use super::find::{Opened, find, has_all, mount_waits, open, ways};
 use super::paths::{cwd, tidy};
 use super::remote_images::RemoteImages;
 use super::restore::{Done, answer, holds_no_repository, image, is_bound, restored, targets};
@@ -56,22 +56,30 @@ fn had(
         Some(Via::Squashfs) => Some(Backend::Squashfs),
         Some(Via::Fuse) => Some(Backend::Fuse),
     };
+    let store = around.store()?;
+    let remotes = RemoteImages::open(around, &store)?;
+    let (found, _) = find(&store, remotes.as_ref(), key, fallbacks)?;
+    let Some(record) = found.record() else { return Ok(None) };
     // If a pack is nowhere any more, no method can provide the image. Unpacking would only find that out
     // after it had downloaded the others.
-    let record = {
-        let store = around.store()?;
-        let remotes = RemoteImages::open(around, &store)?;
-        let (found, _) = find(&store, remotes.as_ref(), key, fallbacks)?;
-        let Some(record) = found.record().cloned() else { return Ok(None) };
-        has_all(&store, remotes.as_ref(), &record)?;
-        record
-    };
-    let waits = || around.store().is_ok_and(|store| mount_waits(&store, &record));
-    let ways = wanted.is_none().then(|| ways(waits));
+    has_all(&store, remotes.as_ref(), record)?;
+    let ways = wanted.is_none().then(|| ways(|| mount_waits(&store, record)));
+    let sources = Sources { store: &store, remotes: remotes.as_ref(), key, fallbacks };
     let mut trouble: Vec<anyhow::Error> = Vec::new();
     for backend in wanted.into_iter().chain(ways.into_iter().flatten()) {
-        match mounted(around, key, fallbacks, how, backend, options.process) {
-            Ok(done) => return Ok(done.map(|done| passed_over(done, &trouble))),
+        match mounted(around, &sources, record, how, backend, options.process) {
+            Ok(targets) => {
+                let done = Done {
+                    found: found.clone(),
+                    targets,
+                    fetched_bytes: None,
+                    unset: Unset::default(),
+                    rights_dropped: 0,
+                    via: backend.word(),
+                    passed_over: None,
+                };
+                return Ok(Some(passed_over(done, &trouble)));
+            }
             Err(error) => trouble.push(error.context(format!("cannot be mounted via `{backend}`"))),
         }
     }
@@ -94,21 +102,33 @@ fn passed_over(done: Done, trouble: &[anyhow::Error]) -> Done {
     Done { passed_over: Some(why), ..done }
 }
 
+/// The store and the remotes, and the key by which an image is found in them.
+struct Sources<'a> {
+    store: &'a Store,
+    remotes: Option<&'a RemoteImages>,
+    key: &'a ImageKey,
+    fallbacks: &'a [String],
+}
+
+impl Sources<'_> {
+    fn open(&self, rights: Rights) -> Result<Option<Opened>> {
+        open(self.store, self.remotes, self.key, self.fallbacks, rights)
+    }
+}
+
+/// Mounts the image of `record`, all its paths or none. Returns the paths that were mounted.
 fn mounted(
     around: &Surroundings,
-    key: &ImageKey,
-    fallbacks: &[String],
+    sources: &Sources<'_>,
+    record: &ImageRecord,
     how: &ImageRestore,
     backend: Backend,
     process: Option<u32>,
-) -> Result<Option<Done>> {
-    let store = around.store()?;
-    let remotes = RemoteImages::open(around, &store)?;
-    let (found, _) = find(&store, remotes.as_ref(), key, fallbacks)?;
-    let Some(record) = found.record() else { return Ok(None) };
+) -> Result<Vec<PathBuf>> {
+    let Sources { store, remotes, .. } = *sources;
     let targets = targets(around, record, how)?;
     if is_bound(how) {
-        let opened = open(&store, remotes.as_ref(), key, fallbacks, Rights::Dropped)?;
+        let opened = sources.open(Rights::Dropped)?;
         opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
     }
     tidy(targets.iter().map(|target| &*target.path));
@@ -118,26 +138,25 @@ fn mounted(
         let mut files = Vec::new();
         for target in &targets {
             let Target { saved, path } = target;
-            if is_file(&store, remotes.as_ref(), &record.saved[*saved].tree)? {
+            if is_file(store, remotes, &record.saved[*saved].tree)? {
                 files.push(target.clone());
                 continue;
             }
             let is_new = !path.exists();
-            let before = placed(around, &store, &name(backend, *saved, record), path, how.replace, process)?;
+            let before = placed(around, store, &name(backend, *saved, record), path, how.replace, process)?;
             made.push((path, before, is_new));
         }
         if files.is_empty() {
             return Ok(());
         }
         let rights = if how.keep_rights { Rights::Kept } else { Rights::Dropped };
-        let opened =
-            open(&store, remotes.as_ref(), key, fallbacks, rights)?.context("the image was removed in the meantime")?;
-        restored(around, &store, remotes.as_ref(), opened, &files, how.replace).map(drop)
+        let opened = sources.open(rights)?.context("the image was removed in the meantime")?;
+        restored(around, store, remotes, opened, &files, how.replace).map(drop)
     };
     if let Err(error) = { all }() {
         // Either all paths are mounted, or none.
         for (path, before, is_new) in made {
-            let unmounted = asked(around, &store, |socket| Client::unmount(socket, path));
+            let unmounted = asked(around, store, |socket| Client::unmount(socket, path));
             if unmounted.is_ok() && is_new {
                 let _ = fs::remove_dir(path);
             }
@@ -146,16 +165,7 @@ fn mounted(
         return Err(error);
     }
     made.into_iter().filter_map(|(_, before, _)| before).for_each(Aside::replaced);
-    let targets = targets.into_iter().map(|target| target.path).collect();
-    Ok(Some(Done {
-        found: found.clone(),
-        targets,
-        fetched_bytes: None,
-        unset: Unset::default(),
-        rights_dropped: 0,
-        via: backend.word(),
-        passed_over: None,
-    }))
+    Ok(targets.into_iter().map(|target| target.path).collect())
 }
 
 /// Returns true if a saved path is a file, on which nothing can be mounted. A large tree is not
