@@ -43,7 +43,7 @@ impl Mutations {
         Mutations { seeds, state: number | 1 }
     }
 
-    /// The next number of SplitMix64.
+    /// Returns the next number of SplitMix64.
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.state;

@@ -19,7 +19,7 @@ const GOLDEN: &[(&str, &[&str])] = &[
     ("tree", &["image/tests/golden/tree.hex"]),
 ];
 
-/// The seeds of a target. There is at least one, which is empty.
+/// Returns the seeds of a target. There is at least one, which is empty.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = vec![Vec::new()];

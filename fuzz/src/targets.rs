@@ -66,7 +66,7 @@ pub(crate) fn image(data: &[u8]) {
     }
 }
 
-/// The bytes as a list of packs, as a list of pieces, and as a trace, with a valid version.
+/// Reads the bytes as a list of packs, as a list of pieces, and as a trace, with a valid version.
 pub(crate) fn packs(data: &[u8]) {
     let mut bytes = data.to_vec();
     if let Some(version) = bytes.first_mut() {
@@ -202,7 +202,8 @@ pub(crate) fn size(data: &[u8]) {
     }
 }
 
-/// The bytes as every configuration file. Its lines are used as environment variables as well.
+/// Reads the bytes as each kind of configuration file. Its lines are used as environment variables
+/// as well.
 pub(crate) fn config(data: &[u8]) {
     let line = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'=')?;

@@ -48,7 +48,7 @@ pub struct Case {
     how: How,
 }
 
-/// A case with gcc, without files and steps.
+/// Makes a case with gcc, without files and steps.
 pub fn case(name: impl Into<String>) -> Case {
     Case {
         name: name.into(),
@@ -252,7 +252,7 @@ impl Case {
         self
     }
 
-    /// A first run.
+    /// Adds a first run.
     pub fn cold(self) -> Self {
         self.then("cold", nothing())
     }
@@ -329,7 +329,7 @@ impl Case {
         self
     }
 
-    /// The next step begins with what the last one left.
+    /// Lets the next step begin with what the last one left.
     pub fn keep(self) -> Self {
         self.last(|step| step.keep = true)
     }
@@ -360,7 +360,7 @@ impl Case {
         self.last(|step| step.kill = Some((signal, whom)))
     }
 
-    /// Each step so far makes this change as well, after its own change.
+    /// Adds this change to each step so far, after its own change.
     pub fn always(mut self, change: &Change) -> Self {
         for step in &mut self.steps {
             step.change = all([step.change.clone(), change.clone()]);
@@ -396,7 +396,7 @@ impl Case {
         })
     }
 
-    /// The letter of its class.
+    /// Returns the letter of its class.
     pub fn class(&self) -> &str {
         self.name.split('/').next().unwrap_or("")
     }

@@ -130,18 +130,18 @@ pub fn sh(text: impl Into<String>) -> Change {
     Change::Shell(text.into())
 }
 
-/// Several changes, in order.
+/// Makes several changes, in order.
 pub fn all(changes: impl IntoIterator<Item = Change>) -> Change {
     Change::All(changes.into_iter().collect())
 }
 
-/// No change.
+/// Makes no change.
 pub fn nothing() -> Change {
     Change::All(Vec::new())
 }
 
 impl Place {
-    /// The absolute path of a path below the root.
+    /// Returns the absolute path of a path below the root.
     pub fn at(&self, path: &Path) -> PathBuf {
         self.root.join(path)
     }

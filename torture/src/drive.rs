@@ -273,8 +273,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// A copy of the first step that runs before it. It is compared like any other, but need not hit,
-/// because larder learns about a tool from its first run.
+/// Makes a copy of the first step, which runs before it. It is compared like any other, but need
+/// not hit, because larder learns about a tool from its first run.
 fn meeting(first: &Step) -> Option<Step> {
     if first.unchecked || first.keep || first.kill.is_some() || first.spoil.is_some() {
         return None;

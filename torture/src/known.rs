@@ -54,7 +54,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     MISSES.iter().map(compiled).collect()
 });
 
-/// The patterns of all rows.
+/// Returns the patterns of all rows.
 pub fn rows() -> impl Iterator<Item = &'static str> {
     MISSES.iter().map(|(pattern, _)| *pattern)
 }

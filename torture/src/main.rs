@@ -145,7 +145,7 @@ fn chosen(options: &Options) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Each pattern as text and as a regular expression.
+/// Reads each pattern as text and as a regular expression.
 fn patterns(texts: &[String]) -> Result<Vec<(String, Regex)>> {
     let compiled = |text: &String| Ok((text.clone(), Regex::new(text).with_context(|| text.clone())?));
     texts.iter().map(compiled).collect()
@@ -176,8 +176,8 @@ fn enter_namespace() -> bool {
     false
 }
 
-/// Root ignores file modes. This takes that right from all programs that the suite starts, so that
-/// cases with unreadable files test something.
+/// Takes the right to ignore file modes from all programs that the suite starts. Root has that
+/// right, and with it the cases with unreadable files would test nothing.
 fn leave_file_modes_in_force() {
     for right in [CapabilitySet::DAC_OVERRIDE, CapabilitySet::DAC_READ_SEARCH] {
         // Other users do not have the right, so an error is ignored.

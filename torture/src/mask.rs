@@ -24,7 +24,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// The masks that the case defines.
+    /// Returns the masks that the case defines.
     pub fn of(case: &Case) -> Result<Self> {
         let compile = |(text, _): &(&str, &str)| Regex::new(text).with_context(|| format!("{}: {text}", case.name));
         Ok(Self { patterns: case.masks.iter().map(compile).collect::<Result<_>>()?, any_time: case.any_time })
@@ -45,7 +45,7 @@ impl Masks {
     }
 }
 
-/// A message without names of temporary files.
+/// Returns the message without names of temporary files.
 pub fn temporary_masked(text: &[u8]) -> Vec<u8> {
     TEMPORARY.replace_all(text, &b"$1/XXXXXX"[..]).into_owned()
 }

@@ -18,8 +18,8 @@ pub struct Verdict {
     pub missed: usize,
 }
 
-/// One line for a case. A letter after a step distinguishes plain results: equal letters are equal
-/// results.
+/// Returns one line for a case. A letter after a step distinguishes plain results: equal letters
+/// are equal results.
 pub fn line(result: &CaseResult) -> String {
     if let Some(reason) = &result.skipped {
         return format!("skipped   {}: {reason}", result.name);
@@ -145,7 +145,7 @@ fn counts_in_words(counts: Option<Counts>) -> String {
     if words.is_empty() { "nothing counted".to_owned() } else { words.join(", ") }
 }
 
-/// All results as JSON, for `table`.
+/// Returns all results as JSON, for `table`.
 pub fn as_json(results: &[CaseResult], cache: &Chosen, seconds: f64) -> Value {
     let step = |case: &CaseResult, step: &StepResult| {
         let counts = step.counted.unwrap_or_default();

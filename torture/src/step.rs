@@ -122,7 +122,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step without a change and without expectations.
+    /// Makes a step without a change and without expectations.
     pub fn new(label: &str, how: &How) -> Self {
         Self {
             label: label.to_owned(),

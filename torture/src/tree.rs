@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The type in a word, for messages.
+    /// Returns the type in a word, for messages.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::File(_) => "file",

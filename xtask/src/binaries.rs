@@ -30,7 +30,7 @@ pub(crate) struct Options {
     twice: bool,
 }
 
-/// `cargo xtask build`.
+/// Runs `cargo xtask build`.
 pub(crate) fn build_as_asked(place: &Place, options: &Options) -> Result<()> {
     build_for(place, options.arch)?;
     if options.twice { same_again(place, options.arch) } else { Ok(()) }

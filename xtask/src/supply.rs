@@ -99,7 +99,7 @@ pub(crate) fn supply_chain(place: &Place, options: &Options) -> Result<bool> {
     if options.sbom { write_sboms(place).map(|()| true) } else { Ok(true) }
 }
 
-/// The check, as a stage of `cargo xtask test`. The error lists everything that was found.
+/// Runs the check, as a stage of `cargo xtask test`. The error lists everything that was found.
 pub(crate) fn check(place: &Place) -> Result<()> {
     let dir = place.repo.join("supply-chain");
     let known: Advisories = serde_json::from_str(&read(&dir.join("advisories.json"))?)?;

@@ -33,7 +33,7 @@ pub(crate) fn torture(place: &Place, options: &Options) -> Result<bool> {
     suite(place, &words)
 }
 
-/// The stage of `cargo xtask test`, with the larder that an earlier stage built.
+/// Runs the stage of `cargo xtask test`, with the larder that an earlier stage built.
 pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
     let mut words = larder_words(place)?;
     words.push(if full { "--full" } else { "--quick" }.to_owned());

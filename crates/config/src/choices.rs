@@ -5,7 +5,7 @@
 /// The scheduling class of tools. `docs/scheduling.md` describes its effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// The same class as the build.
+    /// In the class of the build itself.
     #[default]
     Inherit,
     /// After programs that people and services wait for.

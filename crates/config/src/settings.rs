@@ -1,4 +1,4 @@
-//! The table of all settings: the name of each, its type, who may set it, and what it is for.
+//! The table of all settings: the name of each, its type, where it may be set, and what it is for.
 //!
 //! Unaware of: where values come from, and how text becomes a value.
 

@@ -20,7 +20,7 @@ pub struct Abilities<'a> {
 }
 
 impl<'a> Abilities<'a> {
-    /// `known` reads a verdict by its key, and `keep` stores one.
+    /// Makes the rules for a command: `known` reads a verdict by its key, and `keep` stores one.
     pub fn new(
         place: &'a Place,
         known: &'a dyn Fn(&Digest) -> Option<Judgement>,

@@ -36,8 +36,8 @@ pub enum Bound {
     AsLong,
 }
 
-/// The lengths of the paths of a place, in bytes: decimal numbers separated by a space, in the
-/// order of `roots`.
+/// Returns the lengths of the paths of a place, in bytes: decimal numbers separated by a space, in
+/// the order of `roots`.
 pub fn lengths<'r>(roots: impl Iterator<Item = &'r [u8]>) -> Vec<u8> {
     roots.map(|root| root.len().to_string()).collect::<Vec<_>>().join(" ").into_bytes()
 }
@@ -55,7 +55,7 @@ impl Bound {
         Bound::AsLong,
     ];
 
-    /// The number that stands for this bound in a record. It is never 0.
+    /// Returns the number that stands for this bound in a record. It is never 0.
     pub fn code(self) -> u8 {
         Bound::ALL.iter().position(|bound| *bound == self).unwrap_or_default() as u8 + 1
     }
@@ -152,7 +152,7 @@ impl Rewrite {
         Rewrite::ConfigStatus,
     ];
 
-    /// The number that stands for this rule in a record.
+    /// Returns the number that stands for this rule in a record.
     pub fn code(self) -> u8 {
         Rewrite::ALL.iter().position(|rewrite| *rewrite == self).unwrap_or_default() as u8
     }

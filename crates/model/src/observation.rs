@@ -232,7 +232,7 @@ impl<'a> SetReader<'a> {
         Unread::decode(&mut self.directories).map(Some)
     }
 
-    /// The set except for its directories.
+    /// Returns the set except for its directories.
     pub fn rest(&self) -> &ObservationSet<'a> {
         &self.rest
     }

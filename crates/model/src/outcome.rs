@@ -18,7 +18,7 @@ pub enum Observer {
 }
 
 impl Observer {
-    /// The number that stands for this observer in a record.
+    /// Returns the number that stands for this observer in a record.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -28,7 +28,7 @@ impl Observer {
         [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|o| o.code() == code)
     }
 
-    /// The name in `LARDER_OBSERVER` and in messages.
+    /// Returns the name in `LARDER_OBSERVER` and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Observer::Preload => "preload",
@@ -49,17 +49,17 @@ macro_rules! reasons {
             /// All values, in the order of their counters.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// The name for machines. It never changes.
+            /// Returns the name for machines. It never changes.
             pub fn code(self) -> &'static str {
                 match self { $($name::$variant => $code,)* }
             }
 
-            /// The sentence for users.
+            /// Returns the sentence for users.
             pub fn sentence(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
 
-            /// The index of its counter.
+            /// Returns the index of its counter.
             pub fn index(self) -> usize {
                 self as usize
             }

@@ -1,5 +1,5 @@
 //! Hash tables of paths and numbers that live for one run. A fast hash without protection against
-//! chosen keys is enough, because the keys come from the build itself and nobody profits from
+//! chosen keys is enough, because the keys come from the build itself and no attacker profits from
 //! collisions. With the standard hash, tables took half of the instructions of a small compile's
 //! miss.
 //!

@@ -48,12 +48,12 @@ impl Roots {
         Roots { names, shapes, ..self }
     }
 
-    /// The constant part of each name by chance, for example `cmTC_*`.
+    /// Returns the constant part of each name by chance, for example `cmTC_*`.
     pub fn shapes(&self) -> &[Vec<u8>] {
         &self.shapes
     }
 
-    /// The names by chance, in the order of their numbers.
+    /// Returns the names by chance, in the order of their numbers.
     pub fn names(&self) -> &[Vec<u8>] {
         &self.names
     }
@@ -64,7 +64,7 @@ impl Roots {
         self.names.iter().chain(&self.roots)
     }
 
-    /// The roots, in the order of their numbers.
+    /// Returns the roots, in the order of their numbers.
     pub fn paths(&self) -> &[Vec<u8>] {
         &self.roots
     }

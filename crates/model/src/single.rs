@@ -73,17 +73,17 @@ impl<'a> Single<'a> {
         self.bytes
     }
 
-    /// The decoded manifest.
+    /// Returns the decoded manifest.
     pub fn manifest(&self) -> &Manifest<'a> {
         &self.manifest
     }
 
-    /// The only entry of the manifest.
+    /// Returns the only entry of the manifest.
     pub fn entry(&self) -> &Entry<'a> {
         &self.manifest.entries[0]
     }
 
-    /// The result that the entry records.
+    /// Returns the result that the entry records.
     pub fn result(&self) -> &ActionResult<'a> {
         &self.result
     }

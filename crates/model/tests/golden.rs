@@ -43,7 +43,7 @@ fn action() -> Action {
     }
 }
 
-/// A set with each kind of fact and each value of each bit.
+/// Returns a set with each kind of fact and each value of each bit.
 fn set() -> ObservationSet<'static> {
     let facts = [
         Fact::Content { digest: Digest([1; 32]), executable: false, plain: false, rooted: None },
@@ -87,7 +87,7 @@ fn set() -> ObservationSet<'static> {
     }
 }
 
-/// A result with each kind of output, content and placement.
+/// Returns a result with each kind of output, content and placement.
 fn result(together: bool) -> ActionResult<'static> {
     let blob = Content::Blob(Blob { digest: Digest([6; 32]), size_bytes: 70_000 });
     let mode = |bits, rule| FileMode { bits, rule };

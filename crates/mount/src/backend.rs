@@ -36,7 +36,7 @@ impl Backend {
     pub const ALL: [Backend; 6] =
         [Backend::Lazy, Backend::Mount, Backend::LazyFuse, Backend::Squashfs, Backend::Fuse, Backend::Unpack];
 
-    /// The name of the backend as users type it after `--via`.
+    /// Returns the name of the backend as users type it after `--via`.
     pub fn word(self) -> &'static str {
         match self {
             Backend::Lazy => "lazy",
@@ -48,7 +48,8 @@ impl Backend {
         }
     }
 
-    /// What the backend needs of the system, for messages. `docs/mounting.md` names the sources.
+    /// Returns what the backend needs of the system, for messages. `docs/mounting.md` names the
+    /// sources.
     pub fn needs(self) -> &'static str {
         match self {
             Backend::Lazy => "Linux 6.12 (EROFS from files), /dev/fuse, superuser or the broker",

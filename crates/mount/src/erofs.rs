@@ -149,7 +149,7 @@ impl Inode {
         self.mode & KIND_MASK == kind
     }
 
-    /// The position of the first byte after the inode and its attributes.
+    /// Returns the position of the first byte after the inode and its attributes.
     fn behind(&self) -> u64 {
         self.attributes_at + self.attributes_bytes as u64
     }
@@ -191,7 +191,7 @@ impl Erofs {
         })
     }
 
-    /// The inode number of the root directory.
+    /// Returns the inode number of the root directory.
     pub(crate) fn root(&self) -> u64 {
         self.root
     }
@@ -289,7 +289,7 @@ impl Erofs {
         Ok(None)
     }
 
-    /// The number of blocks that hold the entries of a directory.
+    /// Returns the number of blocks that hold the entries of a directory.
     pub(crate) fn directory_blocks(&self, directory: &Inode) -> u64 {
         directory.size.div_ceil(self.block_bytes())
     }
@@ -580,7 +580,7 @@ fn find(block: &[u8], name: &[u8]) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// The size of an extended attribute, in bytes, from its first four bytes.
+/// Reads the size of an extended attribute, in bytes, from its first four bytes.
 fn attribute_bytes(head: &[u8]) -> usize {
     4 + usize::from(head[0]) + usize::from(u16_at(head, 2))
 }

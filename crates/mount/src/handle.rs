@@ -35,12 +35,12 @@ pub struct Placed {
 }
 
 impl Mount {
-    /// A mount whose descriptor another process made and passed to us.
+    /// Takes over a mount whose descriptor another process made and passed to us.
     pub fn passed(root: OwnedFd) -> Mount {
         Mount { root, room: Mutex::new(None) }
     }
 
-    /// The root directory of the mount.
+    /// Returns the root directory of the mount.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
@@ -139,12 +139,12 @@ impl Placed {
         &self.target
     }
 
-    /// The root directory of the mount.
+    /// Returns the root directory of the mount.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.root.as_ref().expect("only methods that consume the handle take the root").as_fd()
     }
 
-    /// The number by which the kernel identifies the mount.
+    /// Returns the number by which the kernel identifies the mount.
     ///
     /// # Errors
     ///

@@ -18,7 +18,8 @@ pub enum Image {
 }
 
 impl Image {
-    /// The file that identifies the image: the metadata of EROFS, or the whole squashfs file.
+    /// Returns the file that identifies the image: the metadata of EROFS, or the whole squashfs
+    /// file.
     pub fn first_file(&self) -> &Path {
         match self {
             Image::Erofs { metadata, .. } => metadata,

@@ -52,8 +52,8 @@ impl Scratch {
         self.directory.join("work")
     }
 
-    /// The text that the kernel shows as the source of the overlay, where other mounts show a
-    /// device. It holds the name of the scratch directory, so no other mount has the same source.
+    /// Returns the text that the kernel shows as the source of the overlay, where other mounts show
+    /// a device. It holds the name of the scratch directory, so no other mount has the same source.
     fn source(&self) -> String {
         source(&self.directory)
     }

@@ -291,7 +291,7 @@ mod tests {
     const CONFIG: &[u8] =
         b"/* Generated. */\n#define HAVE 1\n #  define DATA_DIR \"/r/share\"\n#define F(x) \"/r\" x\n";
 
-    /// The texts that hold a root path come first.
+    /// Checks the answer for these texts. Those that hold a root path come first.
     fn check(texts: &[&[u8]], arguments: &[&[u8]], expect: bool) {
         let owned = |all: &[&[u8]]| all.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>();
         let (rooted, others) = texts.split_at(texts.iter().filter(|text| memmem::find(text, b"/r").is_some()).count());

@@ -84,7 +84,7 @@ pub struct Planned {
 
 /// Receives the progress of a session.
 pub trait Listener {
-    /// A run begins: number `at` of `of`.
+    /// Shows that a run begins: number `at` of `of`.
     fn begins(&mut self, planned: &Planned, at: usize, of: usize);
     /// So many processes were created in the run so far.
     fn processes(&mut self, count: u64);

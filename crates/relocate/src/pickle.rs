@@ -221,7 +221,7 @@ mod tests {
     const FOURTH: &[u8] =
         b"\x80\x04\x95/\0\0\0\0\0\0\0}\x94(\x8c\x01p\x94\x8c\x06/w/a/x\x94\x8c\x01q\x94]\x94(\x8c\x05/w/ab\x94\
         \x8c\x04/w/a\x94e\x8c\x01n\x94K\x07u.";
-    /// The same object with protocol 2.
+    /// This object with protocol 2.
     const SECOND: &[u8] =
         b"\x80\x02}q\0(X\x01\0\0\0pq\x01X\x06\0\0\0/w/a/xq\x02X\x01\0\0\0qq\x03]q\x04(X\x05\0\0\0/w/abq\x05\
         X\x04\0\0\0/w/aq\x06eX\x01\0\0\0nq\x07K\x07u.";

@@ -52,7 +52,7 @@ impl Trouble {
         Trouble::Other,
     ];
 
-    /// The word for it in counters and messages.
+    /// Returns the word for it in counters and messages.
     pub fn word(self) -> &'static str {
         match self {
             Trouble::Unreachable => "unreachable",

@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// No environment, no keys, and always the same seed.
+    /// Returns options without environment and keys, and with a fixed seed.
     fn default() -> Self {
         Options {
             variable: Arc::new(|_| None),

@@ -590,8 +590,8 @@ async fn one_that_takes_nothing_still_gives() {
     }
 }
 
-/// A silent remote delays the first lookups a little. After a few failures it is not asked any
-/// more.
+/// Shows that a silent remote delays the first lookups a little. After a few failures it is not
+/// asked any more.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_silent_is_left_alone_by_itself() {
     let options = options(3, &[]);
@@ -634,7 +634,7 @@ async fn a_blob_comes_from_one_that_speaks() {
     }
 }
 
-/// A stalling remote costs a limited time. Then the breaker opens.
+/// Shows that a stalling remote costs a limited time. Then the breaker opens.
 #[tokio::test(start_paused = true)]
 async fn a_stalling_remote_is_left_alone() {
     let options = Options { stall: Duration::from_millis(500), ..options(3, &[]) };

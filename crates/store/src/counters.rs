@@ -96,12 +96,12 @@ macro_rules! counted {
             /// All values, in the order of their counters.
             pub const ALL: [Remote; [$(Remote::$variant),*].len()] = [$(Remote::$variant),*];
 
-            /// The name for machines. It never changes.
+            /// Returns the name for machines. It never changes.
             pub fn code(self) -> &'static str {
                 match self { $(Remote::$variant => $code,)* }
             }
 
-            /// The sentence for users.
+            /// Returns the sentence for users.
             pub fn sentence(self) -> &'static str {
                 match self { $(Remote::$variant => $text,)* }
             }

@@ -46,12 +46,12 @@ pub struct StoreSocket {
 }
 
 impl Store {
-    /// The path of the socket on which `larderd` listens.
+    /// Returns the path of the socket on which `larderd` listens.
     pub fn daemon_socket(&self) -> PathBuf {
         self.file("daemon.sock")
     }
 
-    /// The path of the log to which `larderd` writes errors.
+    /// Returns the path of the log to which `larderd` writes errors.
     pub fn daemon_log(&self) -> PathBuf {
         self.file("daemon.log")
     }

@@ -22,7 +22,7 @@ pub enum Came {
     HandedOver,
     /// From such a process, with the setting `handover` saying that it may answer every process.
     HandedOverTrusted,
-    /// From a remote. Its entry says who signed it.
+    /// From a remote. Its entry names the key that signed it.
     Fetched,
 }
 

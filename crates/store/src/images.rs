@@ -72,7 +72,7 @@ pub enum Live {
     Data(usize),
     /// A directory that says what was filled and what was accessed.
     Lazy(usize),
-    /// The same directory for a FUSE server, which does not hold back reads.
+    /// Such a directory for a FUSE server, which does not hold back reads.
     Served(usize),
     /// The saved path as a squashfs file. Files of the user who saved it belong to this user and
     /// group.
@@ -348,7 +348,7 @@ impl Store {
         file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
     }
 
-    /// The directory with the files for mounts: one subdirectory for each image.
+    /// Returns the directory with the files for mounts: one subdirectory for each image.
     pub(crate) fn live_top(&self) -> PathBuf {
         self.file("images").join("live")
     }

@@ -108,7 +108,7 @@ impl Store {
         Ok(())
     }
 
-    /// The directory that the user configured.
+    /// Returns the directory that the user configured.
     pub fn directory(&self) -> &Path {
         &self.top
     }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! As in `near`, the file is sparse and the last writer of a slot wins. It outlives evicted images.
-//! It is needed because a signature proves who made an image, but not that it is the newest.
+//! It is needed because a signature proves the origin of an image, but not that it is the newest.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

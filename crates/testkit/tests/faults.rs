@@ -203,7 +203,8 @@ impl Call {
         self.name == "write" && (self.line.starts_with("write(1<") || self.line.starts_with("write(2<"))
     }
 
-    /// larder stats the tool only once. If that fails, larder prints what a shell would.
+    /// Returns true if the call is the stat of the tool. larder makes it only once; if it fails,
+    /// larder prints what a shell would.
     fn looks_for_tool(&self) -> bool {
         self.name == "statx" && self.line.contains("\"./mycc\"")
     }

@@ -49,7 +49,7 @@ fn check(place: &Place, what: &str, argv: &[&str], expect: Expect, wrong: &mut S
     check_with_code(place, what, argv, FAILED, expect, wrong);
 }
 
-/// See [`check`]; the plain run ends with `code`.
+/// Does what [`check`] does, for a plain run that ends with `code`.
 fn check_with_code(place: &Place, what: &str, argv: &[&str], code: i32, expect: Expect, wrong: &mut String) {
     let work = place.path("work");
     for text in ["one\n", "two, longer\n"] {

@@ -1,9 +1,6 @@
 //! Keeps four habits out of comments and documents that make them hard to read.
 //!
-//! `cargo test -p larder-testkit --test prose -- --nocapture` prints every finding with its line.
-//! `prose.txt` lists how many findings a file may have. The test fails if a file has more, and also
-//! if it has fewer, so that the list shrinks to nothing. With `LARDER_GOLDEN=renew` the test writes
-//! the list anew; do that only after you removed findings or moved files.
+//! The test fails if any file has a finding, and prints each with its line.
 //!
 //! | kind | finding |
 //! |---|---|
@@ -15,14 +12,11 @@
 //! Unaware of: the grammar of Rust and of English. It does not read text in backticks or in code
 //! blocks.
 
-use std::collections::BTreeMap;
 use std::process::Command;
 
 use larder_testkit::workspace;
 
 const COLUMNS_MAX: usize = 100;
-
-const LIST: &str = "crates/testkit/tests/prose.txt";
 
 /// Documents that `cargo xtask bench` writes.
 const WRITTEN_BY_PROGRAMS: &str = "benches/results/";
@@ -46,9 +40,6 @@ const VERBS: &[&str] = &[
 
 /// These words end like a verb in the third person, and are none.
 const NO_VERBS: &[&str] = &["As", "Its", "This", "Thus", "Always", "Perhaps", "Sometimes", "Besides", "Unless"];
-
-/// A file, a kind of finding, and the lines that have one.
-type Findings = BTreeMap<(String, &'static str), Vec<(usize, String)>>;
 
 /// A line of prose: its number from 1, and its text without comment marks.
 type Line = (usize, String);
@@ -194,20 +185,20 @@ fn find_in_docs(text: &str, mut found: impl FnMut(&'static str, usize, &str)) {
     }
 }
 
-/// Returns all findings in the files that git tracks.
-fn findings() -> Findings {
+/// Returns the findings in the files that git tracks, a line for each.
+fn findings() -> String {
     let words = ["ls-files", "--", "*.rs", "*.c", "*.h", "*.md", "*.sh"];
     let output = Command::new("git").args(words).current_dir(workspace()).output().expect("cannot start git");
     assert!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
-    let mut findings = Findings::new();
+    let mut findings = String::new();
     for path in String::from_utf8(output.stdout).expect("a path is not UTF-8").lines() {
         // A file that was removed and is still in the index.
         let Ok(text) = std::fs::read_to_string(workspace().join(path)) else { continue };
         if path.starts_with(WRITTEN_BY_PROGRAMS) {
             continue;
         }
-        let mut found = |kind, number, text: &str| {
-            findings.entry((path.to_owned(), kind)).or_default().push((number, text.trim().to_owned()));
+        let mut found = |kind: &str, number: usize, text: &str| {
+            findings += &format!("{path}:{number}: {kind}: {}\n", text.trim());
         };
         let lines = prose(path, &text);
         if path.ends_with(".md") {
@@ -221,45 +212,10 @@ fn findings() -> Findings {
     findings
 }
 
-/// Reads lines of a number, a kind and a path.
-fn list() -> BTreeMap<(String, String), usize> {
-    let text = std::fs::read_to_string(workspace().join(LIST)).unwrap_or_default();
-    let parse = |line: &str| {
-        let (count, rest) = line.split_once(' ')?;
-        let (kind, path) = rest.split_once(' ')?;
-        Some(((path.to_owned(), kind.to_owned()), count.parse().ok()?))
-    };
-    text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("{LIST}: cannot read the line {line:?}"))).collect()
-}
-
 #[test]
-fn prose_has_no_more_findings_than_listed() {
+fn prose_has_no_findings() {
     let findings = findings();
-    let shown = |path: &str, kind: &str, lines: &[(usize, String)]| {
-        lines.iter().map(|(number, text)| format!("{path}:{number}: {kind}: {text}\n")).collect::<String>()
-    };
-    if std::env::args().any(|word| word == "--nocapture") {
-        findings.iter().for_each(|((path, kind), lines)| print!("{}", shown(path, kind, lines)));
-    }
-    if std::env::var_os("LARDER_GOLDEN").is_some_and(|value| value == "renew") {
-        let lines = findings.iter().map(|((path, kind), lines)| format!("{} {kind} {path}\n", lines.len()));
-        std::fs::write(workspace().join(LIST), lines.collect::<String>()).expect("cannot write the list");
-    }
-    let mut list = list();
-    let mut wrong = String::new();
-    for ((path, kind), lines) in &findings {
-        let allowed = list.remove(&(path.clone(), (*kind).to_owned())).unwrap_or(0);
-        if lines.len() > allowed {
-            wrong += &format!("{path}: {} findings of kind `{kind}`, at most {allowed} are allowed\n", lines.len());
-            wrong += &shown(path, kind, lines);
-        } else if lines.len() < allowed {
-            wrong += &format!("{path}: only {} findings of kind `{kind}`: lower {allowed} in {LIST}\n", lines.len());
-        }
-    }
-    for ((path, kind), _) in list {
-        wrong += &format!("{path}: no finding of kind `{kind}` any more: remove its line from {LIST}\n");
-    }
-    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(findings.is_empty(), "\n{findings}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The same action in several processes at once. If possible, it runs once. Each process must give
-//! the result of the tool, whatever happens to the one that runs it.
+//! Starts one action in several processes at once. If possible, it runs once. Each process must
+//! give the result of the tool, whatever happens to the one that runs it.
 #![cfg(target_os = "linux")]
 
 use std::fs;

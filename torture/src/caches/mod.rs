@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 
 /// A cache with a store of its own, for one case.
 pub trait Cache: Send {
-    /// The words before a tool that run it through the cache.
+    /// Returns the words before a tool that run it through the cache.
     fn before_tool(&self) -> Vec<OsString>;
-    /// The words before any command that run it through the cache.
+    /// Returns the words before any command that run it through the cache.
     fn before_any(&self) -> Vec<OsString>;
-    /// The variables that the cache needs.
+    /// Returns the variables that the cache needs.
     fn env(&self) -> Vec<(OsString, OsString)>;
     /// The store's directory, which a case may damage.
     fn store(&self) -> &Path;
-    /// The program that masquerading links point to.
+    /// Returns the program that masquerading links point to.
     fn program(&self) -> Option<&Path>;
     /// Starts the cache's server, if it has one.
     fn start(&mut self) -> Result<()> {
@@ -41,7 +41,7 @@ pub trait Cache: Send {
     fn learns(&self) -> bool {
         false
     }
-    /// The new text in its log since the last call, in one line.
+    /// Returns the new text in its log since the last call, in one line.
     fn said(&mut self) -> String {
         String::new()
     }
@@ -63,7 +63,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The difference to earlier counters.
+    /// Returns the difference to earlier counters.
     pub fn since(self, before: Self) -> Self {
         Self {
             hit: self.hit.saturating_sub(before.hit),
@@ -146,7 +146,7 @@ impl Chosen {
         Ok(Self { kind, program, observer, locale: locale.to_owned() })
     }
 
-    /// The cache for one case, with its store below `dir`. `basic` are the variables of all
+    /// Makes the cache for one case, with its store below `dir`. `basic` are the variables of all
     /// commands.
     pub fn instance(&self, dir: &Path, basic: &[(OsString, OsString)]) -> Box<dyn Cache> {
         let program = self.program.clone();

@@ -13,7 +13,7 @@ mod trouble;
 use crate::case::Case;
 use crate::grain;
 
-/// All cases: once for each of their compilers, and as parts of whole commands.
+/// Returns all cases: once for each of their compilers, and as parts of whole commands.
 pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = told().iter().flat_map(Case::expanded).collect();
     let carried: Vec<Case> = cases.iter().flat_map(grain::carried_over).collect();
@@ -21,8 +21,8 @@ pub fn all() -> Vec<Case> {
     cases
 }
 
-/// Each case with one of its compilers, and as a part of one kind of whole command. The choice
-/// alternates from case to case.
+/// Returns each case with one of its compilers, and as a part of one kind of whole command. The
+/// choice alternates from case to case.
 pub fn one_compiler_each() -> Vec<Case> {
     let of_turn = |(at, case): (usize, &Case)| {
         let mut expanded = case.expanded();

@@ -221,7 +221,7 @@ fn killed() -> Vec<Case> {
     ]
 }
 
-/// Many processes at once.
+/// Lists the cases of many processes at once.
 #[rustfmt::skip]
 fn at_once() -> Vec<Case> {
     let many = |count: u32, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");

@@ -18,8 +18,9 @@ pub(super) struct Column<'a> {
 
 const HEAD: &str = "# Matrix: distributions and kernels
 
-What `cargo xtask matrix` found: larder's own programs, static as they are released, in roots of other distributions and on other
-kernels in QEMU. This page is written by that command; do not edit it.
+What `cargo xtask matrix` found: larder's own programs, static as they are released, in roots of
+other distributions and on other kernels in QEMU. This page is written by that command; do not edit
+it.
 
 ```
 cargo xtask matrix                      # every cell: hours
@@ -29,8 +30,9 @@ cargo xtask matrix --short              # one root with an old glibc, in 2 minut
 cargo xtask matrix sid --part images    # one part of a cell again; writes no table
 ```
 
-It needs root, Debian's packages and about 15 GB below `target/matrix`, where roots, kernels, logs and results are kept. A cell is a row of
-`xtask/src/matrix/cells.rs`, a check a function of `xtask/src/matrix/inside.sh`.
+It needs root, Debian's packages and about 15 GB below `target/matrix`, where roots, kernels, logs
+and results are kept. A cell is a row of `xtask/src/matrix/cells.rs`, a check a function of
+`xtask/src/matrix/inside.sh`.
 
 | word | means |
 |---|---|
@@ -40,9 +42,11 @@ It needs root, Debian's packages and about 15 GB below `target/matrix`, where ro
 | no | not possible in this cell, and larder said so and did the right thing instead |
 | – | not tried, for the reason in the note |
 
-(root) and (u) say which user did it. The project has 13 commands: C, C++, assembler, `ar`, a program, a shared library, `ld -r`, `-E`;
-in QEMU 9 of them are built. `refused` rows build 7 of them with system calls refused by seccomp, as an older kernel or a container's profile refuses them. The
-torture suite is described in [torture.md](torture.md); its cases that need what a cell lacks are skipped. Numbers in brackets are notes below the table.
+(root) and (u) say which user did it. The project has 13 commands: C, C++, assembler, `ar`, a
+program, a shared library, `ld -r`, `-E`; in QEMU 9 of them are built. `refused` rows build 7 of
+them with system calls refused by seccomp, as an older kernel or a container's profile refuses them.
+The torture suite is described in [torture.md](torture.md); its cases that need what a cell lacks
+are skipped. Numbers in brackets are notes below the table.
 ";
 
 /// Returns the whole page.
@@ -76,12 +80,12 @@ pub(super) fn page(columns: &[Column<'_>]) -> String {
     if !notes.texts.is_empty() {
         page += "\n## Notes\n\n";
         for (at, text) in notes.texts.iter().enumerate() {
-            let _ = writeln!(page, "{}. {text}", at + 1);
+            page += &item(&format!("{}.", at + 1), text);
         }
     }
     page += "\n## What was not tried\n\n";
     for text in NOT_TRIED {
-        let _ = writeln!(page, "- {text}");
+        page += &item("-", text);
     }
     for column in columns {
         let why = match column.outcome {
@@ -89,7 +93,7 @@ pub(super) fn page(columns: &[Column<'_>]) -> String {
             Some(outcome) => outcome.untried.as_deref(),
         };
         if let Some(why) = why {
-            let _ = writeln!(page, "- {}: {}.", column.name, escaped(why));
+            page += &item("-", &format!("{}: {}.", column.name, escaped(why)));
         }
     }
     page
@@ -190,6 +194,22 @@ fn order(columns: &[Column<'_>]) -> Vec<String> {
         }
     }
     order
+}
+
+/// Returns an item of a list, with its lines broken at 100 columns.
+fn item(mark: &str, text: &str) -> String {
+    const COLUMNS_MAX: usize = 100;
+    let (mut item, mut columns) = (mark.to_owned(), mark.chars().count());
+    for word in text.split_whitespace() {
+        let length = word.chars().count() + 1;
+        if columns + length > COLUMNS_MAX {
+            item += &format!("\n{}", " ".repeat(mark.len()));
+            columns = mark.len();
+        }
+        item += &format!(" {word}");
+        columns += length;
+    }
+    item + "\n"
 }
 
 /// Escapes `|`, which ends a cell, and replaces line breaks, which end a row.

@@ -164,7 +164,7 @@ impl<'a> Settle<'a> {
         }
     }
 
-    /// For a symbolic link, by its path in the work directory. It has no mode.
+    /// Sets the metadata of a symbolic link, by its path in the work directory. It has no mode.
     pub(super) fn link(&self, site: &Site, path: &[u8], node: &Node) -> std::io::Result<()> {
         use rustix::fs::{AtFlags, Gid, Uid};
         if node.owner != 0 && self.is_superuser {

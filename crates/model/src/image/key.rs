@@ -62,7 +62,7 @@ impl FromStr for ImageKey {
 }
 
 impl ImageKey {
-    /// The key as the user wrote it.
+    /// Returns the key as the user wrote it.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -72,8 +72,8 @@ impl ImageKey {
         Digest::of(&[KEY_DOMAIN, self.0.as_bytes()].concat())
     }
 
-    /// The lists that contain the image: one for each prefix of the key that ends after one of
-    /// `-_./:@+` or a space. Only the shortest eight prefixes have a list. For example,
+    /// Returns the lists that contain the image: one for each prefix of the key that ends after one
+    /// of `-_./:@+` or a space. Only the shortest eight prefixes have a list. For example,
     /// `deps-linux-1` is in the lists of `deps-` and `deps-linux-`.
     pub fn lists(&self) -> Vec<Digest> {
         self.0.match_indices(ENDS).take(PREFIXES_MAX).map(|(at, end)| list_of(&self.0[..at + end.len()])).collect()

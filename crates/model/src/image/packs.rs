@@ -64,12 +64,12 @@ impl PackList {
         Ok(PackList { packs, starts })
     }
 
-    /// The number of blocks of all packs together.
+    /// Returns the number of blocks of all packs together.
     pub fn blocks(&self) -> u32 {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// The first block of a pack.
+    /// Returns the first block of a pack.
     pub fn start(&self, number: usize) -> u32 {
         self.starts[number]
     }

@@ -51,8 +51,8 @@ pub struct ImageRecord {
 }
 
 impl ImageRecord {
-    /// The digest of the image's content. It does not depend on the key or on when the image was
-    /// saved.
+    /// Returns the digest of the image's content. It does not depend on the key or on when the
+    /// image was saved.
     pub fn image(&self) -> Digest {
         let mut w = Writer::default();
         for saved in &self.saved {
@@ -63,8 +63,8 @@ impl ImageRecord {
         Digest::of(&w.bytes)
     }
 
-    /// The blobs that this record refers to. The packs themselves are not among them: `packs`
-    /// refers to those.
+    /// Returns the blobs that this record refers to. The packs themselves are not among them:
+    /// `packs` refers to those.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> + '_ {
         let trees = self.saved.iter().map(|saved| saved.tree);
         trees.chain([self.packs, self.pieces]).chain(self.trace)

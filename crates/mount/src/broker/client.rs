@@ -101,12 +101,12 @@ impl Client {
         }
     }
 
-    /// The descriptor of the connection. It becomes readable when the broker ends.
+    /// Returns the descriptor of the connection. It becomes readable when the broker ends.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.channel.descriptor()
     }
 
-    /// The broker's identifier of the mount.
+    /// Returns the broker's identifier of the mount.
     pub fn id(&self) -> &str {
         &self.id
     }

@@ -39,12 +39,12 @@ pub(super) struct Making {
 }
 
 impl Seats {
-    /// The number of open connections.
+    /// Returns the number of open connections.
     pub(super) fn connections(&self) -> usize {
         self.taken().connections
     }
 
-    /// The number of unanswered requests of a user.
+    /// Returns the number of unanswered requests of a user.
     pub(super) fn asking(&self, user: u32) -> usize {
         self.taken().asking.get(&user).copied().unwrap_or(0)
     }

@@ -31,7 +31,7 @@ pub(super) const STACK_BYTES: usize = 1 << 20;
 /// The file that a crew fills, and its readers.
 pub(super) trait Crewed: Send + Sync + 'static {
     fn crew(&self) -> &Crew;
-    /// The data file, open for writing.
+    /// Returns the data file, open for writing.
     fn file(&self) -> BorrowedFd<'_>;
     /// Called when these bytes were filled, after the fill queue was updated, or when that failed.
     fn tell(&self, bytes: Range<u64>, is_filled: bool);

@@ -106,7 +106,8 @@ impl Device {
         Device(device)
     }
 
-    /// The path of the file in a file system with this root. It is valid as long as `root` is open.
+    /// Returns the path of the file in a file system with this root. It is valid as long as `root`
+    /// is open.
     pub(super) fn file(root: BorrowedFd) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{NAME}", root.as_raw_fd()))
     }

@@ -96,8 +96,8 @@ pub(super) fn forget_filled(directory: &Path) -> Result<(), MountError> {
     forget_switched(directory, "").map_err(at("cannot be written"))
 }
 
-/// The path for the mounted copy of this metadata, which holds for one boot. Copies of earlier
-/// boots are removed.
+/// Returns the path for the mounted copy of this metadata, which holds for one boot. Copies of
+/// earlier boots are removed.
 pub(super) fn switched(directory: &Path, metadata: &Path) -> io::Result<PathBuf> {
     let boot = larder_sys::boot_id()?;
     forget_switched(directory, &boot)?;

@@ -182,7 +182,7 @@ pub(super) fn piece_of(units: &Units, pieces: &dyn Fn(u64) -> Range<u64>, unit: 
 mod tests {
     use super::*;
 
-    /// A fill queue of 98 units in pieces of four.
+    /// Makes a fill queue of 98 units in pieces of four.
     fn fill_queue(order: &[Range<u64>]) -> FillQueue {
         let pieces = |offset: u64| offset / 4 * 4..offset / 4 * 4 + 4;
         FillQueue::new(Units::none(98, 1), Box::new(pieces), order)

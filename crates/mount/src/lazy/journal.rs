@@ -121,7 +121,7 @@ impl Trace {
         Trace { ranges }
     }
 
-    /// The text form: a line `OFFSET LENGTH` for each range.
+    /// Writes the text form: a line `OFFSET LENGTH` for each range.
     pub fn encode(&self) -> String {
         self.ranges.iter().map(|range| format!("{} {}\n", range.start, range.end - range.start)).collect()
     }

@@ -146,7 +146,7 @@ impl Lazy {
         self.filler.as_ref().map_or(self.size_bytes, |filler| filler.own().filled_bytes())
     }
 
-    /// The trace of reads so far. It is empty if reads are not traced.
+    /// Returns the trace of reads so far. It is empty if reads are not traced.
     pub fn trace(&self) -> Trace {
         self.filler.as_ref().map_or_else(Trace::default, |filler| filler.own().trace())
     }

@@ -25,8 +25,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: 16 fetches at once and 8 in the background. With pieces of 1 MiB and 20 ms a
-    /// fetch, that is 800 and 400 MB/s.
+    /// Returns the defaults: 16 fetches at once and 8 in the background. With pieces of 1 MiB and
+    /// 20 ms a fetch, that is 800 and 400 MB/s.
     pub fn new(gate: Vec<OsString>) -> Options {
         Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate, rescue: Vec::new() }
     }

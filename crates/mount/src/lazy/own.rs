@@ -214,7 +214,7 @@ impl Own {
         touched.map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
     }
 
-    /// The trace so far.
+    /// Returns the trace so far.
     pub(super) fn trace(&self) -> Trace {
         let touched = held(&self.touched);
         touched.as_ref().map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))

@@ -19,18 +19,18 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// An empty set for a file of this size.
+    /// Makes an empty set for a file of this size.
     pub(super) fn none(size_bytes: u64, unit_bytes: u64) -> Units {
         let left = size_bytes.div_ceil(unit_bytes);
         Units { size_bytes, unit_bytes, words: vec![0; left.div_ceil(64) as usize], left }
     }
 
-    /// An empty set for the same file.
+    /// Makes an empty set for the same file.
     pub(super) fn like(&self) -> Units {
         Units::none(self.size_bytes, self.unit_bytes)
     }
 
-    /// The number of units of the file.
+    /// Returns the number of units of the file.
     pub(super) fn count(&self) -> u64 {
         self.size_bytes.div_ceil(self.unit_bytes)
     }
@@ -62,7 +62,7 @@ impl Units {
         }
     }
 
-    /// The byte ranges of consecutive units of the set within `units`.
+    /// Returns the byte ranges of consecutive units of the set within `units`.
     pub(super) fn runs(&self, units: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let mut from = units.start;
         std::iter::from_fn(move || {
@@ -72,22 +72,22 @@ impl Units {
         })
     }
 
-    /// The units that these bytes touch. Bytes beyond the file are ignored. For example, with units
-    /// of 300 bytes, the bytes 299..301 touch the units 0 and 1.
+    /// Returns the units that these bytes touch. Bytes beyond the file are ignored. For example,
+    /// with units of 300 bytes, the bytes 299..301 touch the units 0 and 1.
     pub(super) fn touched(&self, bytes: &Range<u64>) -> Range<u64> {
         let end = bytes.end.min(self.size_bytes);
         if bytes.start >= end { 0..0 } else { bytes.start / self.unit_bytes..end.div_ceil(self.unit_bytes) }
     }
 
-    /// The units that lie completely in these bytes. For example, with units of 300 bytes, the
-    /// bytes 1..900 hold the units 1 and 2.
+    /// Returns the units that lie completely in these bytes. For example, with units of 300 bytes,
+    /// the bytes 1..900 hold the units 1 and 2.
     pub(super) fn within(&self, bytes: &Range<u64>) -> Range<u64> {
         let end = if bytes.end >= self.size_bytes { self.count() } else { bytes.end / self.unit_bytes };
         let start = bytes.start.div_ceil(self.unit_bytes);
         start..end.max(start)
     }
 
-    /// The bytes of these units.
+    /// Returns the bytes of these units.
     pub(super) fn bytes(&self, units: &Range<u64>) -> Range<u64> {
         units.start * self.unit_bytes..(units.end * self.unit_bytes).min(self.size_bytes)
     }

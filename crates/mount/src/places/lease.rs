@@ -31,7 +31,7 @@ impl Lease {
         }
     }
 
-    /// The text form of the lease in a record.
+    /// Returns the text form of the lease in a record.
     pub(crate) fn text(self) -> String {
         match self {
             Lease::Held => "held".to_owned(),

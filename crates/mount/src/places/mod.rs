@@ -452,7 +452,7 @@ fn is_empty(place: BorrowedFd) -> io::Result<bool> {
     Ok(!names.any(|name| !matches!(name.file_name().to_bytes(), b"." | b"..")))
 }
 
-/// The identifier of the mount with this directory.
+/// Returns the identifier of the mount with this directory.
 fn id_of(directory: &Path) -> String {
     directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -13,12 +13,12 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The data device that belongs to the image `erofs`.
+/// Returns the data device that belongs to the image `erofs`.
 pub(super) fn data() -> Vec<u8> {
     vec![0; BLOCK_BYTES]
 }
 
-/// The image `erofs` without a data device, for kernels before 5.16.
+/// Returns the image `erofs` without a data device, for kernels before 5.16.
 pub(super) fn whole() -> Vec<u8> {
     let mut image = erofs();
     // The incompatible features, the number of devices, and the position of the device table.
@@ -26,9 +26,9 @@ pub(super) fn whole() -> Vec<u8> {
     image
 }
 
-/// An EROFS image: the superblock at offset 1024, the data device in a slot of 128 bytes, then the
-/// root's inode with its two entries. It has a data device as larder's images do, because kernels
-/// before 5.16 mount EROFS but refuse images with a data device.
+/// Makes an EROFS image: the superblock at offset 1024, the data device in a slot of 128 bytes,
+/// then the root's inode with its two entries. It has a data device as larder's images do, because
+/// kernels before 5.16 mount EROFS but refuse images with a data device.
 pub(super) fn erofs() -> Vec<u8> {
     const SUPERBLOCK: usize = 1024;
     const DEVICE: usize = 1152;
@@ -67,7 +67,7 @@ pub(super) fn erofs() -> Vec<u8> {
     image
 }
 
-/// A squashfs 4.0 image: the superblock, one inode, no directory entries, one owner.
+/// Makes a squashfs 4.0 image: the superblock, one inode, no directory entries, one owner.
 pub(super) fn squashfs() -> Vec<u8> {
     const NONE: u64 = u64::MAX;
     /// The header of a metadata block: its length, with this bit if it is not compressed.

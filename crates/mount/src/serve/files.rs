@@ -54,7 +54,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// A file system with this tree and data. `owners` maps the owners that are shown.
+    /// Makes a file system with this tree and data. `owners` maps the owners that are shown.
     pub(super) fn new(tree: Erofs, data: Data, owners: Option<Owners>) -> Files {
         let owners = owners.filter(|owners| !owners.is_plain());
         Files { tree: Arc::new(tree), data, owners, opens_unasked: false, lists_unasked: false }
@@ -68,7 +68,7 @@ impl Files {
         }
     }
 
-    /// The inode number in FUSE for an EROFS inode number.
+    /// Returns the inode number in FUSE for an EROFS inode number.
     fn number(&self, inode: u64) -> INodeNo {
         INodeNo(if inode == self.tree.root() { ROOT } else { inode.saturating_add(NUMBERED_FROM) })
     }
@@ -157,7 +157,7 @@ impl Files {
         Ok(found)
     }
 
-    /// The names of all extended attributes, each followed by a zero byte.
+    /// Returns the names of all extended attributes, each followed by a zero byte.
     fn attribute_names(&self, inode: INodeNo) -> io::Result<Vec<u8>> {
         let mut names = Vec::new();
         let inode = self.inode(inode)?;
@@ -410,7 +410,7 @@ fn kind_of_entry(kind: u8) -> io::Result<FileType> {
     })
 }
 
-/// The errno for an error. Damaged metadata and failed fetches become EIO.
+/// Returns the errno for an error. Damaged metadata and failed fetches become EIO.
 fn number_of(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::NotFound => Errno::ENOENT,

@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_is_refused_says_why", what_is_refused_says_why),
 ];
 
-/// The mounts that this process sees, one line each.
+/// Returns the mounts that this process sees, one line each.
 pub(crate) fn mounts() -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").expect("is there");
     text.lines().map(str::to_owned).collect()

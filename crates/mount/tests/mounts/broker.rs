@@ -141,8 +141,8 @@ fn open_door(socket: &Path) -> Door {
     door
 }
 
-/// A command as another user. In a container it has namespaces of its own, in which it appears as
-/// root.
+/// Makes a command that runs as another user. In a container it has namespaces of its own, in which
+/// it appears as root.
 fn as_user(user: u32, in_container: bool) -> Command {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={user}"), &format!("--regid={}", user + 1), "--clear-groups"]);
@@ -192,7 +192,7 @@ impl Job {
     }
 }
 
-/// The role of a job: `SOCKET NAME TARGET WISH SCRIPT`.
+/// Plays the role of a job: `SOCKET NAME TARGET WISH SCRIPT`.
 pub(crate) fn ask_and_wait(arguments: &[String]) {
     let [socket, name, target, wish, script] = arguments else { panic!("{arguments:?}") };
     let own = larder_sys::open_process(std::process::id()).expect("this process exists");
@@ -205,7 +205,7 @@ pub(crate) fn ask_and_wait(arguments: &[String]) {
     say_and_wait(client.map(|client| Box::new(client) as Box<dyn std::any::Any>), target, script);
 }
 
-/// The role of a job that attaches a detached mount itself: `SOCKET NAME TARGET SCRIPT`.
+/// Plays the role of a job that attaches a detached mount itself: `SOCKET NAME TARGET SCRIPT`.
 pub(crate) fn place_and_wait(arguments: &[String]) {
     let [socket, name, target, script] = arguments else { panic!("{arguments:?}") };
     let placed = Client::detached(Path::new(socket), name).and_then(|(client, mount)| {
@@ -332,7 +332,7 @@ fn a_job_among_everybodys_mounts() {
     served.until_nothing_is_left();
 }
 
-/// The role of a client: `SOCKET TARGET`.
+/// Plays the role of a client that unmounts: `SOCKET TARGET`.
 pub(crate) fn unmount(arguments: &[String]) {
     let [socket, target] = arguments else { panic!("{arguments:?}") };
     match Client::unmount(Path::new(socket), Path::new(target)) {
@@ -341,7 +341,7 @@ pub(crate) fn unmount(arguments: &[String]) {
     }
 }
 
-/// The role of a client: `SOCKET`.
+/// Plays the role of a client that lists its mounts: `SOCKET`.
 pub(crate) fn list(arguments: &[String]) {
     let [socket] = arguments else { panic!("{arguments:?}") };
     for (name, target) in Client::mounts(Path::new(socket)).expect("asks") {
@@ -388,7 +388,7 @@ fn what_a_broker_refuses() {
     served.until_nothing_is_left();
 }
 
-/// The role of a job: `DIRECTORY DEPTH` makes nested directories.
+/// Plays the role of a job: `DIRECTORY DEPTH` makes nested directories.
 pub(crate) fn nest(arguments: &[String]) {
     let [directory, depth] = arguments else { panic!("{arguments:?}") };
     std::env::set_current_dir(directory).expect("is there");

@@ -34,7 +34,7 @@ pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
 }
 
 impl Fixture {
-    /// A fixture with its tree.
+    /// Makes a fixture with its tree.
     pub(crate) fn new() -> Fixture {
         let fixture = Fixture { directory: tempfile::tempdir().expect("makes a directory") };
         let tree = fixture.tree();

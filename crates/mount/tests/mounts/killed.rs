@@ -59,7 +59,8 @@ struct Kill {
 }
 
 impl Kill {
-    /// Round `round` of all 240 combinations, in an order that mixes them even in a few rounds.
+    /// Returns round `round` of all 240 combinations, in an order that mixes them even in a few
+    /// rounds.
     fn of(round: usize) -> Kill {
         let mut number = round * 77 % 240;
         let mut next = |count: usize| {
@@ -124,7 +125,7 @@ impl Seen {
     }
 }
 
-/// The files of the tree. One in four is only read after the kill.
+/// Returns the files of the tree. One in four is only read after the kill.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = (0..40).map(|number| format!("deep/er/file{number}")).collect();
     names.extend(["large".to_owned(), "sparse".to_owned()]);

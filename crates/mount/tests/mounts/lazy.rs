@@ -265,8 +265,8 @@ fn many_readers_at_once() {
     drop(lazy);
 }
 
-/// The role of a filler: `STATE DATA SOURCE DELAY_MS [METADATA [TARGET PLACES [rescue]]]`. It fills
-/// until it is killed.
+/// Plays the role of a filler: `STATE DATA SOURCE DELAY_MS [METADATA [TARGET PLACES [rescue]]]`. It
+/// fills until it is killed.
 ///
 /// - Without METADATA it takes over an existing mount.
 /// - With METADATA alone it makes a detached mount, which repairs existing mounts. A gate starts it
@@ -303,7 +303,7 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
     drop(nowhere);
 }
 
-/// The role of a gate, as `larderd` runs it.
+/// Plays the role of a gate, as `larderd` runs it.
 pub(crate) fn be_gate(arguments: &[String]) {
     use std::os::fd::AsFd;
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");

@@ -78,7 +78,7 @@ impl larder_mount::Fill for Switched {
     }
 }
 
-/// The role of a server, as `larderd` runs it.
+/// Plays the role of a server, as `larderd` runs it.
 pub(crate) fn be_server() {
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
     serve(socket, |name| {
@@ -159,7 +159,7 @@ pub(crate) fn whole(image: &Image) -> (Mount, Option<Server>) {
     served(&told, None, Life::AsThread)
 }
 
-/// The processes that serve the data file in that directory.
+/// Returns the processes that serve the data file in that directory.
 pub(crate) fn servers(of: &Path) -> Vec<u32> {
     let of = of.join("data");
     let pids =
@@ -310,7 +310,8 @@ fn read_all(near: &Near, target: &Path) {
     });
 }
 
-/// The role of a job that mounts and waits to be killed: `METADATA SOURCE DIRECTORY TARGET PLACES`.
+/// Plays the role of a job that mounts and waits to be killed: `METADATA SOURCE DIRECTORY TARGET
+/// PLACES`.
 pub(crate) fn serve_and_wait(arguments: &[String]) {
     let [metadata, source, directory, target, places] = arguments else { panic!("{arguments:?}") };
     let (metadata, source, directory) = (Path::new(metadata), Path::new(source), Some(Path::new(directory)));

@@ -150,7 +150,7 @@ fn found(path: &[u8], flags: i32) -> io::Result<Option<Look>> {
         return Ok(Some(look));
     }
     let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
-    // A file that everybody may read needs no further check.
+    // A file that every user may read needs no further check.
     if reads && look.mode & 0o444 != 0o444 {
         larder_sys::may_access(path, READ, true)?;
     }

@@ -190,7 +190,8 @@ fn all_replaced<'s>(strings: &[&'s [u8]], map: &Map<'_>) -> Option<Vec<Cow<'s, [
     strings.iter().map(one).collect()
 }
 
-/// clang splits paths after the part that they share with the working directory: see `shared`.
+/// Returns true if clang splits these paths alike in both places: after the part that they share
+/// with the working directory (see `shared`).
 fn splits_alike(units: &Units, line_names: &[u8], names: &[u8], map: &Map<'_>) -> bool {
     let from_lines = units.all.iter().flat_map(|unit| &unit.from_lines);
     let lines = from_lines.map(|(_, offset)| string_at(line_names, *offset).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The same sources in two places, compiled by real compilers.
+//! Compiles equal sources in two places with real compilers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A place with its sources below the directory of the build.
+    /// Makes a place with its sources below the directory of the build.
     pub(crate) fn whole(base: &Path) -> Place {
         Place { base: base.into(), sources: base.join("src") }
     }

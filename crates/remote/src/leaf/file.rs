@@ -140,7 +140,7 @@ impl Directory {
         }
     }
 
-    /// Compare-and-swap, under the lock of the key.
+    /// Does the compare-and-swap, under the lock of the key.
     fn swap_now(&self, key: Key, bytes: &[u8], seen: Option<&Mark>) -> io::Result<bool> {
         let _lock = self.lock(key)?;
         let same = match (self.read(key)?, seen) {

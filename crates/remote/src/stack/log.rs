@@ -33,7 +33,7 @@ impl Asked {
     /// All kinds, in the order of their counters.
     pub const ALL: [Asked; 6] = [Asked::Get, Asked::Put, Asked::Has, Asked::GetSmall, Asked::PutSmall, Asked::Swap];
 
-    /// The word for it in counters.
+    /// Returns the word for it in counters.
     pub fn word(self) -> &'static str {
         match self {
             Asked::Get => "get",

@@ -250,7 +250,7 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at * 8..at * 8 + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
 }
 
-/// The finaliser of SplitMix64: every input bit affects every output bit.
+/// Mixes the bits by the finaliser of SplitMix64, so that every input bit affects every output bit.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -45,7 +45,7 @@ pub(super) enum OwnedFact {
 }
 
 impl VerifiedInputs {
-    /// What the inputs contain that could bring the path of this place into a result.
+    /// Returns what the inputs contain that could bring the path of this place into a result.
     pub fn carried(&self) -> &Carried {
         &self.carried
     }
@@ -96,7 +96,7 @@ pub(crate) fn class_of(seen: &mut Vec<(u64, u64)>, identity: (u64, u64)) -> u64 
 }
 
 impl OwnedFact {
-    /// The kind of the fact. For one name, at most one fact of each kind is kept.
+    /// Returns the kind of the fact. For one name, at most one fact of each kind is kept.
     pub(super) fn way(&self) -> u8 {
         match self {
             OwnedFact::Content { .. } | OwnedFact::Directory | OwnedFact::Other(_) => 0,

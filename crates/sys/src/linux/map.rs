@@ -114,8 +114,8 @@ fn handle_lost_pages() {
     }
 }
 
-/// The signal handler. It maps a page of zeros if a page of a guarded mapping was lost. In all
-/// other cases the signal has its default effect, for example if another process sent it.
+/// Handles the signal: maps a page of zeros if a page of a guarded mapping was lost. In all other
+/// cases the signal has its default effect, for example if another process sent it.
 extern "C" fn lost_page(_signal: i32, info: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the kernel passes a valid siginfo; mmap and signal are system calls. The replaced
     // page lies in a mapping of ours, which holds only atomics, and every value is valid for them.

@@ -56,12 +56,12 @@ pub(crate) struct Bench {
 type Left = (Ran, Tree);
 
 impl Bench {
-    /// A compile that includes a file by a relative path.
+    /// Compiles a file that includes a file by a relative path.
     pub(crate) fn compile(compiler: &'static str) -> Bench {
         Bench::of(vec![compiler, "-c", "-Wall", "x.c", "-o", "x.o"])
     }
 
-    /// A whole command: a script with pipes, temporary files and a directory listing.
+    /// Runs a whole command: a script with pipes, temporary files and a directory listing.
     pub(crate) fn script() -> Bench {
         Bench::of(vec!["run", "--", "sh", "build.sh"])
     }

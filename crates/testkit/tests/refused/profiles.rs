@@ -92,7 +92,7 @@ fn if_value(call: &str, argument: u32, value: u32, error: u32) -> String {
     format!("{}@{argument}:{value}={error}", numbers()[call])
 }
 
-/// The kernel of Ubuntu 20.04. Since Linux 5.5 a listener may let the call go on
+/// Refuses what the kernel of Ubuntu 20.04 lacks. Since Linux 5.5 a listener may let the call go on
 /// (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`). larder gives no other answer, so refusing all answers has
 /// the same effect.
 fn linux_5_4() -> Vec<String> {
@@ -129,8 +129,8 @@ fn linux_3_10() -> Vec<String> {
     [each(SINCE, ENOSYS), newer(424, NEWEST_LAST, ENOSYS), vec![if_value("ptrace", 0, GET_SYSCALL_INFO, EIO)]].concat()
 }
 
-/// Docker 18.03 with libseccomp 2.3. Every call that it does not know fails with EPERM, including
-/// `statx` and `clone3`.
+/// Refuses what Docker 18.03 with libseccomp 2.3 refuses. Every call that it does not know fails
+/// with EPERM, including `statx` and `clone3`.
 fn docker_of_2018() -> Vec<String> {
     const REFUSED: &[&str] = &[
         "statx",
@@ -171,8 +171,8 @@ fn docker_of_2018() -> Vec<String> {
     [each(REFUSED, EPERM), newer(424, NEWEST_LAST, EPERM), vec![if_bits("clone", 0, CLONE_NEW, EPERM)]].concat()
 }
 
-/// The default profile of Docker, containerd and Podman since 2021. Calls newer than the profile
-/// fail with ENOSYS, and calls that need privileges fail with EPERM.
+/// Refuses what the default profile of Docker, containerd and Podman refuses since 2021. Calls
+/// newer than the profile fail with ENOSYS, and calls that need privileges fail with EPERM.
 fn docker() -> Vec<String> {
     const REFUSED: &[&str] = &[
         "keyctl",
@@ -246,8 +246,8 @@ fn gvisor() -> Vec<String> {
     [each(MISSING, ENOSYS), newer(444, NEWEST_LAST, ENOSYS), vec![if_bits("seccomp", 1, NEW_LISTENER, EINVAL)]].concat()
 }
 
-/// `systemd-nspawn` and `SystemCallFilter=@system-service`. Calls that they know and do not allow
-/// fail with EPERM.
+/// Refuses what `systemd-nspawn` and `SystemCallFilter=@system-service` refuse. Calls that they
+/// know and do not allow fail with EPERM.
 fn nspawn() -> Vec<String> {
     const REFUSED: &[&str] = &[
         "ptrace",

@@ -90,7 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Precompiled headers.
+/// Lists the cases of precompiled headers.
 #[rustfmt::skip]
 fn headers() -> Vec<Case> {
     let why = "gcc's compiled headers hold addresses";
@@ -124,7 +124,7 @@ fn headers() -> Vec<Case> {
     ]
 }
 
-/// C++ modules.
+/// Lists the cases of C++ modules.
 #[rustfmt::skip]
 fn modules() -> Vec<Case> {
     let interface = |n: u8| put("m.cc", format!("export module m;\nexport int f(){{return {n};}}\nexport inline constexpr int c={n};\n"));

@@ -51,7 +51,7 @@ fn copy_time() -> Change {
 
 const NEXT_C: &str = "#include <h.h>\nint f(void){return H;}\n";
 
-/// Search directories that become the same, which compilers then search only once.
+/// Lists cases of search directories that become the same, which compilers then search only once.
 #[rustfmt::skip]
 fn directories() -> Vec<Case> {
     let next = |name: &str| case(name).both().file("x.c", NEXT_C).file("a/h.h", "#include_next <h.h>\n")

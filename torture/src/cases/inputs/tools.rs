@@ -144,7 +144,7 @@ fn inner(value: u8) -> Change {
     script("inner", format!("exec @CC@ -DK={value} \"$@\"\n"))
 }
 
-/// A compiler that adds a definition, which it gets from a shared library.
+/// Makes a compiler that adds a definition, which it gets from a shared library.
 fn library_tool(value: &str) -> Change {
     all([
         put("k.c", format!("const char *k(void){{return \"-DK={}\";}}\n", &value[3..])),

@@ -7,7 +7,7 @@ use crate::change::{Change, all, chmod, dir, link, nothing, put, rm, sh, symlink
 /// A change that makes something at this path.
 type Maker = fn(&str) -> Change;
 
-/// The states of the output's path before each run.
+/// Lists the states of the output's path before each run.
 fn states() -> Vec<(&'static str, Maker)> {
     vec![
         ("newer", |name| all([rm(name), put(name, "old"), touch(name, 9999)])),

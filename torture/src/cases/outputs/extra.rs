@@ -12,8 +12,8 @@ fn looped(name: &str) -> Case {
     case(format!("C/{name}")).file("x.c", LOOP_C).file("h.h", "#define H 3\n")
 }
 
-/// An option with these runs: cold, warm, over existing outputs, with another output, after an
-/// edit.
+/// Makes the case of an option with these runs: cold, warm, over existing outputs, with another
+/// output, after an edit.
 fn option(name: &str, args: &str) -> Case {
     let cmd = |output: &str| format!("cc {args} -c x.c -o {output}");
     let case = looped(&format!("with-{name}")).cmd(&cmd("x.o")).twice().over();

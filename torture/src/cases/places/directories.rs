@@ -1,4 +1,4 @@
-//! The same file from other directories and by other paths: through links, as a link, hard link or
+//! One file from several directories and by several paths: through links, as a link, hard link or
 //! copy.
 
 use crate::case::{Case, case};

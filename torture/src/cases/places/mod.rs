@@ -43,7 +43,7 @@ fn fill(place: &str, files: &[(&str, &str)]) -> Change {
     Change::All(made.collect())
 }
 
-/// A command in a first checkout, in a second one, in the first one again, and in a third one.
+/// Runs a command in a first checkout, in a second one, in the first one again, and in a third one.
 fn in_places(name: &str, files: &[(&str, &str)], cmd: &str, far: Far) -> Case {
     in_two(case(format!("B/{name}")).both(), files, cmd, far, FAR)
 }
@@ -129,7 +129,7 @@ fn combinations() -> Vec<Case> {
     cases
 }
 
-/// A macro in an input holds the checkout's path. It is used or not used.
+/// Lists the cases in which a macro of an input holds the checkout's path. It is used or not used.
 #[rustfmt::skip]
 fn own_path() -> Vec<Case> {
     let config = ("inc/config.h", "#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n");

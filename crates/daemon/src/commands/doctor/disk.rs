@@ -184,7 +184,7 @@ fn size(around: &Surroundings, store: &Store) -> Check {
     ok("size", found)
 }
 
-/// A store of an earlier format, which counts towards no limit.
+/// Reports a store of an earlier format, which counts towards no limit.
 fn earlier(path: &Path) -> Check {
     let when = "eviction removes it after a week without use, `larder clear` removes it now";
     note("store", format!("{} is of an earlier version of larder: {when}", path.display()))

@@ -60,7 +60,7 @@ impl RemoteImages {
     }
 
     /// Returns the images of a key or a prefix, except those that are older than one that this
-    /// store has seen under the same key. A signature proves who saved an image, but anyone who can
+    /// store has seen under the same key. A signature proves whose image it is, but anyone who can
     /// write to a remote can restore an old one.
     pub(super) fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>> {
         let listed = self.runtime.block_on(self.way.remotes.images(list)).map_err(|error| anyhow!("{error}"))?;
