@@ -13,6 +13,7 @@ mod fetch;
 mod fuzz;
 mod launcher;
 mod matrix;
+mod packages;
 mod place;
 mod progress;
 mod projects;

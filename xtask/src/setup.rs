@@ -2,20 +2,13 @@
 //! nothing is missing.
 
 use crate::arch::Arch;
+use crate::packages::{Sign, as_root, install, packages, pip};
 use crate::place::{Place, on_path};
 use crate::run;
 use crate::tools;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
-
-/// How to detect that a package is installed.
-enum Sign {
-    /// A program on `PATH`.
-    Program(&'static str),
-    /// A file at a fixed path, or at one of several.
-    File(&'static [&'static str]),
-}
 
 /// For builds, tests and the demo.
 const PACKAGES: &[(Sign, &str)] = &[
@@ -233,14 +226,6 @@ pub(crate) fn for_bench(place: &Place) -> Result<()> {
     pip()
 }
 
-/// Installs pip.
-pub(crate) fn pip() -> Result<()> {
-    if run::output(Command::new("python3").args(["-m", "pip", "--version"])).is_err() {
-        install(&["python3-pip"])?;
-    }
-    Ok(())
-}
-
 /// Installs what builds and the benchmark of images need.
 pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
     for_builds(place)?;
@@ -258,52 +243,6 @@ pub(crate) fn for_matrix(place: &Place) -> Result<()> {
 pub(crate) fn for_bench_package(place: &Place) -> Result<()> {
     for_bench(place)?;
     packages(PACKAGES_FOR_SOURCES)
-}
-
-fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {
-    let missing: Vec<&str> = wanted.iter().filter(|(sign, _)| !is_there(sign)).map(|&(_, package)| package).collect();
-    if missing.is_empty() { Ok(()) } else { install(&missing) }
-}
-
-fn is_there(sign: &Sign) -> bool {
-    match sign {
-        Sign::Program(name) => on_path(name).is_some(),
-        Sign::File(files) => files.iter().any(|file| Path::new(file).exists()),
-    }
-}
-
-fn install(missing: &[&str]) -> Result<()> {
-    let list = missing.join(" ");
-    if on_path("apt-get").is_none() {
-        bail!(
-            "missing: {list}. They are installed with apt-get, which is not available here: install the equivalent packages by hand"
-        );
-    }
-    println!("installing with apt-get: {list}");
-    apt_get(&["-qq", "update"])?;
-    let mut words = vec!["-qq", "install", "-y", "--no-install-recommends"];
-    words.extend(missing);
-    apt_get(&words)
-}
-
-/// Returns a command that runs as root.
-fn as_root(program: &str) -> Result<Command> {
-    if nix::unistd::geteuid().is_root() {
-        return Ok(Command::new(program));
-    }
-    if on_path("sudo").is_none() {
-        bail!("cannot run {program}, because this user is not root and sudo is not installed");
-    }
-    let mut sudo = Command::new("sudo");
-    sudo.args(["--preserve-env=DEBIAN_FRONTEND", program]);
-    Ok(sudo)
-}
-
-fn apt_get(words: &[&str]) -> Result<()> {
-    let command = as_root("apt-get").with_context(|| format!("as root, run apt-get {}", words.join(" ")));
-    let mut command = command.context("packages are missing")?;
-    let command = command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
-    run::shown_to_user(command).context("apt-get could not install the missing packages")
 }
 
 fn targets(place: &Place, wanted: &[&str]) -> Result<()> {

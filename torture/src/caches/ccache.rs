@@ -1,6 +1,6 @@
 //! ccache with its defaults. Its statistics log gives the outcome of each call.
 
-use super::{Cache, Counts};
+use super::cache::{Cache, Counts};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

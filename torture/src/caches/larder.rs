@@ -1,10 +1,21 @@
 //! larder: `larder TOOL …`, `larder run -- COMMAND`, `larder stats --json`.
 
-use super::{Cache, Counts, Observer};
+use super::cache::{Cache, Counts};
 use crate::run;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// An observer of larder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Observer {
+    /// A preloaded library
+    Preload,
+    /// The system calls
+    Kernel,
+    /// The depfile of the compiler
+    Depfile,
+}
 
 pub(crate) struct Larder {
     program: PathBuf,

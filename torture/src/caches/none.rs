@@ -1,6 +1,6 @@
 //! No cache. A difference between two plain runs is a fault of the suite.
 
-use super::{Cache, Counts};
+use super::cache::{Cache, Counts};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

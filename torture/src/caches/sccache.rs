@@ -1,6 +1,6 @@
 //! sccache with its defaults, and with a server of its own on a socket beside its store.
 
-use super::{Cache, Counts};
+use super::cache::{Cache, Counts};
 use crate::run;
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Class C, callers: messages, exit codes, terminals, signals, streams.
 
-use super::{H1, H2, WARNS_C, X_C};
+use super::texts::{H1, H2, WARNS_C, X_C};
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, rm, script, sh};
 use crate::step::Whom::{Group, Leader};

@@ -1,6 +1,6 @@
 //! Class E: probes of configure scripts, and build tools.
 
-use super::{H1, MAIN_C};
+use super::texts::{H1, MAIN_C};
 use crate::case::{Case, case};
 use crate::change::{Change, all, dir, nothing, put, rm, sh};
 use crate::machine::Need;

@@ -1,6 +1,6 @@
 //! Class G: results that depend on the time, the host, the user, the processor, or on chance.
 
-use super::{H1, X_C};
+use super::texts::{H1, X_C};
 use crate::case::{Case, case};
 use crate::change::{nothing, put, script, sh};
 use crate::machine::Need;

@@ -1,6 +1,6 @@
 //! Class D: damaged stores, unusual environments, and concurrent processes.
 
-use super::{H1, H2, H3, MAIN_C, WARNS_C, X_C};
+use super::texts::{H1, H2, H3, MAIN_C, WARNS_C, X_C};
 use crate::case::{Case, case};
 use crate::change::{Change, all, nothing, put, rm, script, sh, swap, touch};
 use crate::machine::Need;

@@ -2,9 +2,10 @@
 //! other, and writes one report of all of them.
 
 use super::compare::REPORT;
+use super::machine;
 use super::report::Report;
 use super::saved::{Saved, figures_table};
-use super::{Word, machine};
+use super::words::{Word, reports};
 use crate::place::Place;
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -96,7 +97,7 @@ fn one(place: &Place, line: &str, larder: Option<&Path>) -> Result<Vec<Report>> 
         words.extend(["--larder".into(), larder.into()]);
     }
     let line = Line::try_parse_from(words).with_context(|| format!("{line} is not a benchmark"))?;
-    super::reports(place, &line.word)?.context("this benchmark writes its report itself")
+    reports(place, &line.word)?.context("this benchmark writes its report itself")
 }
 
 #[cfg(test)]

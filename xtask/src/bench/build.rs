@@ -4,9 +4,10 @@
 //! A round has one build of each kind, so a disturbance of the machine affects all kinds. The table
 //! has medians over rounds.
 
+use super::figure::Figure;
 use super::measure::Series;
 use super::replay::Replay;
-use super::report::{Figure, Report};
+use super::report::Report;
 use super::rivals::{self, Rival};
 use super::server::Server;
 use crate::fetch::{self, Build};

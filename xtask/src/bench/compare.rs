@@ -4,7 +4,7 @@
 //! A figure has changed if the whole interval of its ratio is beyond the difference between two
 //! runs of the same program.
 
-use super::report::{Figure, Kind, number};
+use super::figure::{Figure, Kind, number};
 use super::saved::Saved;
 use crate::place::Place;
 use crate::table::{NONE, Table};

@@ -5,9 +5,10 @@
 //! compared with the plain compile's.
 
 use super::count::{self, Own};
+use super::figure::{Figure, millis};
 use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
-use super::report::{Figure, Report, millis};
+use super::report::Report;
 use super::rivals;
 use super::subjects::{Caches, Compile, True};
 use crate::fetch::Build;

@@ -3,11 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `hit`, `miss`, `build`, `record`, `scale`, `image`, `remote` | the benchmarks |
+//! | `words` | the subcommands |
 //! | `all` | runs all benchmarks and writes one report |
 //! | `measure` | runs commands in turn and keeps samples |
 //! | `count` | counts system calls, instructions and memory |
 //! | `inputs`, `subjects` | what is compiled, and how |
 //! | `rivals`, `server`, `replay` | other caches, their servers, and a compiler that only copies |
+//! | `figure` | the numbers by which reports are compared |
 //! | `report`, `saved` | shows a report; writes it to `target/bench` and reads it |
 //! | `compare` | compares two reports; keeps one as the accepted report |
 //! | `machine` | describes the machine in a report |
@@ -20,6 +22,7 @@ mod all;
 mod build;
 mod compare;
 mod count;
+mod figure;
 mod hit;
 mod image;
 mod inputs;
@@ -35,11 +38,12 @@ mod saved;
 mod scale;
 mod server;
 mod subjects;
+mod words;
 
 use crate::place::Place;
 use anyhow::Result;
-use report::Report;
 use std::path::PathBuf;
+use words::{Word, reports};
 
 /// The options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -56,33 +60,6 @@ pub(crate) struct Options {
     larder: Option<PathBuf>,
 }
 
-/// The benchmarks.
-#[derive(clap::Subcommand)]
-enum Word {
-    /// Measure one warm hit beside other caches: CPU time, system calls, instructions
-    Hit(hit::Options),
-    /// Measure what one miss adds to compiles of 10 ms, 60 ms and 2 s, with known and with unknown
-    /// inputs, and its memory
-    Miss(miss::Options),
-    /// Measure whole builds: plain, cold and warm, beside other caches and a compiler that copies
-    Build(build::Options),
-    /// Measure parallel builds and large stores: make with many jobs, two builds at once, stores of
-    /// many records
-    Scale(scale::Options),
-    /// Measure what recording adds to a build, and how often verdicts about builds are wrong
-    Record(record::Options),
-    /// Measure a build from a remote at several latencies, beside one from the local store;
-    /// larderd's memory
-    Remote(remote::Options),
-    /// Measure images of a node_modules with 100,000 files and of a Maven repository, beside
-    /// archives
-    Image(image::Options),
-    /// Compare two reports, and exit with 1 if a figure got worse
-    Compare(compare::Options),
-    /// Keep a report in benches/results as the one to compare others with
-    Accept(compare::AcceptOptions),
-}
-
 /// Runs one benchmark, or all that `all` lists. Returns `false` if a comparison failed.
 pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
     let Some(word) = &options.word else {
@@ -97,18 +74,4 @@ pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
             reports.iter().try_for_each(|report| report.publish(place)).map(|()| true)
         }
     }
-}
-
-/// Runs a benchmark that returns its reports. Returns `None` for subcommands that write their
-/// reports themselves.
-fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
-    Ok(Some(match word {
-        Word::Hit(options) => vec![hit::hit(place, options)?],
-        Word::Miss(options) => vec![miss::miss(place, options)?],
-        Word::Build(options) => vec![build::build(place, options)?],
-        Word::Scale(options) => vec![scale::scale(place, options)?],
-        Word::Record(options) => record::record(place, options)?,
-        Word::Image(options) => image::image(place, options)?,
-        _ => return Ok(None),
-    }))
 }

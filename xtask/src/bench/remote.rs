@@ -3,7 +3,8 @@
 //!
 //! The remote is Redis on this machine, behind a proxy that adds latency.
 
-use super::report::{Report, millis};
+use super::figure::millis;
+use super::report::Report;
 use super::scale::project::{Project, measured};
 use crate::launcher::Launcher;
 use crate::place::{Place, fresh, remove};

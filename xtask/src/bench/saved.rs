@@ -8,7 +8,7 @@
 //!            "goal": number | null }
 //! ```
 
-use super::report::{Figure, Kind, number};
+use super::figure::{Figure, Kind, number};
 use crate::table::{NONE, Table};
 use anyhow::{Context, Result, bail, ensure};
 use larder_samples::Interval;

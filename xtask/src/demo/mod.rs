@@ -16,6 +16,7 @@ use crate::setup;
 use crate::tree::{self, Comparison, Exclusion};
 use crate::workload::{Built, Workload};
 use anyhow::{Context, Result};
+use report::Row;
 use std::path::{Path, PathBuf};
 
 /// The options of `cargo xtask demo`.
@@ -45,17 +46,6 @@ pub(crate) struct Options {
     larder: Option<PathBuf>,
 }
 
-/// A row of the table.
-struct Row {
-    project: &'static str,
-    step: &'static str,
-    built: Built,
-    /// `None` for the build that the others are compared with.
-    compared: Option<Comparison>,
-    /// The plain build of the same place.
-    plain: Built,
-}
-
 /// Files that may differ between a plain build and one through a cache, or between any two builds,
 /// with the reason.
 const EXCLUDED: &[Exclusion] = &[
@@ -73,9 +63,6 @@ const EXCLUDED: &[Exclusion] = &[
     ("CMakeScratch/", "configure's leftovers under random names"),
     (".git/", "marks the tree as a checkout"),
 ];
-
-/// The share of compiles that must hit when warm.
-const WARM_HITS_PERCENT: u64 = 99;
 
 /// Runs the demo as in `cargo xtask test --full`.
 pub(crate) fn small(place: &Place) -> Result<bool> {

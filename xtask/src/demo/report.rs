@@ -1,6 +1,5 @@
 //! The table of the demo, and the problems in it.
 
-use super::{Row, WARM_HITS_PERCENT};
 use crate::launcher::Counts;
 use crate::table::{NONE, Table};
 use crate::tree::Comparison;
@@ -25,8 +24,21 @@ const COLUMNS: &[&str] = &[
 ];
 /// The number of differing files that are listed for a step.
 const DIFFERENCES_NAMED: usize = 10;
+/// The share of compiles that must hit when warm.
+const WARM_HITS_PERCENT: u64 = 99;
 /// Project and step are text. The other columns are numbers.
 const COLUMNS_OF_WORDS: usize = 2;
+
+/// A row of the table.
+pub(super) struct Row {
+    pub(super) project: &'static str,
+    pub(super) step: &'static str,
+    pub(super) built: Built,
+    /// `None` for the build that the others are compared with.
+    pub(super) compared: Option<Comparison>,
+    /// The plain build of the same place.
+    pub(super) plain: Built,
+}
 
 /// Returns all rows as one table.
 pub(super) fn table(rows: &[Row]) -> Table {

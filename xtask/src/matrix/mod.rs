@@ -7,6 +7,7 @@
 //! that directory to make all of them again.
 
 mod cells;
+mod outcome;
 mod roots;
 mod table;
 
@@ -18,8 +19,9 @@ use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
 use anyhow::{Context, Result, ensure};
 use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, TORTURE, TORTURE_QUICK, Where};
+use outcome::{Check, Outcome, State};
 use roots::Extent;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -96,52 +98,6 @@ struct Limits {
     torture_s: u32,
     /// For a whole cell.
     cell: Duration,
-}
-
-/// The result of a check. `inside.sh` describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Ok,
-    Missed,
-    No,
-    Wrong,
-    Hung,
-    Untried,
-}
-
-const STATES: &[(State, &str)] = &[
-    (State::Ok, "ok"),
-    (State::Missed, "missed"),
-    (State::No, "no"),
-    (State::Wrong, "wrong"),
-    (State::Hung, "hung"),
-    (State::Untried, "untried"),
-];
-
-impl State {
-    fn word(self) -> &'static str {
-        STATES.iter().find(|(state, _)| *state == self).map_or("", |(_, word)| word)
-    }
-}
-
-/// A check: one line of `inside.sh`.
-#[derive(Clone, Debug)]
-struct Check {
-    name: String,
-    state: State,
-    text: String,
-}
-
-/// The results of a cell.
-#[derive(Clone, Debug)]
-struct Outcome {
-    cell: String,
-    date: String,
-    commit: String,
-    seconds: u64,
-    /// The reason why the cell could not run.
-    untried: Option<String>,
-    checks: Vec<Check>,
 }
 
 /// Returns `false` if a check was wrong or hung.
@@ -393,50 +349,6 @@ impl Run<'_> {
             torture.join(";"),
             parts.join(" ")
         )
-    }
-}
-
-impl Check {
-    /// Parses a line of `inside.sh`: `@`, name, state and text, separated by tabs.
-    fn parse(line: &str) -> Option<Self> {
-        let mut parts = line.strip_prefix("@\t")?.splitn(3, '\t');
-        let (name, word, text) = (parts.next()?, parts.next()?, parts.next()?);
-        let (state, _) = STATES.iter().find(|(_, known)| *known == word)?;
-        Some(Self { name: name.to_owned(), state: *state, text: text.to_owned() })
-    }
-}
-
-impl Outcome {
-    fn as_json(&self) -> Value {
-        let check = |check: &Check| json!({"name": check.name, "state": check.state.word(), "text": check.text});
-        json!({
-            "cell": self.cell,
-            "date": self.date,
-            "commit": self.commit,
-            "seconds": self.seconds,
-            "untried": self.untried,
-            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
-        })
-    }
-
-    fn from_json(json: &Value) -> Option<Self> {
-        let text = |name: &str| json[name].as_str().map(str::to_owned);
-        let check = |json: &Value| {
-            let (state, _) = STATES.iter().find(|(_, word)| json["state"] == *word)?;
-            Some(Check {
-                name: json["name"].as_str()?.to_owned(),
-                state: *state,
-                text: json["text"].as_str()?.to_owned(),
-            })
-        };
-        Some(Self {
-            cell: text("cell")?,
-            date: text("date")?,
-            commit: text("commit")?,
-            seconds: json["seconds"].as_u64()?,
-            untried: text("untried"),
-            checks: json["checks"].as_array()?.iter().map(check).collect::<Option<_>>()?,
-        })
     }
 }
 

@@ -2,7 +2,7 @@
 //! texts.
 
 use super::cells::NOT_TRIED;
-use super::{Check, Outcome, State};
+use super::outcome::{Check, Outcome, State};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -14,10 +14,11 @@ use std::path::Path;
 use ::tar::{Archive, Builder, EntryType, Header};
 
 use super::contents::{Contents, failed};
+use super::exported::Exported;
 use super::format::{self, Format, Packing};
 use super::out::Entry;
+use super::squash::{TRIES, begin, unreadable};
 use super::stage::{Meta, Stage};
-use super::{Exported, squash};
 use crate::tree::{Attribute, Kind};
 use crate::{ImageError, Progress, Step};
 
@@ -57,9 +58,9 @@ fn squashed(
 ) -> Result<Exported, ImageError> {
     let all = entries.iter().map(|entry| entry.size(contents.image)).sum();
     let mut why = String::new();
-    for _ in 0..squash::TRIES {
+    for _ in 0..TRIES {
         progress.begin(Step::Pack, all);
-        let (program, input) = squash::begin(to)?;
+        let (program, input) = begin(to)?;
         let written = stream(contents, entries, Box::new(input), Packing::None, to, progress);
         let ended = program.end();
         let exported = match written {
@@ -70,12 +71,12 @@ fn squashed(
             Err(error) => return Err(error),
             Ok(exported) => ended.map(|()| exported)?,
         };
-        match squash::unreadable(to)? {
+        match unreadable(to)? {
             None => return Ok(exported),
             Some(said) => why = said,
         }
     }
-    let why = format!("mksquashfs wrote an unreadable file {} times ({why}); use another format", squash::TRIES);
+    let why = format!("mksquashfs wrote an unreadable file {} times ({why}); use another format", TRIES);
     Err(ImageError::archive(to, why))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, case};
 use crate::cases::configure::{archive, shared};
-use crate::cases::{H1, H2};
+use crate::cases::texts::{H1, H2};
 use crate::change::{Change, all, dir, nothing, put, rm, sh};
 use crate::machine::Need;
 

@@ -1,7 +1,7 @@
 //! Stages of a compiler other than the compilation of one source to an object.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, H3, X_C};
+use crate::cases::texts::{H1, H2, H3, X_C};
 use crate::change::{AGE_S, Change, all, nothing, put, put_old, rm, sh, touch};
 use crate::machine::Need;
 

@@ -2,7 +2,7 @@
 //! round.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, H3, X_C};
+use crate::cases::texts::{H1, H2, H3, X_C};
 use crate::change::{AGE_S, Change, all, chmod, copy, link, mv, put, put_old, rm, script, swap, symlink, touch};
 use crate::machine::Need;
 

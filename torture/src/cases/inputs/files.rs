@@ -1,7 +1,7 @@
 //! Inputs that an option names, and inputs that the compiler finds by itself.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, MAIN_C, X_C};
+use crate::cases::texts::{H1, H2, MAIN_C, X_C};
 use crate::change::{AGE_S, Change, all, put, put_old, rm, script, sh};
 use crate::machine::Need;
 

@@ -1,7 +1,7 @@
 //! A header appears earlier on the search path than the one in use, for each kind of search path.
 
 use crate::case::{Case, case};
-use crate::cases::{ANGLE_C, H1, H2, H3, X_C};
+use crate::cases::texts::{ANGLE_C, H1, H2, H3, X_C};
 use crate::change::{Change, all, chmod, dir, link, mv, nothing, put, put_old, rm, symlink};
 use std::path::{Path, PathBuf};
 

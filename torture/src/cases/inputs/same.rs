@@ -5,7 +5,7 @@
 //! same.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2};
+use crate::cases::texts::{H1, H2};
 use crate::change::{AGE_S, Change, all, copy, link, put, rm, symlink, touch};
 
 /// Each inclusion of the header makes one definition, so their number shows how often it was

@@ -1,7 +1,7 @@
 //! The tool and the programs that it starts are replaced, shadowed, or found elsewhere.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, MAIN_C, X_C};
+use crate::cases::texts::{H1, H2, MAIN_C, X_C};
 use crate::change::{AGE_S, Change, PATH, all, copy, link, mv, nothing, put, rm, script, sh, symlink, touch};
 use crate::machine::Need;
 

@@ -1,7 +1,7 @@
 //! Something exists at the output's path already. The tool may replace it or write through it.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, MAIN_C, X_C};
+use crate::cases::texts::{H1, H2, MAIN_C, X_C};
 use crate::change::{Change, all, chmod, dir, link, nothing, put, rm, sh, symlink, touch};
 
 /// A change that makes something at this path.

@@ -2,7 +2,7 @@
 //! run.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, X_C};
+use crate::cases::texts::{H1, X_C};
 use crate::change::{dir, nothing, put, rm, sh, symlink};
 use crate::machine::Need;
 
@@ -144,7 +144,7 @@ fn elsewhere() -> Vec<Case> {
             .cold().then("again", nothing()),
         my_cc("script-truncates-and-appends", "gcc \"$@\" >f 2>>f; echo done >>f\n").cold().then("again", nothing())
             .over().may_miss(),
-        my_cc("script-same-file-twice", "gcc -Wall \"$@\" >f 2>>f\n").file("x.c", crate::cases::WARNS_C).cold()
+        my_cc("script-same-file-twice", "gcc -Wall \"$@\" >f 2>>f\n").file("x.c", crate::cases::texts::WARNS_C).cold()
             .then("again", nothing()).over().may_miss(),
         my_cc("script-makes-directories", "mkdir -p -m 700 d/e; echo x > d/e/f; gcc \"$@\"\n").twice().over(),
         my_cc("script-makes-link", "ln -sf h.h l.h; gcc \"$@\"\n").twice().over().may_miss(),

@@ -4,7 +4,7 @@ mod existing;
 mod extra;
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, X_C};
+use crate::cases::texts::{H1, H2, X_C};
 use crate::change::{nothing, put};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -86,7 +86,7 @@ fn modes() -> Vec<Case> {
     // With umask 777 no user can read or write the output, so these steps need not hit.
     cases[4] = cases[4].clone().never_hits();
     let changing = |name: &str, cmd: &str, file: &str| {
-        let case = hello(name).file("m.c", crate::cases::MAIN_C).setup(crate::change::sh("gcc -c m.c -o m.o")).cmd(cmd)
+        let case = hello(name).file("m.c", crate::cases::texts::MAIN_C).setup(crate::change::sh("gcc -c m.c -o m.o")).cmd(cmd)
             .twice();
         case.prelude("umask 077").back("077", nothing()).prelude("umask 002").back("002", nothing())
             .prelude("umask 022").back("022", nothing())

@@ -1,7 +1,7 @@
 //! Results that are derived from a checkout's path without containing it, and results that contain
 //! it without being derived from it.
 
-use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places, in_two};
+use super::checkouts::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places, in_two};
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, symlink};
 
@@ -113,7 +113,7 @@ pub(super) fn cases() -> Vec<Case> {
     // A link whose path is longer than its target. For system directories, gcc uses the shorter
     // path.
     let link = "l".repeat(150);
-    let linked = ["a", FAR, super::THIRD].iter().fold(case("B/derived-isystem-through-a-link").both(), |case, place| {
+    let linked = ["a", FAR, super::checkouts::THIRD].iter().fold(case("B/derived-isystem-through-a-link").both(), |case, place| {
         case.setup(symlink("inc", format!("{place}/{link}")))
     });
     cases.push(in_two(linked, &[("src/x.c", "#include <n.h>\nconst char *f(void){return n;}\n"), ("inc/n.h", "static const char *n = __FILE__;\n")],

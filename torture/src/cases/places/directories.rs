@@ -2,7 +2,7 @@
 //! copy.
 
 use crate::case::{Case, case};
-use crate::cases::{H1, H2, H3, X_C};
+use crate::cases::texts::{H1, H2, H3, X_C};
 use crate::change::{Change, all, copy, dir, link, mv, nothing, put, put_old, rm, swap, symlink};
 
 /// A change that gives a file a second path.

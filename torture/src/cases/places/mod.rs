@@ -1,61 +1,17 @@
 //! Class B: the same command in another checkout, or from another directory.
 
+mod checkouts;
 mod derived;
 mod directories;
 mod odd;
 
-use crate::case::{Case, case};
-use crate::change::{Change, dir, put};
+use crate::case::Case;
+use checkouts::Far::{Differs, Hits};
+use checkouts::{ABSOLUTE, HEADER, NAMES_ITSELF, RELATIVE, SOURCE, in_places};
 
 pub(super) fn cases() -> Vec<Case> {
     let parts = [combinations, own_path, derived::cases, odd::cases, directories::cases];
     parts.iter().flat_map(|cases| cases()).collect()
-}
-
-/// The path of a second checkout, which is longer and deeper than that of the first.
-const FAR: &str = "bb/another-and-longer/123/x";
-/// The path of a third checkout, whose length is between those of the others.
-const THIRD: &str = "c/third";
-const SOURCE: (&str, &str) = ("src/x.c", "#include \"h.h\"\nint f(int a){return a + H;}\n");
-const NAMES_ITSELF: (&str, &str) =
-    ("src/x.c", "#include \"h.h\"\nconst char *p = __FILE__;\nint f(int a){return a + H;}\n");
-const HEADER: (&str, &str) = ("inc/h.h", "#define H 42\nstatic inline int g(void){return H;}\n");
-const RELATIVE: &str = "-Iinc -c src/x.c -o out/x.o";
-const ABSOLUTE: &str = "-I{cwd}/inc -c {cwd}/src/x.c -o {cwd}/out/x.o";
-
-/// The expectation when a result of one checkout is requested in another one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Far {
-    /// The result does not depend on the checkout's path in a way that larder cannot handle, so a
-    /// hit is expected.
-    Hits,
-    /// The result depends on the checkout's path, so no hit is expected.
-    Differs,
-}
-use Far::{Differs, Hits};
-
-/// Makes the files of a checkout. `@PLACE@` in a file stands for the checkout's path.
-fn fill(place: &str, files: &[(&str, &str)]) -> Change {
-    let one = |(path, text): &(&str, &str)| {
-        put(format!("{place}/{path}"), text.replace("@PLACE@", &format!("@ROOT@/{place}")))
-    };
-    let made = files.iter().map(one).chain([dir(format!("{place}/out"))]);
-    Change::All(made.collect())
-}
-
-/// Runs a command in a first checkout, in a second one, in the first one again, and in a third one.
-fn in_places(name: &str, files: &[(&str, &str)], cmd: &str, far: Far) -> Case {
-    in_two(case(format!("B/{name}")).both(), files, cmd, far, FAR)
-}
-
-fn in_two(case: Case, files: &[(&str, &str)], cmd: &str, far: Far, other: &str) -> Case {
-    let with = case.setup(fill("a", files)).setup(fill(other, files)).setup(fill(THIRD, files));
-    let with = with.cmd(cmd).cwd("a").twice();
-    let with = with.cwd(other).then("elsewhere", crate::change::nothing());
-    let with = if far == Hits { with.hits() } else { with };
-    let with = with.again().cwd("a").back("first place again", crate::change::nothing());
-    let with = with.cwd(THIRD).then("in a third place", crate::change::nothing());
-    if far == Hits { with.hits() } else { with }
 }
 
 /// Combinations of ways to name files with options that put the path into the result.

@@ -1,6 +1,6 @@
 //! Checkouts with unusual paths, and directories that were removed.
 
-use super::{ABSOLUTE, FAR, Far, HEADER, NAMES_ITSELF, RELATIVE, SOURCE, fill, in_two};
+use super::checkouts::{ABSOLUTE, FAR, Far, HEADER, NAMES_ITSELF, RELATIVE, SOURCE, fill, in_two};
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, rm};
 

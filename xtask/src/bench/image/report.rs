@@ -7,7 +7,8 @@ use super::ways::{
     AGAIN, FIVE_CHANGED, LAZY, LAZY_FAR, LAZY_FAR_ONE, MOUNTED, SAVED, TAR, UNPACKED, UNPACKED_FAR, UNPACKED_FAR_ONE,
     UNTAR,
 };
-use crate::bench::report::{self, Figure, Report};
+use crate::bench::figure::{self, Figure};
+use crate::bench::report::Report;
 use crate::run::Usage;
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -133,7 +134,7 @@ fn usable(lazy: &Measured, name: &str) -> Vec<Figure> {
     let [wall, cpu] =
         [(lazy.walls(), "s", GOAL_USABLE_S), (lazy.cpus(), "CPU s", GOAL_USABLE_CPU_S)].map(|(samples, unit, goal)| {
             let found = median(&samples)?;
-            Some(Figure { name: format!("{name}: usable, {unit}"), kind: report::Kind::Count, found, goal: Some(goal) })
+            Some(Figure { name: format!("{name}: usable, {unit}"), kind: figure::Kind::Count, found, goal: Some(goal) })
         });
     wall.into_iter().chain(cpu).collect()
 }

@@ -5,8 +5,10 @@
 //! followed. The time is that of the command alone: for recorded runs from the record, for the
 //! plain run from the same command.
 
-use super::{Bench, done, package};
-use crate::bench::report::{Figure, Report, millis};
+use super::builds::{Bench, done};
+use super::package;
+use crate::bench::figure::{Figure, millis};
+use crate::bench::report::Report;
 use crate::place::remove;
 use crate::progress::Bar;
 use crate::table::Table;

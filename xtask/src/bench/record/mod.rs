@@ -1,6 +1,7 @@
 //! `cargo xtask bench record`: measures what recording adds to a build (`cost`), and how often
 //! verdicts about builds are wrong (`verdicts`).
 
+mod builds;
 mod cost;
 mod package;
 mod verdicts;
@@ -8,12 +9,11 @@ mod verdicts;
 use super::report::Report;
 use crate::launcher::Launcher;
 use crate::place::{Place, fresh, remove};
-use crate::{binaries, run, setup};
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use crate::{binaries, setup};
+use anyhow::Result;
+use builds::Bench;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 /// The options of `cargo xtask bench record`.
 #[derive(clap::Args)]
@@ -44,14 +44,6 @@ enum Part {
     Verdicts,
 }
 
-/// The directories and programs of the benchmark.
-struct Bench<'a> {
-    place: &'a Place,
-    work: PathBuf,
-    larder: PathBuf,
-    launcher: Launcher,
-}
-
 /// Measures the chosen parts.
 pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
     let is_wanted = |part| options.only.is_empty() || options.only.contains(&part);
@@ -75,38 +67,4 @@ pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
     }
     remove(&bench.work)?;
     Ok(reports)
-}
-
-impl Bench<'_> {
-    fn records(&self) -> PathBuf {
-        self.work.join("records")
-    }
-
-    /// Returns a larder command in `dir`, with the environment of `launcher`'s builds and without
-    /// output.
-    fn larder(&self, launcher: &Launcher, dir: &Path) -> Command {
-        let mut command = Command::new(&self.larder);
-        self.silently(&mut command, launcher, dir);
-        command
-    }
-
-    fn silently(&self, command: &mut Command, launcher: &Launcher, dir: &Path) {
-        launcher.apply(command, &self.work.join("home"));
-        command.env("LARDER_RECORD_DIR", self.records()).current_dir(dir);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    }
-
-    /// Runs `larder WORDS` and returns the JSON that it prints.
-    fn said(&self, words: &[&str]) -> Result<Value> {
-        let mut command = self.larder(&self.launcher, &self.work);
-        let text = run::output(command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} did not print JSON", run::shown(&command)))
-    }
-}
-
-/// Runs a command, and fails if it fails.
-fn done(command: &mut Command) -> Result<run::Usage> {
-    let (status, usage) = run::measured(command)?;
-    ensure!(status.success(), "{} ended with {status}", run::shown(command));
-    Ok(usage)
 }

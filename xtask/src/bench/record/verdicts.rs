@@ -4,8 +4,9 @@
 //! The statistics have a unit test with invented samples. This benchmark shows the variation of
 //! real builds on a real machine.
 
-use super::{Bench, done};
-use crate::bench::report::{Figure, Report};
+use super::builds::{Bench, done};
+use crate::bench::figure::Figure;
+use crate::bench::report::Report;
 use crate::progress::Bar;
 use crate::run;
 use crate::table::Table;

@@ -1,6 +1,6 @@
 //! Builds by `make` with 1, 2, 8 and 32 jobs.
 
-use super::Bench;
+use super::options::Bench;
 use super::project::Project;
 use super::rows::Row;
 use crate::bench::measure::{SETTLING, Series};

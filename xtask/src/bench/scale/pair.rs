@@ -1,6 +1,6 @@
 //! Two builds of one project at the same time, in two checkouts, from an empty store.
 
-use super::Bench;
+use super::options::Bench;
 use super::project::{Project, measured};
 use super::rows::Row;
 use crate::bench::measure::{SETTLING, Series};

@@ -1,11 +1,12 @@
 //! Measures one hit and one record in stores of 1,000 records and more, and in a store with many
 //! records of the same compile.
 
-use super::Bench;
+use super::options::Bench;
 use super::rows::Row;
+use crate::bench::figure::Figure;
 use crate::bench::inputs::Case;
 use crate::bench::measure::{SETTLING, Series, Subject, interleaved};
-use crate::bench::report::{Figure, Report};
+use crate::bench::report::Report;
 use crate::bench::subjects::Compile;
 use crate::bench::{count, inputs};
 use crate::binaries;

@@ -1,8 +1,9 @@
 //! The table. Each part fills the columns for which it has numbers.
 
-use super::Options;
+use super::options::Options;
+use crate::bench::figure::{Figure, millis};
 use crate::bench::measure::Series;
-use crate::bench::report::{Figure, Report, millis};
+use crate::bench::report::Report;
 use crate::launcher::Counts;
 use crate::table::NONE;
 use serde_json::json;

@@ -1,0 +1,47 @@
+//! The subcommands of `cargo xtask bench`, and the benchmark behind each.
+
+use super::report::Report;
+use super::{build, compare, hit, image, miss, record, remote, scale};
+use crate::place::Place;
+use anyhow::Result;
+
+/// The benchmarks.
+#[derive(clap::Subcommand)]
+pub(super) enum Word {
+    /// Measure one warm hit beside other caches: CPU time, system calls, instructions
+    Hit(hit::Options),
+    /// Measure what one miss adds to compiles of 10 ms, 60 ms and 2 s, with known and with unknown
+    /// inputs, and its memory
+    Miss(miss::Options),
+    /// Measure whole builds: plain, cold and warm, beside other caches and a compiler that copies
+    Build(build::Options),
+    /// Measure parallel builds and large stores: make with many jobs, two builds at once, stores of
+    /// many records
+    Scale(scale::Options),
+    /// Measure what recording adds to a build, and how often verdicts about builds are wrong
+    Record(record::Options),
+    /// Measure a build from a remote at several latencies, beside one from the local store;
+    /// larderd's memory
+    Remote(remote::Options),
+    /// Measure images of a node_modules with 100,000 files and of a Maven repository, beside
+    /// archives
+    Image(image::Options),
+    /// Compare two reports, and exit with 1 if a figure got worse
+    Compare(compare::Options),
+    /// Keep a report in benches/results as the one to compare others with
+    Accept(compare::AcceptOptions),
+}
+
+/// Runs a benchmark that returns its reports. Returns `None` for subcommands that write their
+/// reports themselves.
+pub(super) fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
+    Ok(Some(match word {
+        Word::Hit(options) => vec![hit::hit(place, options)?],
+        Word::Miss(options) => vec![miss::miss(place, options)?],
+        Word::Build(options) => vec![build::build(place, options)?],
+        Word::Scale(options) => vec![scale::scale(place, options)?],
+        Word::Record(options) => record::record(place, options)?,
+        Word::Image(options) => image::image(place, options)?,
+        _ => return Ok(None),
+    }))
+}
