@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use larder_mount::Backend;
 
 /// Arguments of `image`.
 #[derive(Args)]
@@ -142,6 +143,19 @@ pub(crate) enum Via {
     Fuse,
     /// Unpacked, as `restore` does
     Unpack,
+}
+
+impl From<Via> for Backend {
+    fn from(via: Via) -> Backend {
+        match via {
+            Via::Lazy => Backend::Lazy,
+            Via::Mount => Backend::Mount,
+            Via::LazyFuse => Backend::LazyFuse,
+            Via::Squashfs => Backend::Squashfs,
+            Via::Fuse => Backend::Fuse,
+            Via::Unpack => Backend::Unpack,
+        }
+    }
 }
 
 /// Options of `image mount`.

@@ -20,9 +20,11 @@
 mod table;
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_model::{Digest, DigestWriter};
@@ -119,6 +121,14 @@ impl StatCache {
     pub fn content(&self, look: &Look) -> Option<Digest> {
         let wanted = stamp(look, look.size_bytes);
         self.find(&wanted, 0, |_| true).map(|slot| digest_of(&slot))
+    }
+
+    /// Returns the content of the file at a path; links are followed. The file is read if its
+    /// content is not known. Returns `None` if it cannot be read.
+    pub fn content_of(&self, path: &[u8]) -> Option<Digest> {
+        let look = larder_sys::look_through(path).ok()?;
+        let read = || self.hash(&mut File::open(Path::new(OsStr::from_bytes(path))).ok()?).ok();
+        self.content(&look).or_else(read)
     }
 
     /// Returns true if it is known that the directory with this `stat` has none of the names with

@@ -8,10 +8,6 @@
 //! Unaware of: what the run is recorded for, whether it will be recorded.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
@@ -195,7 +191,7 @@ impl<'a> ObserverTrust<'a> {
         const READ_BYTES_MAX: u64 = 1 << 20;
         let look = larder_sys::look_through(path).ok();
         let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
-        let read = || if is_small { self.content(path) } else { None };
+        let read = || if is_small { self.stat_cache.content_of(path) } else { None };
         let content = look.as_ref().and_then(|look| self.stat_cache.content(look)).or_else(read);
         match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
@@ -339,20 +335,12 @@ impl<'a> ObserverTrust<'a> {
         let own = own_path();
         for start in run.starts.iter().filter(|start| begins(start) && start.program != own) {
             if !programs.contains_key(start.program)
-                && let Some(content) = self.content(start.program)
+                && let Some(content) = self.stat_cache.content_of(start.program)
             {
                 programs.insert(start.program.to_vec(), content);
             }
         }
         programs
-    }
-
-    fn content(&self, path: &[u8]) -> Option<Digest> {
-        let look = larder_sys::look_through(path).ok()?;
-        self.stat_cache.content(&look).or_else(|| {
-            let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
-            self.stat_cache.hash(&mut file).ok()
-        })
     }
 }
 

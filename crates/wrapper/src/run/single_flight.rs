@@ -13,15 +13,10 @@
 //!
 //! Unaware of: what makes two actions the same, how the lock is kept.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use larder_lookup::{Known, Request, is_compile};
-use larder_model::Digest;
 use larder_store::{Asked, Counters, Running, StatCache, Store, Turn};
 
 use super::parent_run;
@@ -138,14 +133,8 @@ fn is_below_larder() -> Option<bool> {
 
 /// Returns true if the tool and the first source still have the digests that are in the key.
 fn is_as_it_was(request: &Request, stat_cache: &StatCache) -> bool {
-    content(&request.action.tool_path, stat_cache) == Some(request.action.tool)
+    stat_cache.content_of(&request.action.tool_path) == Some(request.action.tool)
         && request.first_source(stat_cache) == request.action.source
-}
-
-fn content(path: &[u8], stat_cache: &StatCache) -> Option<Digest> {
-    let look = larder_sys::look_through(path).ok()?;
-    let read = || stat_cache.hash(&mut File::open(Path::new(OsStr::from_bytes(path))).ok()?).ok();
-    stat_cache.content(&look).or_else(read)
 }
 
 #[cfg(test)]

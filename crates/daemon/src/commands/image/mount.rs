@@ -46,16 +46,10 @@ fn had(
     how: &ImageRestore,
     options: &ImageMount,
 ) -> Result<Option<Done>> {
-    let via = options.via;
-    let wanted = match via {
-        None => None,
-        Some(Via::Lazy) => Some(Backend::Lazy),
-        Some(Via::Mount) => Some(Backend::Mount),
-        Some(Via::LazyFuse) => Some(Backend::LazyFuse),
-        Some(Via::Unpack) => return image(around, key, fallbacks, how),
-        Some(Via::Squashfs) => Some(Backend::Squashfs),
-        Some(Via::Fuse) => Some(Backend::Fuse),
-    };
+    if options.via == Some(Via::Unpack) {
+        return image(around, key, fallbacks, how);
+    }
+    let wanted = options.via.map(Backend::from);
     let store = around.store()?;
     let remotes = RemoteImages::open(around, &store)?;
     let (found, _) = find(&store, remotes.as_ref(), key, fallbacks)?;
@@ -83,7 +77,7 @@ fn had(
             Err(error) => trouble.push(error.context(format!("cannot be mounted via `{backend}`"))),
         }
     }
-    if via.is_some() {
+    if wanted.is_some() {
         return Err(trouble.pop().unwrap_or_else(|| anyhow!("no mount method is possible")));
     }
     Ok(image(around, key, fallbacks, how)?.map(|done| passed_over(done, &trouble)))

@@ -170,15 +170,7 @@ fn had(
     via: Option<Via>,
     held: &mut Vec<Held>,
 ) -> Result<Option<Done>> {
-    let wanted = match via {
-        None => None,
-        Some(Via::Lazy) => Some(Backend::Lazy),
-        Some(Via::Mount) => Some(Backend::Mount),
-        Some(Via::LazyFuse) => Some(Backend::LazyFuse),
-        Some(Via::Squashfs) => Some(Backend::Squashfs),
-        Some(Via::Fuse) => Some(Backend::Fuse),
-        Some(Via::Unpack) => Some(Backend::Unpack),
-    };
+    let wanted = via.map(Backend::from);
     let store = around.store()?;
     let broker = broker_socket::socket(around, &store);
     // Whether we can mount without a broker, or why not.
