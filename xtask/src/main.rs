@@ -1,5 +1,5 @@
 //! The commands of developers and CI:
-//! `cargo xtask setup | build | demo | test | torture | matrix | supply-chain | fuzz | bench`.
+//! `cargo xtask setup | build | demo | test | docs | torture | matrix | supply-chain | fuzz | bench`.
 //!
 //! This file parses the command line and calls the module of the same name.
 
@@ -9,6 +9,7 @@ mod bench;
 mod binaries;
 mod debian;
 mod demo;
+mod docs;
 mod fetch;
 mod fuzz;
 mod launcher;
@@ -52,6 +53,8 @@ enum Word {
     /// Run every check and test: format, lints, tests, the torture suite, type checks for other
     /// systems
     Test(stages::Options),
+    /// Build the book from docs/, check every link, and run the examples in the documents
+    Docs(docs::Options),
     /// Run tools plainly and through larder (or another cache) in many unusual situations, and
     /// compare all results
     Torture(torture::Options),
@@ -84,6 +87,7 @@ fn act(word: Word) -> Result<bool> {
         Word::Build(options) => binaries::build_as_asked(&place, &options).map(|()| true),
         Word::Demo(options) => demo::demo(&place, &options),
         Word::Test(options) => stages::test(&place, &options),
+        Word::Docs(options) => docs::docs(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
         Word::Matrix(options) => matrix::matrix(&place, &options),
         Word::SupplyChain(options) => supply::supply_chain(&place, &options),

@@ -117,6 +117,9 @@ const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("mount"), "mount"),
 ];
 
+/// For the examples in the documents.
+const PACKAGES_FOR_DOCS: &[(Sign, &str)] = &[(Sign::Program("node"), "nodejs"), (Sign::Program("npm"), "npm")];
+
 /// For the matrix of distributions and kernels: tools to make roots and to boot kernels in them.
 const PACKAGES_FOR_MATRIX: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
@@ -191,6 +194,12 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
     tools::for_remotes(place);
     components(place)?;
     targets(place, CHECKED_TARGETS)
+}
+
+/// Installs the programs that the examples in the documents run.
+pub(crate) fn for_docs() -> Result<()> {
+    packages(PACKAGES)?;
+    packages(PACKAGES_FOR_DOCS)
 }
 
 /// Installs the tools, besides compilers, that the torture suite runs.

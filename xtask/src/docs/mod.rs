@@ -1,0 +1,138 @@
+//! `cargo xtask docs`: builds the book from `docs/`, checks every link between documents, and runs
+//! the examples in them.
+//!
+//! | file | does |
+//! |---|---|
+//! | `page.rs` | reads a document: links, headings, and blocks that are examples |
+//! | `links.rs` | checks links, and that the table of contents has every page |
+//! | `examples.rs` | runs the examples of a page in a scratch directory, and compares what they print |
+//! | `recording.rs` | runs a session and draws it as a picture |
+//!
+//! Unaware of: what the documents say.
+
+mod examples;
+mod links;
+mod page;
+mod recording;
+
+use crate::binaries;
+use crate::place::{Place, on_path};
+use crate::run;
+use crate::setup;
+use anyhow::{Context, Result, bail};
+use page::Page;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version of mdbook, which makes the book.
+const MDBOOK: &str = "0.5.4";
+
+/// The options of `cargo xtask docs`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only check links; build and run nothing
+    #[arg(long, conflicts_with_all = ["larder", "only"])]
+    links: bool,
+    /// Only run a session in a terminal, and draw it as docs/recording.svg
+    #[arg(long, conflicts_with_all = ["links", "only"])]
+    recording: bool,
+    /// Run the examples of the pages whose names contain this, for example `tutorial`
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
+    /// Use this larder, with the larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
+}
+
+/// `cargo xtask docs`. Returns `true` if every link leads somewhere and every example does what its
+/// page says.
+pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
+    if options.recording {
+        let path = place.repo.join("docs/recording.svg");
+        let svg = recording::svg(&binaries::larder(place, options.larder.as_deref())?)?;
+        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("{}", path.display());
+        return Ok(true);
+    }
+    let pages = pages(place)?;
+    let mut problems = links::check(&place.repo, &pages)?;
+    println!("{} documents, {} links", pages.len(), pages.iter().map(|page| page.links.len()).sum::<usize>());
+    if !options.links {
+        let mdbook = mdbook(place)?;
+        println!("{}", book(place, &mdbook)?.display());
+        let larder = binaries::larder(place, options.larder.as_deref())?;
+        setup::for_docs()?;
+        let is_chosen =
+            |page: &&Page| options.only.is_empty() || options.only.iter().any(|part| page.path.contains(part));
+        for page in pages.iter().filter(is_chosen) {
+            problems.extend(examples::run(page, &larder)?);
+        }
+    }
+    problems.iter().for_each(|problem| println!("{problem}"));
+    Ok(problems.is_empty())
+}
+
+/// The stage of `cargo xtask test`: links, all examples, and the book if mdbook is installed.
+pub(crate) fn stage(place: &Place) -> Result<()> {
+    let pages = pages(place)?;
+    let mut problems = links::check(&place.repo, &pages)?;
+    if let Some(mdbook) = installed_mdbook(place)? {
+        book(place, &mdbook)?;
+    }
+    for page in &pages {
+        problems.extend(examples::run(page, &place.larder())?);
+    }
+    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("\n")) }
+}
+
+/// Reads every Markdown file that git tracks, except those that benchmarks write.
+fn pages(place: &Place) -> Result<Vec<Page>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md", ":!benches/results"]);
+    let listed = run::output(git.current_dir(&place.repo))?;
+    let read = |path: &str| {
+        let text = fs::read_to_string(place.repo.join(path)).with_context(|| format!("cannot read {path}"))?;
+        Ok(Page::read(path, &text))
+    };
+    // A file that was removed and is still in git's index.
+    listed.lines().filter(|path| place.repo.join(path).exists()).map(read).collect()
+}
+
+/// Builds the book, and returns its first page.
+fn book(place: &Place, mdbook: &Path) -> Result<PathBuf> {
+    let into = place.target.join("book");
+    let mut command = Command::new(mdbook);
+    command.arg("build").arg(place.repo.join("docs")).arg("--dest-dir").arg(&into);
+    run::output(&mut command).context("the book cannot be built")?;
+    let first = into.join("index.html");
+    anyhow::ensure!(first.exists(), "mdbook wrote no {}", first.display());
+    Ok(first)
+}
+
+/// Returns mdbook of the right version. Installs it once for all checkouts if it is missing.
+fn mdbook(place: &Place) -> Result<PathBuf> {
+    if let Some(program) = installed_mdbook(place)? {
+        return Ok(program);
+    }
+    let dir = place.lasting()?.join(format!("mdbook-{MDBOOK}"));
+    println!("installing with cargo, once: mdbook {MDBOOK}");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Without its server and without optimisation: compiling that takes longer than building the book.
+    cargo.args(["install", "mdbook", "--locked", "--debug", "--version", &format!("={MDBOOK}"), "--quiet"]);
+    cargo.args(["--no-default-features", "--features", "search", "--root"]).arg(&dir);
+    let scratch = place.own("mdbook-target")?;
+    let installed = run::shown_to_user(cargo.arg("--target-dir").arg(&scratch).current_dir(&scratch));
+    crate::place::remove(&scratch)?;
+    installed.context("mdbook cannot be installed")?;
+    installed_mdbook(place)?.context("cargo installed no mdbook")
+}
+
+/// Returns mdbook of the right version, from `PATH` or from an earlier installation.
+fn installed_mdbook(place: &Place) -> Result<Option<PathBuf>> {
+    let own = place.lasting()?.join(format!("mdbook-{MDBOOK}/bin/mdbook"));
+    let is_right = |path: &PathBuf| {
+        run::output(Command::new(path).arg("--version")).is_ok_and(|said| said.trim().ends_with(MDBOOK))
+    };
+    Ok(on_path("mdbook").into_iter().chain([own]).find(is_right))
+}
