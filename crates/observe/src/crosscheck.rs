@@ -363,7 +363,9 @@ impl<'t> Facts<'t> {
 
     /// Returns true if the loader looked at `path` while it searched for a library that it then
     /// found elsewhere: `path` has the name of that library, or is a directory above such a path.
+    /// Since glibc 2.38, the loader stats such a directory with a `/` at the end.
     fn is_on_the_way(&self, program: &'t [u8], path: &[u8], theirs: &Facts<'t>) -> bool {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
         let library = |path: &[u8]| theirs.libraries.iter().any(|(p, name)| *p == program && *name == file_name(path));
         let below = |other: &[u8]| other.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
         let absent = self.all.iter().filter(|(p, _, what)| *p == program && *what == AccessKind::Absent);
@@ -610,6 +612,14 @@ mod tests {
         let plugin = [begins(), missing("/opt/p.so"), read("/lib/p.so")];
         check("for a plugin", std::slice::from_ref(&library), &plugin, true, &["/opt/p.so"], &[]);
         let locale = [begins(), read("/usr/share/locale/de/x.mo")];
+        let absent = |path: &str| event(Kind::Stat, path, libc::ENOENT);
+        let directories = [begins(), missing("/opt/v3/p.so"), absent("/opt/v3"), read("/lib/p.so")];
+        let searched = ["/opt/v3", "/opt/v3/p.so"];
+        check("in directories", std::slice::from_ref(&library), &directories, true, &searched, &[]);
+        let directories = [begins(), missing("/opt/v3/p.so"), absent("/opt/v3/"), read("/lib/p.so")];
+        let searched = ["/opt/v3/", "/opt/v3/p.so"];
+        check("in directories of glibc 2.38", std::slice::from_ref(&library), &directories, true, &searched, &[]);
+        check("a directory", std::slice::from_ref(&library), &[begins(), absent("/w/v3/")], false, &[], &["/w/v3/"]);
         check("messages", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
         check("a raw system call", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
         check("not loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
