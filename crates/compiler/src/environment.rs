@@ -45,7 +45,9 @@ pub fn environment_of_libc(all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
 /// or it cannot affect the result.
 pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
     let reachless = match family.environment_rule() {
-        EnvironmentRule::Listed => within(name, CANNOT_REACH_RESULT),
+        EnvironmentRule::Listed => {
+            within(name, CANNOT_REACH_RESULT) || family == Family::Rustc && within(name, CANNOT_REACH_CRATE)
+        }
         EnvironmentRule::Whole => false,
     };
     reachless || is_keyed(family, name)
@@ -64,6 +66,7 @@ fn is_keyed(family: Family, name: &[u8]) -> bool {
         Family::Gcc => within(name, LIBC) || within(name, GCC),
         Family::Clang => within(name, LIBC) || within(name, CLANG),
         Family::Binutils => within(name, LIBC) || within(name, BINUTILS),
+        Family::Rustc => within(name, LIBC),
         Family::Generic | Family::Command => !within(name, LEFT_OUT),
     }
 }
@@ -148,6 +151,11 @@ const BINUTILS: &[&str] = &["COLLECT_NO_DEMANGLE", "GNUTARGET", "LDEMULATION", "
 /// temporary files, whose names are random anyway, settings of make, and `PWD`, which the Action
 /// contains.
 const CANNOT_REACH_RESULT: &[&str] = &["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PWD", "TEMP", "TEMPDIR", "TMP", "TMPDIR"];
+
+/// Variables that rustc itself asks for without any effect on the result: cargo's job server. A
+/// procedural macro that asks for one makes it an observation
+/// ([`larder_model::Habit::runs_code_of_builds`]).
+const CANNOT_REACH_CRATE: &[&str] = &["CARGO_MAKEFLAGS"];
 
 /// Does not include `COLUMNS`: `gcc --help=` wraps lines at that width even if the output is not a
 /// terminal.

@@ -29,6 +29,7 @@ mod programs;
 mod provable;
 mod repeats;
 mod response;
+mod rust;
 mod table;
 mod words;
 
@@ -53,11 +54,13 @@ pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;
 pub use programs::{
     LISTS_VARIABLES, Language, SERVED, Told, configures, habit, is_build_tool, is_compiler_part, is_config_status,
-    is_in_no_order, is_log, is_ninjas, is_shell, runs_meson, runs_no_script, starts_others, unpacks,
+    is_in_no_order, is_log, is_ninjas, is_shell, runs_code_of_builds, runs_meson, runs_no_script, starts_others,
+    unpacks,
 };
 pub use provable::{Shape, provable};
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
+pub use rust::{Rust, rust};
 pub use table::{
     alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
     writes_dependencies,
@@ -78,6 +81,8 @@ pub enum Family {
     Clang,
     /// An assembler, linker, archiver or another of the binutils, started directly.
     Binutils,
+    /// rustc, and clippy's driver.
+    Rustc,
     /// A program whose name looks like a compiler's but is neither GCC nor Clang, for example a
     /// script around one.
     Generic,
@@ -92,6 +97,7 @@ impl Family {
             Family::Gcc => "gcc",
             Family::Clang => "clang",
             Family::Binutils => "binutils",
+            Family::Rustc => "rustc",
             Family::Generic => "generic",
             Family::Command => "command",
         }
@@ -100,7 +106,7 @@ impl Family {
     /// Returns which part of the environment the key contains.
     pub fn environment_rule(self) -> EnvironmentRule {
         match self {
-            Family::Gcc | Family::Clang | Family::Binutils => EnvironmentRule::Listed,
+            Family::Gcc | Family::Clang | Family::Binutils | Family::Rustc => EnvironmentRule::Listed,
             Family::Generic | Family::Command => EnvironmentRule::Whole,
         }
     }

@@ -15,6 +15,7 @@ pub fn family_of(tool_name: &[u8]) -> Option<Family> {
     match base {
         b"gcc" | b"g++" | b"cc" | b"c++" => Some(Family::Gcc),
         b"clang" | b"clang++" => Some(Family::Clang),
+        b"rustc" | b"clippy-driver" => Some(Family::Rustc),
         _ if BINUTILS.iter().any(|name| name.as_bytes() == base) => Some(Family::Binutils),
         _ if NOT_COMPILERS.iter().any(|name| name.as_bytes() == base) => None,
         _ if COMPILER_ENDINGS.iter().any(|ending| base.ends_with(ending.as_bytes())) => Some(Family::Generic),
@@ -50,6 +51,7 @@ const BINUTILS: &[&str] = &[
     "objdump",
     "ranlib",
     "readelf",
+    "rust-lld",
     "size",
     "strings",
     "strip",
@@ -71,7 +73,8 @@ pub fn replaces_output(program: &[u8]) -> bool {
 }
 
 const REPLACE_OUTPUT: &[&str] = &[
-    "as", "clang", "clang++", "collect2", "gas", "gold", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "objcopy", "strip",
+    "as", "clang", "clang++", "collect2", "gas", "gold", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "objcopy",
+    "rust-lld", "strip",
 ];
 
 /// Returns true if the program with this file name is a linker that may write into the existing
@@ -93,7 +96,7 @@ pub fn rewrites_output(program: &[u8]) -> bool {
 /// without reading it, and then unlinks it. This way the blocks are freed later. If the output is
 /// an input as well, the linker has opened it for reading before.
 pub fn opens_output(program: &[u8]) -> bool {
-    rewrites_output(program) || is_listed(program, &["ld.lld", "lld"])
+    rewrites_output(program) || is_listed(program, &["ld.lld", "lld", "rust-lld"])
 }
 
 fn is_listed(program: &[u8], names: &[&str]) -> bool {
@@ -232,6 +235,9 @@ mod tests {
         for name in ["ld", "x86_64-linux-gnu-ld.bfd", "ar", "gcc-ar-12", "as", "llvm-strip-14", "/usr/bin/ranlib"] {
             check(name, Some(Family::Binutils));
         }
+        for name in ["rustc", "/usr/bin/rustc", "clippy-driver"] {
+            check(name, Some(Family::Rustc));
+        }
         for name in ["mycc", "icc", "./my-clang", "xyz-c++", "tcc", "mpicc", "musl-gcc", "c99-gcc", "afl-clang++"] {
             check(name, Some(Family::Generic));
         }
@@ -247,7 +253,6 @@ mod tests {
             "clang-cl",
             "clang-cpp",
             "yacc",
-            "rustc",
             "make",
             "",
             "-",

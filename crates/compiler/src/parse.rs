@@ -7,7 +7,7 @@ use crate::flag::Meaning;
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
-use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile};
+use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile, rust};
 use larder_model::Bypass;
 
 /// Parses `arguments`, which do not contain `argv[0]`.
@@ -18,6 +18,7 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
     match family {
         Family::Command => return Ok(any_command(arguments)),
         Family::Binutils => return binutils::parse(arguments),
+        Family::Rustc => return rust::parse(arguments),
         Family::Gcc | Family::Clang | Family::Generic => {}
     }
     let arguments = response::expand(arguments, files)?;

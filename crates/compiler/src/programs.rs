@@ -101,7 +101,24 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         shows_numbers: false,
         tries_sockets: false,
         reports: false,
+        runs_code_of_builds: false,
     };
+    if rule == Rule::Rustc {
+        // It times its passes, seeds hash functions, and makes up names of temporary files. By
+        // rustc's policy none of that reaches a result. It sorts the names of a directory before it
+        // uses them, and looks for a terminal to learn its width.
+        let many = u32::MAX;
+        return Habit {
+            clock_reads: many,
+            zone_reads: many,
+            random_reads: many,
+            sorts_names: true,
+            tunes_memory: true,
+            tries_terminal: true,
+            runs_code_of_builds: true,
+            ..strict
+        };
+    }
     if is_compiler_part(program) {
         // mold's allocator asks for random numbers, and so does its `--build-id=uuid`. Two runs
         // tell whether they matter.
@@ -575,9 +592,15 @@ pub fn is_compiler_part(program: &[u8]) -> bool {
     let binutils = family == Some(Family::Binutils) && rule != Rule::Archiver;
     replaces_output(program)
         || rewrites_output(program)
-        || rule == Rule::CompilerPart
+        || matches!(rule, Rule::CompilerPart | Rule::Rustc)
         || binutils
         || matches!(family, Some(Family::Gcc | Family::Clang))
+}
+
+/// Returns true if the program with this file name runs code of the build in its own process, as
+/// rustc runs procedural macros. So its name alone says little about what it may do.
+pub fn runs_code_of_builds(program: &[u8]) -> bool {
+    table::rule(program) == Rule::Rustc
 }
 
 /// Compares the file name, and the name without target and version. The first is needed because

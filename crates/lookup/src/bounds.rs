@@ -17,6 +17,7 @@ use larder_store::Bounds;
 
 use crate::Request;
 use crate::paths::is_in;
+use crate::rust;
 
 impl Bounds for Request {
     fn may_write(&self, path: &[u8]) -> bool {
@@ -68,6 +69,12 @@ impl Request {
     /// option. For example, `x.su` may come from compiling `x.c`, but `Makefile` and `x.h` may not,
     /// whatever a record says.
     fn may_come_of(&self, name: &[u8]) -> bool {
+        if self.family == Family::Rustc {
+            let stem = rust::named(&self.action.argv).stem();
+            return [&b""[..], b"lib"]
+                .iter()
+                .any(|before| name.strip_prefix(*before).is_some_and(|rest| rest.starts_with(&stem)));
+        }
         if !matches!(self.family, Family::Gcc | Family::Clang) {
             return true;
         }
@@ -101,12 +108,16 @@ impl Request {
     /// Returns the working directory and the directories of the named outputs.
     fn own_directories(&self) -> Vec<Vec<u8>> {
         let named = self.named_outputs().filter_map(|path| Some(split(&path)?.0.to_vec()));
-        [self.action.cwd.clone()].into_iter().chain(named).collect()
+        // rustc writes into the working directory only if it is told to, and cargo's is that of the
+        // sources.
+        let own = Some(self.action.cwd.clone()).filter(|_| self.family != Family::Rustc);
+        own.into_iter().chain(named).collect()
     }
 
     fn named_outputs(&self) -> impl Iterator<Item = Vec<u8>> {
         let named = [self.invocation.output.as_deref(), self.invocation.depfile.as_deref()];
-        named.into_iter().flatten().map(|path| self.absolute(path))
+        let more = if self.family == Family::Rustc { rust::named(&self.action.argv).outputs } else { Vec::new() };
+        named.into_iter().flatten().chain(more).map(|path| self.absolute(path))
     }
 
     /// Returns true if the command line names exactly this path as an output.

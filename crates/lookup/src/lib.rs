@@ -15,6 +15,7 @@
 //! Besides the stages:
 //!
 //! - `place` is the context in which the command runs;
+//! - `rust` has the roots and the session of a crate that rustc compiles;
 //! - `bounds` says which paths a request may write;
 //! - `secret` hides secrets in what is recorded and shown;
 //! - `turn` makes the key by which two wrappers know that they run the same action.
@@ -34,6 +35,7 @@ mod place;
 pub mod relocated;
 mod request;
 mod roots;
+mod rust;
 mod scope;
 pub mod secret;
 mod tool;

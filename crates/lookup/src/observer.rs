@@ -7,10 +7,11 @@ use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::path::file_name;
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
 use larder_observe::{DepfilePlan, Program, inspect_program};
-use larder_store::Store;
+use larder_store::{StatCache, Store};
+use larder_sys::Opening;
 
 use crate::request::FromDisk;
-use crate::{Abilities, Place, Request};
+use crate::{Abilities, Place, Request, rust};
 
 /// The observer for a request.
 pub enum Choice {
@@ -42,7 +43,7 @@ impl Choice {
 pub fn choose_observer(
     request: &Request,
     place: &Place,
-    store: &Store,
+    (store, stat_cache): (&Store, &StatCache),
     forced: Option<Observer>,
     abilities: &Abilities,
 ) -> Result<Choice, Bypass> {
@@ -55,21 +56,21 @@ pub fn choose_observer(
     match forced {
         Some(Observer::Preload) if limited => Err(Bypass::Limited),
         Some(Observer::Preload) => {
-            let preload = preloadable(request, &known(request, place, store), abilities);
+            let preload = preloadable(request, &known(request, place, store, stat_cache), abilities);
             preload.filter(|_| preload_works()).ok_or(Bypass::CannotObserve)
         }
-        Some(Observer::Kernel) if abilities.kernel() => Ok(Choice::Kernel),
+        Some(Observer::Kernel) if abilities.kernel() && !only_preload(request) => Ok(Choice::Kernel),
         Some(Observer::Kernel) => Err(Bypass::CannotObserve),
         Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
         None => {
             let nobody = if limited { Bypass::Limited } else { Bypass::CannotObserve };
-            let known = known(request, place, store);
+            let known = known(request, place, store, stat_cache);
             if known.judgement == Some(Judgement::Unreported) {
                 return Err(nobody);
             }
             let preload = if limited { None } else { preloadable(request, &known, abilities) };
             let preload = preload.filter(|_| preload_works());
-            let kernel = || abilities.kernel().then_some(Choice::Kernel);
+            let kernel = || (abilities.kernel() && !only_preload(request)).then_some(Choice::Kernel);
             preload.or_else(kernel).or_else(|| depfile(request, place)).ok_or(nobody)
         }
     }
@@ -81,9 +82,11 @@ struct Known {
     /// True for a command of `larder run`. It may start programs that have no verdict and are
     /// deleted by its end.
     is_whole_command: bool,
+    /// True if rustc is to load a procedural macro for which the library is not trusted yet.
+    has_new_plugin: bool,
 }
 
-fn known(request: &Request, place: &Place, store: &Store) -> Known {
+fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache) -> Known {
     let key = command_key(request, place);
     let own = key.as_ref().and_then(|key| store.judgement(key));
     let is_whole_command = key.is_some();
@@ -94,7 +97,26 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
         None => store.judgement(&tool_key(request, place)),
         own => own,
     };
-    Known { judgement, is_whole_command }
+    let has_new_plugin = || plugins(request, place, stat_cache).any(|key| store.judgement(&key).is_none());
+    let has_new_plugin = request.family == Family::Rustc && has_new_plugin();
+    Known { judgement, is_whole_command, has_new_plugin }
+}
+
+/// Returns the keys of the verdicts on the procedural macros that a command line of rustc names.
+fn plugins<'r>(request: &'r Request, place: &'r Place, stat_cache: &'r StatCache) -> impl Iterator<Item = Digest> + 'r {
+    let externs = rust::named(&request.action.argv).externs;
+    let paths = externs.into_iter().filter(|path| path.ends_with(b".so")).map(|path| request.absolute(path));
+    let content = move |path: &[u8]| {
+        let known = larder_sys::look_through(path).ok().and_then(|look| stat_cache.content(&look));
+        known.or_else(|| stat_cache.hash(&mut larder_sys::open(path, Opening::Read).ok()?).ok())
+    };
+    paths.filter_map(move |path| Some(program_key(&content(&path)?, place)))
+}
+
+/// Returns true if only the preloaded library tells what is needed to know: which code in the
+/// process asked for the clock or random numbers.
+fn only_preload(request: &Request) -> bool {
+    request.family == Family::Rustc
 }
 
 /// Returns how to use the preloaded library for this tool, or `None` if it cannot be trusted.
@@ -108,12 +130,13 @@ fn preloadable(request: &Request, known: &Known, abilities: &Abilities) -> Optio
     match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
         Some(Judgement::Believed(_)) | None if may_sample() => Some(Choice::Samples),
+        Some(Judgement::Believed(_)) if known.has_new_plugin => may_ask().then_some(Choice::Both),
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
         Some(Judgement::Again | Judgement::Changes(_)) | None if may_ask() => Some(Choice::Both),
         // The kernel observer cannot watch a whole run here, but `ptrace` can sample single
         // processes.
         _ if may_sample() => Some(Choice::Samples),
-        _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
+        _ if is_compiler_part(file_name(&request.command.program)) && !only_preload(request) => Some(Choice::Preload),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of, habit, is_source,
-    parse, runs_no_script,
+    EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of,
+    habit, is_source, parse, runs_no_script,
 };
 use larder_model::path::file_name;
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
@@ -21,7 +21,7 @@ use larder_sys::TerminalSize;
 use crate::paths::{absolute, beside, is_in, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
-use crate::{Tool, relocated, roots};
+use crate::{Tool, relocated, roots, rust};
 
 /// Response files larger than this are not read, in bytes.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -156,8 +156,9 @@ impl Request {
         if argv.iter().any(|argument| names_a_descriptor(argument)) {
             return Err(Bypass::OutputToStdout);
         }
-        if !matches!(family, Family::Gcc | Family::Clang | Family::Binutils) && larder_sys::more_descriptors_are_open()
-        {
+        // cargo gives rustc the descriptors of its job server, and rustc uses no others.
+        let is_listed = family.environment_rule() == EnvironmentRule::Listed;
+        if !is_listed && larder_sys::more_descriptors_are_open() {
             return Err(Bypass::OpenDescriptor);
         }
         if family == Family::Command
@@ -165,15 +166,21 @@ impl Request {
         {
             return Err(Bypass::OutputToStdout);
         }
+        if family == Family::Rustc && rust::is_proxy(&tool) {
+            return Err(Bypass::Proxy);
+        }
         let content = content(&tool, stat_cache).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without calls to libc that we could see. So a script named
         // `gcc` counts as an unknown tool.
         let family = match family {
             Family::Gcc | Family::Clang if content.is_script => Family::Generic,
-            Family::Binutils if content.is_script => Family::Command,
+            Family::Binutils | Family::Rustc if content.is_script => Family::Command,
             family => family,
         };
         let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
+        if family == Family::Rustc && rust::has_session(&rust::named(&argv), &place.cwd) {
+            return Err(Bypass::Session);
+        }
         let asks_processor = invocation.asks_processor || place.environment.iter().any(|(n, _)| n.starts_with(b"CCC_"));
         let action = Action {
             family: family.name(),
@@ -189,7 +196,7 @@ impl Request {
                 Family::Command | Family::Generic => {
                     Digest::of(&larder_sys::inherited(place.ignores_sigpipe_itself)).0.to_vec()
                 }
-                Family::Gcc | Family::Clang | Family::Binutils => Vec::new(),
+                Family::Gcc | Family::Clang | Family::Binutils | Family::Rustc => Vec::new(),
             },
             standard_input: Vec::new(),
             source: None,
@@ -201,7 +208,10 @@ impl Request {
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
-        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stat_cache);
+        let roots = match family {
+            Family::Rustc => rust::roots(&rust::named(&argv), &place.cwd),
+            _ => roots::find(place, action.apparent_cwd.as_deref(), &told, stat_cache),
+        };
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
         let reads = match family {
@@ -214,6 +224,11 @@ impl Request {
         let input = match input {
             Keyed::Unread if may_ask_for_width(family, &action) => {
                 larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
+            }
+            // rustc then shortens the lines that it shows to the width of any terminal.
+            Keyed::Unread if family == Family::Rustc && !rust::named(&argv).is_told_width => {
+                let size = larder_sys::standard_input_size().or_else(larder_sys::controlling_terminal_size);
+                size.map_or(Keyed::Unread, Keyed::Terminal)
             }
             Keyed::Bytes(bytes) if family == Family::Command && may_write_down_times(&tool.path) => {
                 match larder_sys::standard_input_modified() {

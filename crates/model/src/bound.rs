@@ -34,6 +34,12 @@ pub enum Bound {
     /// The command gave the same result in two places whose paths have the same lengths. So the
     /// result is reused in places with paths of these lengths ([`lengths`]).
     AsLong,
+    /// The crate asks for a variable that contains the path of the place, which here is cargo's
+    /// target directory. rustc may put its value into the hash of the crate.
+    Variable,
+    /// The crate includes a file of the place, which here is cargo's target directory. rustc puts
+    /// its path into the hash of the crate.
+    Source,
 }
 
 /// Returns the lengths of the paths of a place, in bytes: decimal numbers separated by a space, in
@@ -43,7 +49,7 @@ pub fn lengths<'r>(roots: impl Iterator<Item = &'r [u8]>) -> Vec<u8> {
 }
 
 impl Bound {
-    const ALL: [Bound; 9] = [
+    const ALL: [Bound; 11] = [
         Bound::Output,
         Bound::Message,
         Bound::Argument,
@@ -53,6 +59,8 @@ impl Bound {
         Bound::SeenOnce,
         Bound::Chance,
         Bound::AsLong,
+        Bound::Variable,
+        Bound::Source,
     ];
 
     /// Returns the number that stands for this bound in a record. It is never 0.
@@ -73,7 +81,7 @@ impl Bound {
     /// Returns true if reusing the result elsewhere could do no more harm than to show the path of
     /// the place where it was made.
     pub fn is_only_a_path(self) -> bool {
-        !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance | Bound::AsLong)
+        !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance | Bound::AsLong | Bound::Variable | Bound::Source)
     }
 
     /// The reason for users, about a result that was made in another place.
@@ -97,6 +105,8 @@ impl Bound {
                 "the result is reused only in places whose paths have these lengths in bytes, until places with \
                  paths of other lengths gave the same result"
             }
+            Bound::Variable => "the crate asks for a variable with the path of the target directory",
+            Bound::Source => "the crate includes a file of the target directory, and rustc hashes its path",
         }
     }
 
@@ -106,7 +116,13 @@ impl Bound {
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
             Bound::Message => Some("relative paths on the command line"),
             Bound::Argument => Some("relative paths on the command line"),
-            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Chance | Bound::AsLong => None,
+            Bound::Flag
+            | Bound::Input
+            | Bound::SeenOnce
+            | Bound::Chance
+            | Bound::AsLong
+            | Bound::Variable
+            | Bound::Source => None,
         }
     }
 }

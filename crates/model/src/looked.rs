@@ -137,6 +137,10 @@ pub struct Habit {
     /// It puts recorded results in place, and reports itself how far they depend on modes and
     /// times. That is larder.
     pub reports: bool,
+    /// It loads plugins that a build made and runs them in its process, as rustc does with
+    /// procedural macros. What is said above of clocks and random numbers holds for the program
+    /// itself and not for its plugins.
+    pub runs_code_of_builds: bool,
 }
 
 impl Habit {
@@ -157,6 +161,7 @@ impl Habit {
         shows_numbers: false,
         tries_sockets: false,
         reports: true,
+        runs_code_of_builds: false,
     };
 }
 

@@ -141,6 +141,11 @@ struct own {
 extern struct own own;
 void objects_event(void);
 bool object_is_loaded(const char *name);
+/* Notes that the program calls dlopen. Code at other addresses than those of the objects that are
+ * loaded now is late. */
+void late_begins(void);
+/* Writes a LATE event if the code at this address is late. */
+void late_event(unsigned extra, unsigned long caller, const char *name, bool is_unset);
 size_t environment_count(char *const envp[], size_t *bytes);
 char **environment_fill(char **array, char *const envp[], size_t count);
 

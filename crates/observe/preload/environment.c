@@ -97,6 +97,77 @@ bool object_is_loaded(const char *name)
     return search.found;
 }
 
+#define FIRST_OBJECTS 64
+
+/* The addresses of the objects that the loader loaded before the program called dlopen first. */
+static struct range {
+    unsigned long start, end;
+} firsts[FIRST_OBJECTS];
+static unsigned firsts_count;
+static uint32_t late_state; /* 0: dlopen was not called; 1: being set up; 2: `firsts` is complete */
+
+static int each_first(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct range range = {~0ul, 0};
+    (void)size;
+    (void)data;
+    for (unsigned i = 0; i < info->phnum; i++) {
+        unsigned long start = info->address + info->phdr[i].p_vaddr;
+        if (info->phdr[i].p_type != PT_LOAD)
+            continue;
+        range.start = start < range.start ? start : range.start;
+        range.end = start + info->phdr[i].p_memsz > range.end ? start + info->phdr[i].p_memsz : range.end;
+    }
+    if (firsts_count < FIRST_OBJECTS) /* an object without room counts as late */
+        firsts[firsts_count++] = range;
+    return 0;
+}
+
+void late_begins(void)
+{
+    if (!exchange_atomically(&late_state, 0, 1))
+        return;
+    dl_iterate_phdr(each_first, NULL);
+    __atomic_store_n(&late_state, 2, __ATOMIC_RELEASE);
+}
+
+struct holder {
+    unsigned long address;
+    const char *name;
+};
+
+static int each_holder(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct holder *holder = data;
+    (void)size;
+    for (unsigned i = 0; i < info->phnum; i++)
+        if (info->phdr[i].p_type == PT_LOAD &&
+            holder->address - info->address - info->phdr[i].p_vaddr < info->phdr[i].p_memsz)
+            holder->name = info->name;
+    return holder->name != NULL;
+}
+
+void late_event(unsigned extra, unsigned long caller, const char *name, bool is_unset)
+{
+    static unsigned counts[4];
+    if (__atomic_load_n(&late_state, __ATOMIC_ACQUIRE) != 2)
+        return;
+    for (unsigned i = 0; i < firsts_count; i++)
+        if (caller - firsts[i].start < firsts[i].end - firsts[i].start)
+            return;
+    if (extra != LARDER_LATE_VARIABLE && __atomic_fetch_add(&counts[extra], 1, __ATOMIC_RELAXED) >= LARDER_FEW)
+        return;
+    struct larder_event event = event_new(LARDER_LATE, false);
+    struct holder holder = {caller, NULL};
+    struct text text, text2;
+    dl_iterate_phdr(each_holder, &holder);
+    event.extra = extra;
+    event.error = is_unset ? ENOENT : 0;
+    text_string(&text, name);
+    text_string(&text2, holder.name ? holder.name : "?");
+    log_write(&event, &text, &text2);
+}
+
 /* Finds the arguments of the program. The kernel lays out their number, the arguments, NULL, and
  * then the environment. That is still so as long as only the constructors of libraries have run. */
 static char **find_arguments(char **envp)

@@ -107,6 +107,14 @@ static bool first(unsigned bit)
     return true;
 }
 
+/* Where the trampolines leave the address that the function returns to, as an index into the saved
+ * arguments. */
+#if defined(__x86_64__)
+#define CALLER 6
+#else
+#define CALLER -1
+#endif
+
 /* How often this process has asked for times, local times and random numbers. Some programs are
  * known to ask once or twice in every run, so the count matters. */
 static unsigned times, locals, randoms;
@@ -303,6 +311,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         number_event(LARDER_DROP, LARDER_DROP_FEXECVE, name);
         break;
     case PLAN_TIME:
+        late_event(LARDER_LATE_CLOCK, arguments[CALLER], name, false);
         /* CLOCK_REALTIME, _COARSE, TAI */
         if (jump->real == R_clock_gettime && (int)arguments[0] != 0 && (int)arguments[0] != 5 &&
             (int)arguments[0] != 11)
@@ -311,6 +320,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             time_event(jump->extra);
         break;
     case PLAN_RANDOM:
+        late_event(LARDER_LATE_RANDOM, arguments[CALLER], name, false);
         if (one_of_few(&randoms))
             number_event(LARDER_RANDOM, 0, name);
         break;
@@ -345,6 +355,10 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         drop_event(LARDER_DROP_UNSUPPORTED, name, 0, NULL);
         break;
     case PLAN_SYSCALL:
+        if (arguments[0] == __NR_getrandom)
+            late_event(LARDER_LATE_RANDOM, arguments[CALLER], name, false);
+        if (arguments[0] == __NR_clock_gettime || arguments[0] == __NR_gettimeofday)
+            late_event(LARDER_LATE_CLOCK, arguments[CALLER], name, false);
         if (arguments[0] == __NR_getrandom && one_of_few(&randoms))
             number_event(LARDER_RANDOM, 0, "getrandom");
         if (names_something(arguments[0]) && !opens_setting(arguments))
@@ -353,6 +367,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
     case PLAN_DLOPEN:
         if (!arguments[0])
             break;
+        late_begins();
         if (plain_path((const char *)arguments[0]))
             return (void *)dlopen_path;
         if (object_is_loaded((const char *)arguments[0]))

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 5u
+#define LARDER_LOG_VERSION 6u
 #define LARDER_LOG_START 20480u /* the offset of the first event */
 
 /* The bits of `overflow` in the header. */
@@ -199,6 +199,17 @@ enum larder_kind {
     /* A call failed because a resource is short or a device fails (shortage.c). error; path: that
      * of the descriptor, or the name of the function */
     LARDER_SHORTAGE = 37,
+    /* An object that the program loaded by dlopen called a function that this library sees. It comes
+     * besides the event of the function. extra: enum larder_late; path: the function, or for
+     * VARIABLE the name of the variable; path2: the object as the loader names it; error ENOENT if
+     * the variable is unset. Only the first LARDER_FEW of CLOCK and of RANDOM in each process */
+    LARDER_LATE = 38,
+};
+
+enum larder_late {
+    LARDER_LATE_CLOCK = 1, /* any clock, not only those of LARDER_TIME */
+    LARDER_LATE_RANDOM = 2,
+    LARDER_LATE_VARIABLE = 3,
 };
 
 enum larder_drop {

@@ -1,10 +1,11 @@
 /* Reading variables of the environment, and local sockets. */
 #include "real.h"
 
-static char *got(char *value, const char *name)
+static char *got(char *value, const char *name, void *caller)
 {
     if (!name || !log_on())
         return value;
+    late_event(LARDER_LATE_VARIABLE, (unsigned long)caller, name, !value);
     struct larder_event event = event_new(LARDER_GETENV, false);
     struct text text, text2;
     event.error = value ? 0 : ENOENT;
@@ -18,13 +19,13 @@ static char *got(char *value, const char *name)
 EXPORT char *getenv(const char *name)
 {
     log_on();
-    return got(REAL(getenv)(name), name);
+    return got(REAL(getenv)(name), name, __builtin_return_address(0));
 }
 
 EXPORT char *secure_getenv(const char *name)
 {
     log_on();
-    return got(REAL(secure_getenv)(name), name);
+    return got(REAL(secure_getenv)(name), name, __builtin_return_address(0));
 }
 
 #define FAMILY_UNIX 1

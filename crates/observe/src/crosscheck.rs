@@ -52,6 +52,9 @@ pub const LIBC_DIRECTORIES: &[&str] = &[
 
 /// Paths that the library itself asks for, whatever the program does. Each is a prefix.
 const LIBRARYS_OWN: &[&[u8]] = &[b"/proc/self/exe", b"/proc/self/fd/", b"/proc/self/cwd"];
+/// Files that libc reads to find the stack of a thread (`pthread_getattr_np`). What they hold are
+/// addresses that the kernel chose at random, which no observer sees anyway.
+const OF_THREADS: &[&[u8]] = &[b"/proc/self/maps"];
 /// A file that is always empty, so accesses to it do not matter.
 const NOTHING: &[u8] = b"/dev/null";
 
@@ -312,7 +315,8 @@ impl<'t> Facts<'t> {
         }
         facts.unloaded |= !loading.is_subset(&helpers);
         facts.all.retain(|(_, path, _)| {
-            path != NOTHING && !path.is_empty() && !LIBRARYS_OWN.iter().any(|own| path.starts_with(own))
+            let is_own = || LIBRARYS_OWN.iter().any(|own| path.starts_with(own)) || OF_THREADS.contains(&&path[..]);
+            path != NOTHING && !path.is_empty() && !is_own()
         });
         facts.by_any_program = facts.all.iter().map(|(_, path, what)| (path.clone(), *what)).collect();
         facts

@@ -4,8 +4,8 @@
 
 use std::fs::File;
 
-use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64, SHT_DYNSYM};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 
 #[cfg(target_arch = "x86_64")]
@@ -50,6 +50,19 @@ impl<'c> Segments<'c> {
         })?;
         self.file.read_bytes_at(load.p_offset(endian) + (address - load.p_vaddr(endian)), size).ok()
     }
+}
+
+/// Returns the names of the symbols that a shared object takes from others. Returns `None` if the
+/// file cannot be read, or has no table of sections.
+pub fn imported_symbols(file: &File) -> Option<Vec<Vec<u8>>> {
+    let cache = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    let table = header.sections(endian, &cache).ok()?.symbols(endian, &cache, SHT_DYNSYM).ok()?;
+    let names = table.iter().skip(1).filter(|symbol| symbol.is_undefined(endian));
+    let names: Option<Vec<Vec<u8>>> =
+        names.map(|symbol| Some(symbol.name(endian, table.strings()).ok()?.to_vec())).collect();
+    names.filter(|names| !names.is_empty())
 }
 
 /// Returns the dynamic loader of a program for this machine. Returns `Some(None)` if the program is

@@ -50,7 +50,7 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
 }
 
 /// The kind with number `n` is at index `n - 1`.
-const KINDS: [Kind; 37] = [
+const KINDS: [Kind; 38] = [
     Kind::Start,
     Kind::Object,
     Kind::Exec,
@@ -88,6 +88,7 @@ const KINDS: [Kind; 37] = [
     Kind::Random,
     Kind::Forked,
     Kind::Shortage,
+    Kind::Late,
 ];
 
 fn kind(number: u16, flags: u16) -> Option<Kind> {

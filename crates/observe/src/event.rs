@@ -101,6 +101,11 @@ pub(crate) const CLOCK_GETTIME: u32 = 3;
 /// The `extra` of a [`Kind::Clock`] event for local time.
 pub(crate) const LOCAL_TIME: u32 = 4;
 
+/// The `extra` of a [`Kind::Late`] event of reading any clock.
+pub(crate) const LATE_CLOCK: u32 = 1;
+/// The `extra` of a [`Kind::Late`] event of drawing random numbers.
+pub(crate) const LATE_RANDOM: u32 = 2;
+
 /// The path of a [`Kind::Network`] event for the creation of a socket and nothing more.
 pub const SOCKET: &[u8] = b"socket";
 /// The path of a [`Kind::Network`] event for a list of the network interfaces and nothing more.
@@ -249,4 +254,8 @@ pub enum Kind {
     /// A call that is otherwise not observed failed because a resource is short or a device fails.
     /// `path` is the path of the descriptor, or the name of the function.
     Shortage,
+    /// A shared object that the program loaded later, by `dlopen`, read the clock, drew random
+    /// numbers or asked for a variable, as `extra` says. The event of that kind comes as well.
+    /// `path` is the function or the variable, `path2` the object's file.
+    Late,
 }

@@ -24,6 +24,9 @@ pub struct RunModel<'t> {
     pub starts: Vec<Start<'t>>,
     /// Every program that began and every shared object that was loaded, in order.
     pub images: Vec<Image<'t>>,
+    /// Every shared object that a program loaded after its start, by `dlopen`: the program and the
+    /// object. An object may be listed more than once.
+    pub plugins: Vec<(&'t [u8], &'t [u8])>,
     /// Every attempt to open a file, in order.
     pub opens: Vec<Open<'t>>,
     /// The path of the first call that failed because the system does not have it or refuses it
@@ -91,12 +94,35 @@ pub struct Phase<'t> {
     pub began: bool,
 }
 
+/// The shared objects that the loader loaded when a program started.
+#[derive(Debug, Default)]
+struct Loading<'t> {
+    firsts: Vec<&'t [u8]>,
+    is_done: bool,
+}
+
+impl<'t> Loading<'t> {
+    /// Takes the next event of a process. Returns true if it is an object that was loaded later.
+    /// The objects of the start come right after it, and all objects are repeated after each
+    /// `dlopen`.
+    fn is_late(&mut self, event: &Event<&'t [u8]>) -> bool {
+        match event.kind {
+            Kind::Start => *self = Loading::default(),
+            Kind::Object if !self.is_done => self.firsts.push(event.path),
+            Kind::Object => return !self.firsts.contains(&event.path),
+            _ => self.is_done = true,
+        }
+        false
+    }
+}
+
 impl<'t> RunModel<'t> {
     /// Builds the model of a run from its trace.
     pub fn of(trace: &'t Trace) -> RunModel<'t> {
         let mut model = RunModel::default();
         let mut tree = ProcessTree::default();
         let mut current: Map<u32, u32> = Map::default();
+        let mut loading: Map<u32, Loading> = Map::default();
         for event in trace.iter() {
             if event.kind == Kind::Start {
                 // The parent is 0 if the process already belonged to the command: it executes
@@ -106,6 +132,9 @@ impl<'t> RunModel<'t> {
             }
             tree.learn(&event);
             let phase = model.phase(&event, tree.runs(event.pid), &mut current);
+            if loading.entry(event.pid).or_default().is_late(&event) {
+                model.plugins.push((tree.runs(event.pid).program, event.path));
+            }
             match event.kind {
                 Kind::Start | Kind::Object => model.images.push(Image {
                     path: event.path,
@@ -186,6 +215,8 @@ mod tests {
             event(Kind::Start, 11, "/cc", 10),
             event(Kind::Object, 11, "/libc.so", 0),
             event(open, 11, "/x.c", 0),
+            event(Kind::Object, 11, "/libc.so", 0),
+            event(Kind::Object, 11, "/p.so", 0),
             Event { error: libc::ENOSYS, ..event(Kind::Stat, 11, "/x.h", 0) },
             event(Kind::Start, 11, "/cc1", 0),
             event(open, 99, "/y", 0),
@@ -197,7 +228,18 @@ mod tests {
         let opens: Vec<_> = model.opens.iter().map(|open| (open.path, model.opener(open).program)).collect();
         assert_eq!(opens, [(&b"/script"[..], &b"/sh"[..]), (b"/in", b"/sh"), (b"/x.c", b"/cc"), (b"/y", b"")]);
         let images: Vec<_> = model.images.iter().map(|image| (image.path, image.is_program)).collect();
-        assert_eq!(images, [(&b"/sh"[..], true), (b"/cc", true), (b"/libc.so", false), (b"/cc1", true)]);
+        assert_eq!(
+            images,
+            [
+                (&b"/sh"[..], true),
+                (b"/cc", true),
+                (b"/libc.so", false),
+                (b"/libc.so", false),
+                (b"/p.so", false),
+                (b"/cc1", true)
+            ]
+        );
+        assert_eq!(model.plugins, [(&b"/cc"[..], &b"/p.so"[..])]);
         let phases: Vec<_> = model.phases.iter().map(|phase| (phase.pid, phase.began)).collect();
         let expect = [(10, true), (11, false), (11, true), (11, true), (99, false)];
         assert_eq!(phases, expect);

@@ -102,6 +102,7 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         before: &|_| None,
         adds_execute: &|_| false,
         is_log: &|_| false,
+        is_private: &|_| false,
         may_write: &|_| true,
         first_pid: Some(finished.pid),
         chance_is_compared: false,

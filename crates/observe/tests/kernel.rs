@@ -90,6 +90,7 @@ fn folded(observed: &Observed) -> Folded {
         adds_execute: &|_| false,
         before: &|_| None,
         is_log: &|_| false,
+        is_private: &|_| false,
         may_write: &|_| true,
         first_pid: Some(observed.finished.pid),
         chance_is_compared: false,

@@ -17,7 +17,7 @@ use memchr::memmem;
 
 /// Variables that a compiler and its parts read, but whose values never reach a result: search
 /// paths for programs, directories for temporary files, and the working directory.
-const NO_NAMES: [&[u8]; 9] =
+pub(crate) const NO_NAMES: [&[u8]; 9] =
     [b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR", b"PWD", b"OLDPWD", b"HOME"];
 
 /// Outputs larger than this are not searched, in bytes. They count as if they held every text that

@@ -26,7 +26,7 @@ use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sourc
 use memchr::memmem;
 
 use crate::c_words::names_files;
-use crate::facts::{CommandFacts, Content, Outcome, Output, OutputKind, RunFacts, whole};
+use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, whole};
 use crate::preprocessed_text::{can_be_expanded, is_free_of, names_expanded, stands_bare};
 use crate::rewrites::{Rewrites, rule};
 use crate::source_scan::Sources;
@@ -36,6 +36,10 @@ const SOURCE_ENDINGS: [&[u8]; 18] = [
     b".c", b".cc", b".cpp", b".cxx", b".C", b".m", b".mm", b".i", b".ii", b".s", b".S", b".h", b".hh", b".hpp",
     b".hxx", b".inc", b".def", b".ipp",
 ];
+
+/// File name extensions of crates and of native libraries. If one of them holds a root path, that is
+/// known without its name.
+const CRATE_ENDINGS: [&[u8]; 5] = [b".rlib", b".rmeta", b".so", b".a", b".o"];
 
 /// Why a result can be used only where it was made, or only under a condition: the kind of the
 /// limit, and a path, an argument or a text that is the cause.
@@ -73,6 +77,9 @@ impl RunFacts<'_> {
         if let Some((path, _)) = self.looked.iter().find(|(path, _)| self.command.roots.is_beside(path)) {
             return Err((Bound::Argument, path.clone()));
         }
+        if self.command.family == Family::Rustc {
+            return self.crate_of_rust(&holding, outcome);
+        }
         let seen_once = (Bound::SeenOnce, Vec::new());
         match naming {
             Some(naming) if compiles => self.compiled(naming, &holding, outcome),
@@ -92,6 +99,44 @@ impl RunFacts<'_> {
                 if known && free { Ok(Rewrites::none(outcome.outputs.len())) } else { Err(seen_once) }
             }
         }
+    }
+
+    /// Decides for rustc, whose only root is cargo's target directory (`lookup::rust`).
+    ///
+    /// - `--out-dir`, `-L`, `--extern` and `-C incremental` name the target directory. rustc keeps
+    ///   none of these paths, and the outputs are searched for them.
+    /// - A source in the target directory, or a variable with its path, may be in a hash. Sources
+    ///   are there if a build script wrote them (`OUT_DIR`).
+    /// - The dependency file and the messages name the outputs as they are on the command line.
+    fn crate_of_rust(&self, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
+        let Outcome { outputs, messages } = *outcome;
+        let mut rewrites = Rewrites::none(outputs.len());
+        if self.names_us(&self.command.action.cwd) {
+            return Err((Bound::Argument, self.command.action.cwd.clone()));
+        }
+        let asked = self.environment.iter().find(|(name, value)| {
+            !NO_NAMES.contains(&name.as_slice()) && value.as_ref().is_some_and(|value| self.names_us(value))
+        });
+        if let Some((name, _)) = asked {
+            return Err((Bound::Variable, name.clone()));
+        }
+        let is_crate = |path: &[u8]| CRATE_ENDINGS.iter().any(|ending| path.ends_with(ending));
+        let is_source = |path: &[u8]| !is_crate(path) && !self.command.roots.is_outside(path);
+        if let Some((source, _)) = self.looked.iter().find(|(path, looked)| looked.content && is_source(path)) {
+            return Err((Bound::Source, source.clone()));
+        }
+        if let Some(input) = self.carried.rooted.first().or(self.carried.fixed.as_ref()) {
+            return Err((Bound::Input, input.clone()));
+        }
+        for (index, output) in outputs.iter().enumerate().filter(|(index, _)| holding.outputs[*index]) {
+            let rules: &[Rewrite] = if output.path.ends_with(b".d") { &[Rewrite::Text] } else { &[] };
+            let rewrite = output.content().and_then(|content| self.rule_for(content, rules));
+            rewrites.outputs[index] = rewrite.ok_or_else(|| (Bound::Output, output.shown_path()))?;
+        }
+        for (index, content) in messages.iter().copied().enumerate().filter(|(index, _)| holding.messages[*index]) {
+            rewrites.messages[index] = self.rule_for(content, &[Rewrite::Text]).ok_or((Bound::Message, Vec::new()))?;
+        }
+        Ok(rewrites)
     }
 
     /// Returns true for a link with these two properties: the only root paths that the linker gets

@@ -39,6 +39,8 @@ pub(super) enum Rule {
     Ls,
     Perl,
     Python,
+    /// rustc, and clippy's driver, which is rustc with more lints. They run procedural macros.
+    Rustc,
     Shell,
     /// Can print what `stat` returns. This holds for `Find`, `Ls`, `Tar` and `Test` as well.
     Status,
@@ -130,6 +132,7 @@ const PROGRAMS: &[Program] = programs! {
     "cc1objplus"          CompilerPart   _      _;
     "cc1plus"             CompilerPart   _      _;
     "chmod"               Blind          _      _;
+    "clippy-driver"       Rustc          Always _;
     "cmake"               CMake          _      _;
     "cmp"                 Blind          Told   _;
     "collect2"            CompilerPart   _      _;
@@ -215,7 +218,7 @@ const PROGRAMS: &[Program] = programs! {
     "rm"                  Blind          _      _;
     "rmdir"               Blind          _      _;
     "rsync"               Status         _      _;
-    "rustc"               _              Always _;
+    "rustc"               Rustc          Always _;
     "samu"                Build          _      _;
     "sed"                 Copier         Told   _;
     "seq"                 Blind          _      _;

@@ -19,6 +19,6 @@ impl ResponseFiles for Files {
 }
 
 /// Returns the words of a command line; `␣` stands for a space within a word.
-fn words(line: &str) -> Vec<Vec<u8>> {
+pub(crate) fn words(line: &str) -> Vec<Vec<u8>> {
     line.split_whitespace().map(|word| word.replace('␣', " ").into_bytes()).collect()
 }

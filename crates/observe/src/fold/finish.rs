@@ -27,6 +27,7 @@ impl<'t> Fold<'t> {
             refusals: self.run.refusals,
             foreign_program: self.run.foreign_program.map(<[u8]>::to_vec),
             inodes_shown: self.run.inodes_shown,
+            late_variables: self.run.late_variables.iter().map(|name| name.to_vec()).collect(),
             chance_program: self.run.chance_program.map(<[u8]>::to_vec),
             random_names: self.paths.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
         }

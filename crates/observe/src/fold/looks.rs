@@ -44,6 +44,34 @@ impl<'t> Fold<'t> {
         (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
     }
 
+    /// Returns true if a compiler opens the pipe of the job server that make or cargo told it: by
+    /// the numbers of its descriptors (`--jobserver-auth=3,4`), or as `fifo:PATH`. It limits how
+    /// many threads work at a time.
+    pub(super) fn is_job_server(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
+        const FIFO: u32 = 0o01;
+        let descriptor = [&b"/dev/fd/"[..], b"/proc/self/fd/"].iter().find_map(|at| e.path.strip_prefix(*at));
+        if descriptor.is_none() && e.mode >> 12 != FIFO || !self.habit(e.pid, policy).runs_code_of_builds {
+            return false;
+        }
+        let told =
+            [&b"CARGO_MAKEFLAGS"[..], b"MAKEFLAGS", b"MFLAGS"].into_iter().filter_map(|name| (policy.variable)(name));
+        let mut served = told.flat_map(|flags| {
+            let words: Vec<Vec<u8>> = flags.split(|&byte| byte == b' ').map(<[u8]>::to_vec).collect();
+            words
+        });
+        served.any(|word| {
+            let auth =
+                [&b"--jobserver-auth="[..], b"--jobserver-fds="].iter().find_map(|flag| word.strip_prefix(*flag));
+            match (auth.and_then(|auth| auth.strip_prefix(b"fifo:")), descriptor) {
+                (Some(fifo), _) => fifo == e.path,
+                (None, Some(number)) => {
+                    auth.is_some_and(|auth| auth.split(|&byte| byte == b',').any(|fd| fd == number))
+                }
+                (None, None) => false,
+            }
+        })
+    }
+
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
         let by_inode = self.files.is_made(e.identity);
         // A path with `..` is matched by inode, or by its resolved form at the end of the run.

@@ -71,6 +71,10 @@ pub struct Folded {
     /// The first program that asked for random numbers or for its own addresses although its
     /// `Habit` does not cover that. It is set only if [`Policy::chance_is_compared`] is true.
     pub chance_program: Option<Vec<u8>>,
+    /// Variables that code of the build asked for in the process of a compiler
+    /// ([`larder_model::Habit::runs_code_of_builds`]). They count even if the compiler's own
+    /// question does not.
+    pub late_variables: Vec<Vec<u8>>,
 }
 
 /// The state of a fold. `'t` is the lifetime of the trace: paths are slices of it.
@@ -118,6 +122,9 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
+        if self.is_job_server(e, policy) || self.is_private(e, policy) {
+            return;
+        }
         match e.kind {
             Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => {
                 if e.kind == Kind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
@@ -153,6 +160,7 @@ impl<'t> Fold<'t> {
             Kind::ChildDied if e.extra == 0 => self.refuse(Unrecorded::InternalError, e.path),
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
+            Kind::Late => self.late(e, policy),
             Kind::Closed => {
                 if let Some(id) = e.identity {
                     self.files.closed.insert(file_id(id), id);

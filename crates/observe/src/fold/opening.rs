@@ -10,6 +10,24 @@ use super::{Event, Fold, Policy};
 use crate::event::{self, Kind, OpenFlags};
 
 impl<'t> Fold<'t> {
+    /// Returns true if an event is about a path for which [`Policy::is_private`] holds. A link from
+    /// such a path to an output, or the reverse, leaves the output as it is.
+    pub(super) fn is_private(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
+        let is_at = |path: &[u8]| path.starts_with(b"/") && (policy.is_private)(path);
+        let is_new = matches!(e.kind, Kind::Link | Kind::Rename(_)) && is_at(e.path2);
+        if !is_new && !is_at(e.path) || is_at(e.path) && matches!(e.kind, Kind::Link) && !is_at(e.path2) {
+            return false;
+        }
+        if let Kind::Open(flags) = e.kind {
+            if flags.has(OpenFlags::CREATE | OpenFlags::NEW | OpenFlags::WRITE) {
+                self.run.private_files.insert(e.path);
+            } else if e.error == 0 && e.mode >> 12 == 0o10 && !self.run.private_files.contains(e.path) {
+                self.refuse(Unrecorded::UpdatesFile, e.path);
+            }
+        }
+        true
+    }
+
     pub(super) fn open(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
         let writes = flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::APPEND);
         if matches!(e.path, b"/dev/urandom" | b"/dev/random") {

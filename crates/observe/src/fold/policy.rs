@@ -46,6 +46,10 @@ pub struct Policy<'a> {
     pub is_log: &'a dyn Fn(&[u8]) -> bool,
     /// Returns true for paths that the command may write.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
+    /// Returns true for paths at which a program keeps what only makes its next run faster, such as
+    /// the sessions of rustc. What the run makes there is no output. If the run finds something
+    /// there, it is refused.
+    pub is_private: &'a dyn Fn(&[u8]) -> bool,
     /// Returns a path with links and `..` in its directory resolved, as the directory is at the end
     /// of the run.
     pub real: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,

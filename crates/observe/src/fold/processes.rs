@@ -9,7 +9,8 @@ use larder_model::{Habit, Times, Unrecorded};
 use super::path_state::file_id;
 use super::{Event, Fold, Origin, Policy};
 use crate::event::{
-    Kind, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
+    Kind, LATE_CLOCK, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME,
+    REPORTED_WHOLE, arguments,
 };
 use crate::process_tree::Running;
 
@@ -186,6 +187,23 @@ impl<'t> Fold<'t> {
             self.run.environment.insert(e.path, value);
         } else if matches!(e.path, b"TEMP" | b"TEMPDIR" | b"TMP" | b"TMPDIR") {
             self.run.temporary_directories.insert(e.path, value);
+        }
+    }
+}
+
+impl<'t> Fold<'t> {
+    /// Handles what a plugin asked for that its program asks for as well. For most programs the
+    /// habit covers both. For a compiler that runs code of the build in its own process, such as
+    /// rustc with procedural macros, the habit covers only the compiler.
+    pub(super) fn late(&mut self, e: &Event<'t>, policy: &Policy) {
+        if !self.habit(e.pid, policy).runs_code_of_builds {
+            return;
+        }
+        match e.extra {
+            LATE_CLOCK => self.refuse(Unrecorded::Clock, e.path2),
+            LATE_RANDOM if policy.chance_is_compared => self.run.depends_on_chance(e.path2),
+            LATE_RANDOM => self.refuse(Unrecorded::Random, e.path2),
+            _ => self.run.late_variables.push(e.path),
         }
     }
 }

@@ -31,6 +31,10 @@ pub(super) struct RunState<'t> {
     pub(super) environment: Map<&'t [u8], Option<&'t [u8]>>,
     /// Variables that need no observation by themselves but name the directory for temporary files.
     pub(super) temporary_directories: Map<&'t [u8], Option<&'t [u8]>>,
+    /// Files that the run made where [`super::Policy::is_private`] holds.
+    pub(super) private_files: BTreeSet<&'t [u8]>,
+    /// Variables that plugins asked for.
+    pub(super) late_variables: Vec<&'t [u8]>,
     /// A temporary file could not be created because its directory does not exist.
     pub(super) no_temporary_directory: bool,
     pub(super) foreign_program: Option<&'t [u8]>,

@@ -69,6 +69,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 shows_numbers: false,
                 tries_sockets: false,
                 reports: false,
+                runs_code_of_builds: false,
             }
         },
         before: &|opened| {
@@ -76,6 +77,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
             known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
         },
         real: &|_| None,
+        is_private: &|_| false,
         may_write: &|path| path.starts_with(b"/w/"),
         is_log: &|path| path.ends_with(b"/config.log"),
         first_pid: Some(PID),

@@ -86,7 +86,9 @@ pub use stdin::{
 };
 pub use stop::end_descendants;
 pub use survivors::{Survivors, survivors};
-pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
+pub use terminal::{
+    PseudoTerminal, TerminalSize, controlling_terminal_size, is_odd_output, pipe, standard_input_size, standard_outputs,
+};
 pub use trace::{
     Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
 };

@@ -4,7 +4,7 @@
 //! Unaware of: what the messages are.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -41,8 +41,18 @@ pub fn standard_input_size() -> Option<TerminalSize> {
     terminal_size(0)
 }
 
+/// Returns the size of the terminal that controls this process (`/dev/tty`), or `None` if there is
+/// none.
+pub fn controlling_terminal_size() -> Option<TerminalSize> {
+    let tty = rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    size_of(tty.as_fd())
+}
+
 fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
-    let fd = standard(fd);
+    size_of(standard(fd))
+}
+
+fn size_of(fd: BorrowedFd) -> Option<TerminalSize> {
     if !termios::isatty(fd) {
         return None;
     }

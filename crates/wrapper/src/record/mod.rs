@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ordinary` | decides whether the run ended as it will the next time |
 //! | `reduce` | turns the trace into what the run relied on and changed |
+//! | `of_a_crate` | what is special about rustc |
 //! | `archive_times` | looks for times in archives |
 //! | `canonical_paths` | resolves links and `..` in the directories of paths |
 //! | `mtimes` | finds mtimes that the command set itself |
@@ -22,6 +23,7 @@ mod entry;
 mod limit;
 mod mtimes;
 mod not_recorded;
+mod of_a_crate;
 mod ordinary;
 mod outputs;
 mod preprocess;

@@ -19,6 +19,7 @@ use super::archive_times::archive_has_none;
 use super::canonical_paths::CanonicalPaths;
 use super::entry::Run;
 use super::not_recorded::NotRecorded;
+use super::of_a_crate::is_in;
 use crate::own_file::own_path;
 use crate::run::observed_run::ObservedRun;
 
@@ -41,6 +42,9 @@ impl Run<'_> {
         let is_written = |path: &[u8]| !self.before.is_as_it_was(path, self.started_ns);
         folded.seen.changed.retain(|(path, change)| !matches!(change, Change::File { .. }) || is_written(path));
         self.narrow_and_widen(&mut folded.seen);
+        if self.request.family == Family::Rustc {
+            self.of_a_crate(observed_run, &mut folded)?;
+        }
         Ok(folded)
     }
 
@@ -83,6 +87,7 @@ impl Run<'_> {
         let (place, family) = (&self.context.place, self.request.family);
         let on_terminal = self.request.action.terminal != Terminal::None;
         let real = CanonicalPaths::default();
+        let sessions = self.sessions();
         let policy = Policy {
             replaces_output: &replaces_output,
             unlinks_output: &unlinks_output,
@@ -103,8 +108,9 @@ impl Run<'_> {
             real: &|path| real.of(path),
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),
+            is_private: &|path| sessions.as_ref().is_some_and(|sessions| is_in(path, sessions)),
             first_pid: Some(observed.finished.pid),
-            chance_is_compared: matches!(family, Family::Gcc | Family::Clang | Family::Binutils),
+            chance_is_compared: !matches!(family, Family::Generic | Family::Command),
         };
         fold(&observed.trace, &policy)
     }

@@ -71,7 +71,7 @@ pub(super) fn run(
     let known = |key: &Digest| recorder.judgement(key);
     let keep = |key: &Digest, judgement: &Judgement| recorder.keep_judgement(key, judgement);
     let abilities = Abilities::new(&context.place, &known, &keep);
-    let choice = choose_observer(request, &context.place, store, settings.observer, &abilities);
+    let choice = choose_observer(request, &context.place, (store, stat_cache), settings.observer, &abilities);
     let choice = choice.map_err(Outcome::Bypass);
     let strategy = match choice.and_then(|choice| ObservationStrategy::of(choice, closing(request.family))) {
         Ok(strategy) => strategy,

@@ -69,7 +69,8 @@ impl ObservedRun {
 pub(crate) fn closing(family: Family) -> Closing {
     match family {
         Family::Gcc | Family::Clang | Family::Binutils => Closing::Asked,
-        Family::Generic | Family::Command => Closing::Unasked,
+        // rustc's job server sends a signal to a thread of its own.
+        Family::Generic | Family::Command | Family::Rustc => Closing::Unasked,
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_compiler::{Family, is_compiler_part, starts_others};
+use larder_compiler::{Family, is_compiler_part, runs_code_of_builds, starts_others};
 use larder_lookup::{Abilities, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
 use larder_model::path::file_name;
 use larder_model::{Digest, Identity, Judgement, Looked, Unrecorded, Unseen, Way};
@@ -73,6 +73,13 @@ impl<'a> ObserverTrust<'a> {
             let judgement = match missed {
                 true => self.disbelieved(&program_key(&content, self.place), ended_well),
                 false => self.believed(&content, &path, &verdict.unseen),
+            };
+            self.keep_of_program(&path, &content, &judgement);
+        }
+        for (path, content) in self.plugins(run) {
+            let judgement = match faulty || verdict.dropped {
+                true => self.disbelieved(&program_key(&content, self.place), ended_well),
+                false => Judgement::Believed(Vec::new()),
             };
             self.keep_of_program(&path, &content, &judgement);
         }
@@ -286,6 +293,10 @@ impl<'a> ObserverTrust<'a> {
     /// Returns the paths that loader and libc read unseen in a run, or why the run is not trusted.
     pub(crate) fn unseen(&self, observed_run: &ObservedRun, run: &RunModel) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if observed_run.observer != larder_model::Observer::Preload {
+            // The kernel does not tell rustc's reads of the clock from those of a procedural macro.
+            if self.request.family == Family::Rustc {
+                return Err((Unrecorded::Unjudged, self.request.command.program.clone()));
+            }
             let taken = self.preload_is_forced && observed_run.verdict.is_some();
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
@@ -311,7 +322,21 @@ impl<'a> ObserverTrust<'a> {
                 _ => return Err(self.doubt(Judgement::Again, path)),
             }
         }
+        for (path, content) in self.plugins(run) {
+            match self.recorder.judgement(&program_key(&content, self.place)) {
+                Some(Judgement::Believed(_)) => {}
+                Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
+                _ => return Err(self.doubt(Judgement::Again, path)),
+            }
+        }
         Ok(looks.into_iter().collect())
+    }
+
+    /// Returns the procedural macros that rustc loaded, with the digests of their files. Each is
+    /// judged by itself, because it runs in rustc's process.
+    fn plugins(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
+        let of_rustc = run.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
+        of_rustc.filter_map(|(_, path)| Some((path.to_vec(), self.content(path)?))).collect()
     }
 
     /// Returns true if the command may have built this program.
@@ -321,7 +346,8 @@ impl<'a> ObserverTrust<'a> {
 
     /// Returns true for a known part of a compiler, if the kernel observer does not work here.
     fn is_believed_by_name(&self, program: &[u8]) -> bool {
-        is_compiler_part(file_name(program)) && !self.abilities.kernel()
+        let name = file_name(program);
+        is_compiler_part(name) && !runs_code_of_builds(name) && !self.abilities.kernel()
     }
 
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {

@@ -101,7 +101,7 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     }
     let known = |key: &Digest| store.judgement(key);
     let abilities = Abilities::new(&place, &known, &|_, _| {});
-    let observer = choose_observer(&request, &place, &store, settings.observer, &abilities);
+    let observer = choose_observer(&request, &place, (&store, &stat_cache), settings.observer, &abilities);
     let observer = observer.ok().map(|choice| choice.name().name());
     let asked = |place: &Place| {
         let own =

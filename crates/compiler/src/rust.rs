@@ -1,0 +1,244 @@
+//! Command lines of rustc and of clippy's driver: which crate they compile, where its files go, and
+//! which directories they search.
+//!
+//! All else that they do is observed, so little has to be known about their flags.
+//!
+//! ```text
+//! rustc --crate-name a --crate-type lib --emit=dep-info,metadata,link -C extra-filename=-1f
+//!       --out-dir target/debug/deps -L dependency=target/debug/deps --extern b=… src/lib.rs
+//! ```
+//!
+//! Unaware of: whether the files exist, and what is in them.
+
+use larder_model::Bypass;
+use larder_model::path::file_name;
+
+use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
+
+/// What a command line of rustc names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rust<'a> {
+    /// The root file of the crate. Empty if there is none.
+    pub source: &'a [u8],
+    /// The crate's name, or an empty name if the source decides it.
+    pub crate_name: &'a [u8],
+    /// What follows the name in the names of the outputs (`-C extra-filename`).
+    pub extra_filename: &'a [u8],
+    /// `--out-dir`.
+    pub out_dir: Option<&'a [u8]>,
+    /// `-o`, and the paths in `--emit KIND=PATH`.
+    pub outputs: Vec<&'a [u8]>,
+    /// The files of `--extern NAME=PATH`.
+    pub externs: Vec<&'a [u8]>,
+    /// Directories in which the crates are that other crates depend on (`-L dependency=`).
+    pub dependency_directories: Vec<&'a [u8]>,
+    /// The directory of the sessions of incremental compilation (`-C incremental=`).
+    pub incremental: Option<&'a [u8]>,
+    /// The width of the messages is in the arguments.
+    pub is_told_width: bool,
+    /// The command only asks for something, such as `-vV` or `--print`.
+    asks: bool,
+    /// The command measures itself, such as with `-Z time-passes`.
+    measures: bool,
+}
+
+/// Flags whose value may be the next word.
+const WITH_VALUE: &[&[u8]] = &[
+    b"--allow",
+    b"--cap-lints",
+    b"--cfg",
+    b"--check-cfg",
+    b"--codegen",
+    b"--color",
+    b"--crate-name",
+    b"--crate-type",
+    b"--deny",
+    b"--diagnostic-width",
+    b"--edition",
+    b"--emit",
+    b"--env-set",
+    b"--error-format",
+    b"--explain",
+    b"--extern",
+    b"--forbid",
+    b"--force-warn",
+    b"--json",
+    b"--out-dir",
+    b"--pretty",
+    b"--print",
+    b"--remap-path-prefix",
+    b"--remap-path-scope",
+    b"--sysroot",
+    b"--target",
+    b"--unpretty",
+    b"--warn",
+    b"-A",
+    b"-C",
+    b"-D",
+    b"-F",
+    b"-L",
+    b"-W",
+    b"-Z",
+    b"-l",
+    b"-o",
+];
+
+/// Returns what the arguments name. They do not contain `argv[0]`. A wrapper of a workspace, such
+/// as clippy's driver, gets the path of rustc as its first argument.
+pub fn rust(arguments: &[Vec<u8>]) -> Rust<'_> {
+    let mut found = Rust::default();
+    let is_rustc = |word: &&Vec<u8>| file_name(word) == b"rustc";
+    let skipped = usize::from(arguments.first().filter(is_rustc).is_some());
+    let mut words = arguments[skipped..].iter().map(Vec::as_slice);
+    found.asks = arguments.len() == skipped;
+    while let Some(word) = words.next() {
+        if !word.starts_with(b"-") || word == b"-" {
+            found.source = word;
+            continue;
+        }
+        let (flag, here) = split(word);
+        let value = match here {
+            Some(here) => here,
+            None if WITH_VALUE.contains(&flag) => words.next().unwrap_or_default(),
+            None => b"",
+        };
+        found.flag(flag, value);
+    }
+    found
+}
+
+/// Splits `--flag=value` and `-Cvalue` into flag and value.
+fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
+    if word.starts_with(b"--") {
+        return match word.iter().position(|&byte| byte == b'=') {
+            Some(at) => (&word[..at], Some(&word[at + 1..])),
+            None => (word, None),
+        };
+    }
+    let (flag, rest) = word.split_at(word.len().min(2));
+    let takes = WITH_VALUE.contains(&flag);
+    (if takes { flag } else { word }, Some(rest).filter(|rest| takes && !rest.is_empty()))
+}
+
+impl<'a> Rust<'a> {
+    fn flag(&mut self, flag: &[u8], value: &'a [u8]) {
+        match flag {
+            b"--crate-name" => self.crate_name = value,
+            b"--out-dir" => self.out_dir = Some(value),
+            b"-o" => self.outputs.push(value),
+            b"--emit" => self.outputs.extend(value.split(|&byte| byte == b',').filter_map(after_equals)),
+            b"--extern" => self.externs.extend(after_equals(value)),
+            b"-L" => self.dependency_directories.extend(value.strip_prefix(b"dependency=")),
+            b"--diagnostic-width" => self.is_told_width = true,
+            b"-C" | b"--codegen" => match value.iter().position(|&byte| byte == b'=') {
+                Some(at) if &value[..at] == b"incremental" => self.incremental = Some(&value[at + 1..]),
+                Some(at) if matches!(&value[..at], b"extra-filename" | b"extra_filename") => {
+                    self.extra_filename = &value[at + 1..];
+                }
+                _ => {}
+            },
+            b"-Z" => {
+                const MEASURES: [&[u8]; 5] = [b"time", b"self-profile", b"self_profile", b"print-", b"dump"];
+                self.measures |= MEASURES.iter().any(|word| value.starts_with(word));
+            }
+            b"--print" | b"--explain" | b"--help" | b"--version" | b"-h" | b"-V" | b"-vV" | b"-Vv" => self.asks = true,
+            _ => {}
+        }
+    }
+
+    /// Returns the beginning that the names of the outputs have, after a possible `lib`.
+    pub fn stem(&self) -> Vec<u8> {
+        let source = file_name(self.source);
+        let source = source.strip_suffix(b".rs").unwrap_or(source);
+        let name = if self.crate_name.is_empty() { source } else { self.crate_name };
+        [name, self.extra_filename].concat()
+    }
+}
+
+fn after_equals(word: &[u8]) -> Option<&[u8]> {
+    word.iter().position(|&byte| byte == b'=').map(|at| &word[at + 1..])
+}
+
+/// Parses `arguments`, which do not contain `argv[0]`.
+pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
+    let named = rust(arguments);
+    if named.asks {
+        return Err(Bypass::Query);
+    }
+    if arguments.iter().any(|word| word.starts_with(b"@")) {
+        return Err(Bypass::ResponseFile);
+    }
+    if named.source == b"-" {
+        return Err(Bypass::StandardInput);
+    }
+    if named.measures || named.source.is_empty() {
+        return Err(Bypass::TooHard);
+    }
+    let is_native = |word: &[u8]| memchr::memmem::find(word, b"native").is_some();
+    let output = match (named.outputs.first(), named.out_dir) {
+        (Some(output), _) => output.to_vec(),
+        (None, Some(directory)) => [directory, b"/", &named.stem()].concat(),
+        (None, None) => named.stem(),
+    };
+    Ok(Invocation {
+        family: Family::Rustc,
+        stage: Stage::End,
+        source: named.source.to_vec(),
+        output: Some(output),
+        depfile: None,
+        depfile_has_system_headers: false,
+        // `-C target-cpu=native`.
+        asks_processor: arguments.iter().any(|word| is_native(word)),
+        standard_input: StandardInput::Unread,
+        environment: EnvironmentRule::Listed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::words;
+
+    #[test]
+    fn what_cargo_passes() {
+        let line = words(
+            "rustc --crate-name a_b --edition=2021 src/lib.rs --error-format=json --diagnostic-width=80 --crate-type lib \
+             --emit=dep-info,metadata=/m/x.rmeta,link -C embed-bitcode=no -Cdebuginfo=2 -C extra-filename=-1f \
+             --out-dir /t/deps -C incremental=/t/inc -L dependency=/t/deps -L native=/n --extern b=/t/deps/libb.rlib \
+             --extern proc_macro -W unused",
+        );
+        let found = rust(&line);
+        let expect = Rust {
+            source: b"src/lib.rs",
+            crate_name: b"a_b",
+            extra_filename: b"-1f",
+            out_dir: Some(b"/t/deps"),
+            outputs: vec![b"/m/x.rmeta"],
+            externs: vec![b"/t/deps/libb.rlib"],
+            dependency_directories: vec![b"/t/deps"],
+            incremental: Some(b"/t/inc"),
+            is_told_width: true,
+            asks: false,
+            measures: false,
+        };
+        assert_eq!(found, expect);
+        assert_eq!(found.stem(), b"a_b-1f");
+        assert_eq!(rust(&words("src/main.rs")).stem(), b"main");
+    }
+
+    #[test]
+    fn what_is_not_cached() {
+        let check = |line: &str, expect: Bypass| assert_eq!(parse(&words(line)), Err(expect), "{line}");
+        check("-vV", Bypass::Query);
+        check("", Bypass::Query);
+        check("rustc", Bypass::Query);
+        check("- --crate-name ___ --print=file-names", Bypass::Query);
+        check("x.rs --print cfg", Bypass::Query);
+        check("--explain E0001", Bypass::Query);
+        check("-", Bypass::StandardInput);
+        check("-Ztime-passes x.rs", Bypass::TooHard);
+        check("-Z self-profile x.rs", Bypass::TooHard);
+        check("--crate-type lib", Bypass::TooHard);
+        check("@args", Bypass::ResponseFile);
+    }
+}

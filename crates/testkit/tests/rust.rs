@@ -1,0 +1,274 @@
+//! Crates compiled by rustc through larder. Each result must be what rustc leaves without larder, and
+//! must not be used once something that the compile relied on has changed. Much of it is about
+//! procedural macros, which run in rustc's process and may do anything.
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+
+use larder_testkit::{Place, Ran, Run, Tree};
+
+/// The most runs until a hit: some teach larder how a program can be observed.
+const RUNS_MAX: usize = 6;
+
+/// Returns the path of rustc in the toolchain, not of rustup's proxy. Prints that the test is
+/// skipped if there is none.
+fn rustc() -> Option<String> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
+    let sysroot = output.and_then(|output| String::from_utf8(output.stdout).ok());
+    let path = sysroot.map(|sysroot| format!("{}/bin/rustc", sysroot.trim()));
+    let path = path.filter(|path| std::path::Path::new(path).is_file());
+    if path.is_none() {
+        eprintln!("skipped: rustc is not installed");
+    }
+    path
+}
+
+/// A place with a procedural macro in `libm.so`, which expands to a literal that `body` computes, and
+/// a crate `x.rs` that uses it.
+struct Macros {
+    place: Place,
+    rustc: String,
+}
+
+impl Macros {
+    fn of(body: &str) -> Option<Macros> {
+        let macros = Macros { place: Place::new(), rustc: rustc()? };
+        macros.make(body);
+        let user = "extern crate m; pub fn v() -> String { m::m!().to_string() }\n";
+        macros.place.put("x.rs", user);
+        Some(macros)
+    }
+
+    fn make(&self, body: &str) {
+        let text = format!(
+            "use proc_macro::TokenStream;\n#[proc_macro]\npub fn m(_: TokenStream) -> TokenStream {{\n\
+             let v = {{ {body} }}; format!(\"{{:?}}\", v.to_string()).parse().expect(\"a literal\") }}\n"
+        );
+        self.place.put("m.rs", text);
+        let argv = [&self.rustc, "--crate-type", "proc-macro", "--crate-name", "m", "m.rs", "-o", "libm.so"];
+        self.place.run(&argv).run().ends(0);
+        let age = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+        let made = std::fs::File::open(self.place.path("work/libm.so")).expect("is made");
+        made.set_modified(age).expect("is changed");
+        self.place.settle();
+    }
+
+    fn argv(&self) -> [&str; 7] {
+        [&self.rustc, "--crate-type=lib", "--crate-name=x", "x.rs", "--extern", "m=libm.so", "--emit=metadata,link"]
+    }
+
+    /// Compiles the crate until it hits or the runs are used up, and compares each run with one
+    /// without larder. Returns the outcomes.
+    #[track_caller]
+    fn outcomes(&self, runs: usize, change: &dyn Fn(Run) -> Run) -> Vec<String> {
+        outcomes(&self.place, &self.argv(), runs, change)
+    }
+
+    /// Checks that the crate hits as long as nothing changes, and does not once `after` applies.
+    #[track_caller]
+    fn check(&self, before: &dyn Fn(Run) -> Run, after: &dyn Fn(Run) -> Run, change: &dyn Fn()) {
+        let first = self.outcomes(RUNS_MAX, before);
+        assert_eq!(first.last().map(String::as_str), Some("hit"), "{first:?}");
+        change();
+        self.place.settle();
+        let second = self.outcomes(1, after);
+        assert_eq!(second, ["miss"], "after the change");
+    }
+}
+
+#[track_caller]
+fn outcomes(place: &Place, argv: &[&str], runs: usize, change: &dyn Fn(Run) -> Run) -> Vec<String> {
+    let work = place.path("work");
+    let before = Tree::of(&work);
+    let plain = change(place.run(argv)).run();
+    let plain_tree = Tree::of(&work);
+    before.put_back(&work);
+    let mut found: Vec<String> = Vec::new();
+    while found.len() < runs && found.last().is_none_or(|last| last != "hit") {
+        let (ran, outcome) = place.counted(change(place.larder(argv)));
+        assert_eq!(ran, plain, "{argv:?} ({outcome}): left is with larder, right without");
+        if let Some(difference) = Tree::of(&work).difference(&plain_tree) {
+            panic!("{argv:?} ({outcome}): files differ (with larder / without): {difference}");
+        }
+        found.push(outcome);
+        before.put_back(&work);
+    }
+    found
+}
+
+fn same(run: Run) -> Run {
+    run
+}
+
+#[test]
+fn each_kind_of_crate_hits() {
+    let Some(rustc) = rustc() else { return };
+    let place = Place::new();
+    place.put("x.rs", "pub fn f() -> u32 { 4 }\nfn main() { println!(\"{}\", f()); }\n#[test] fn t() {}\n");
+    place.put("m.rs", "use proc_macro::TokenStream;\n#[proc_macro] pub fn m(t: TokenStream) -> TokenStream { t }\n");
+    let kinds: [&[&str]; 9] = [
+        &["--crate-type=lib", "x.rs", "--emit=dep-info,metadata,link"],
+        &["--crate-type=rlib", "x.rs", "-Cdebuginfo=2"],
+        &["--crate-type=bin", "x.rs"],
+        &["--crate-type=cdylib", "x.rs"],
+        &["--crate-type=dylib", "x.rs", "-Cprefer-dynamic"],
+        &["--crate-type=staticlib", "x.rs"],
+        &["--crate-type=proc-macro", "m.rs"],
+        &["--test", "x.rs", "-o", "tests"],
+        &["--crate-type=lib", "x.rs", "--emit=obj,asm,llvm-ir,mir"],
+    ];
+    for kind in kinds {
+        let argv: Vec<&str> = [&rustc[..]].into_iter().chain(kind.iter().copied()).collect();
+        let found = outcomes(&place, &argv, RUNS_MAX, &same);
+        assert_eq!(found.last().map(String::as_str), Some("hit"), "{kind:?}: {found:?}");
+    }
+}
+
+#[test]
+fn warnings_and_errors_are_replayed() {
+    let Some(rustc) = rustc() else { return };
+    let place = Place::new();
+    place.put("w.rs", "pub fn f() { let unused = 4; }\n");
+    place.put("e.rs", "pub fn f() -> u32 { \"no\" }\n");
+    let json = ["--error-format=json", "--json=artifacts,diagnostic-rendered-ansi", "--diagnostic-width=80"];
+    for (source, more) in [("w.rs", ""), ("w.rs", "--deny=warnings"), ("w.rs", "--cap-lints=allow"), ("e.rs", "-g")] {
+        let mut argv = vec![&rustc[..], "--crate-type=lib", source, "--emit=metadata,link"];
+        argv.extend(json.iter().copied().chain([more]).filter(|word| !word.is_empty()));
+        let found = outcomes(&place, &argv, RUNS_MAX, &same);
+        assert_eq!(found.last().map(String::as_str), Some("hit"), "{source} {more}: {found:?}");
+    }
+}
+
+#[test]
+fn variables_and_included_files() {
+    let Some(rustc) = rustc() else { return };
+    let place = Place::new();
+    place.put("a.txt", "one");
+    place
+        .put("x.rs", "pub const V: Option<&str> = option_env!(\"V\");\npub const A: &str = include_str!(\"a.txt\");\n");
+    let argv = [&rustc[..], "--crate-type=lib", "x.rs", "--emit=dep-info,metadata,link"];
+    let with = |value: &'static str| move |run: Run| run.env("V", value);
+    let last = |change: &dyn Fn(Run) -> Run| outcomes(&place, &argv, RUNS_MAX, change).len();
+    assert!(last(&same) > 1 && last(&same) == 1);
+    assert_eq!(outcomes(&place, &argv, 1, &with("1")), ["miss"]);
+    assert_eq!(outcomes(&place, &argv, 1, &with("2")), ["miss"]);
+    assert_eq!(outcomes(&place, &argv, 1, &with("1")), ["hit"]);
+    assert_eq!(outcomes(&place, &argv, 1, &same), ["hit"]);
+    place.put("a.txt", "two");
+    assert_eq!(outcomes(&place, &argv, 1, &same), ["miss"]);
+    // A variable that no crate asks for does not matter.
+    assert_eq!(outcomes(&place, &argv, 1, &|run| run.env("OTHER", "x")), ["hit"]);
+}
+
+#[test]
+fn what_a_macro_reads_is_seen() {
+    let Some(macros) = Macros::of("std::env::var(\"V\").unwrap_or_default()") else { return };
+    macros.check(&same, &|run| run.env("V", "1"), &|| {});
+    // rustc asks for this one as well, and its own question does not count.
+    macros.make("std::env::var(\"TMPDIR\").unwrap_or_default()");
+    let other = macros.place.text("home");
+    macros.check(&same, &|run| run.env("TMPDIR", &other), &|| {});
+    macros.make("std::env::vars().count()");
+    macros.check(&same, &|run| run.env("UNHEARD_OF", "1"), &|| {});
+    macros.make("std::fs::read_to_string(\"data\").unwrap_or_default()");
+    macros.check(&same, &same, &|| drop(macros.place.put("data", "new")));
+    macros.make("std::fs::read_dir(\"files\").map_or(0, |names| names.count())");
+    macros.check(&same, &same, &|| drop(macros.place.put("files/a", "")));
+}
+
+#[test]
+fn what_differs_in_each_run_is_not_recorded() {
+    let clock = "std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs() >> 40)";
+    let Some(macros) = Macros::of(clock) else { return };
+    let runs = 3;
+    assert_eq!(macros.outcomes(runs, &same), ["miss:clock"; 3]);
+    macros.make("std::time::Instant::now().elapsed().as_secs() >> 40");
+    assert_eq!(macros.outcomes(runs, &same), ["miss:clock"; 3]);
+    macros.make("std::net::TcpStream::connect(\"127.0.0.1:1\").is_ok()");
+    assert_eq!(macros.outcomes(runs, &same), ["miss:network"; 3]);
+    macros.make("std::thread::available_parallelism().map_or(0, |n| n.get() >> 20)");
+    assert_eq!(macros.outcomes(runs, &same), ["miss:not-observed"; 3]);
+    // A result with random numbers is used after a second run with other numbers gave the same.
+    macros.make("std::collections::HashMap::from([(1, 2)]).len()");
+    let found = macros.outcomes(RUNS_MAX, &same);
+    assert!(found.last().is_some_and(|last| last == "hit") && found.len() > 2, "{found:?}");
+    macros.make("use std::hash::*; std::collections::hash_map::RandomState::new().build_hasher().finish()");
+    for _ in 0..3 {
+        let (ran, outcome): (Ran, String) = macros.place.counted(macros.place.larder(&macros.argv()));
+        assert_eq!((ran.code, &outcome[..4]), (Some(0), "miss"), "{outcome}");
+    }
+}
+
+#[test]
+fn another_target_directory() {
+    let Some(rustc) = rustc() else { return };
+    let place = Place::new();
+    place.put("x.rs", "pub fn f() -> u32 { 4 }\n");
+    place.put("o.rs", "include!(concat!(env!(\"OUT_DIR\"), \"/g.rs\"));\n");
+    for target in ["t1", "t2"] {
+        place.put(&format!("{target}/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55");
+        place.put(&format!("{target}/debug/deps/.keep"), "");
+        place.put(&format!("{target}/debug/build/o/out/g.rs"), "pub fn g() {}\n");
+    }
+    let compile = |source: &'static str, target: &str| {
+        let deps = place.text(&format!("work/{target}/debug/deps"));
+        let out = place.text(&format!("work/{target}/debug/build/o/out"));
+        let search = format!("dependency={deps}");
+        let argv = [
+            &rustc[..],
+            "--crate-type=lib",
+            source,
+            "--emit=dep-info,metadata,link",
+            "--out-dir",
+            &deps,
+            "-L",
+            &search,
+        ];
+        let argv = [&argv[..], &["--error-format=json", "--json=artifacts"]].concat();
+        outcomes(&place, &argv, RUNS_MAX, &|run| run.env("OUT_DIR", &out))
+    };
+    assert!(compile("x.rs", "t1").len() > 1);
+    assert_eq!(compile("x.rs", "t2"), ["hit"]);
+    // The path of the included file is in the crate's hash.
+    assert!(compile("o.rs", "t1").len() > 1);
+    assert_eq!(compile("o.rs", "t2")[0], "miss");
+    assert_eq!(compile("o.rs", "t1"), ["hit"]);
+}
+
+#[test]
+fn sessions_are_left_to_rustc() {
+    let Some(rustc) = rustc() else { return };
+    let place = Place::new();
+    place.put("x.rs", "pub fn f() -> u32 { 4 }\n");
+    let argv = [
+        &rustc[..],
+        "--crate-type=lib",
+        "--crate-name=x",
+        "x.rs",
+        "--emit=dep-info,metadata",
+        "-Cincremental=inc",
+        "--out-dir",
+        "out",
+    ];
+    let compile = || place.counted(place.larder(&argv)).1;
+    let forget = || {
+        for directory in ["inc", "out"] {
+            let _ = std::fs::remove_dir_all(place.path("work").join(directory));
+        }
+    };
+    for _ in 0..RUNS_MAX {
+        forget();
+        if compile() == "hit" {
+            break;
+        }
+    }
+    // A fresh directory is answered from the store, without a session. Then rustc makes one.
+    assert!(!place.path("work/inc").exists() && place.path("work/out/x.d").exists());
+    place.put("x.rs", "pub fn f() -> u32 { 5 }\n");
+    assert_eq!(compile(), "miss");
+    assert!(place.path("work/inc").exists());
+    place.put("x.rs", "pub fn f() -> u32 { 6 }\n");
+    assert_eq!(compile(), "bypass:session");
+    forget();
+    assert_eq!(compile(), "miss");
+}
