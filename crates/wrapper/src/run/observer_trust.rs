@@ -336,7 +336,7 @@ impl<'a> ObserverTrust<'a> {
     /// judged by itself, because it runs in rustc's process.
     fn plugins(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
         let of_rustc = run.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
-        of_rustc.filter_map(|(_, path)| Some((path.to_vec(), self.content(path)?))).collect()
+        of_rustc.filter_map(|(_, path)| Some((path.to_vec(), self.stat_cache.content_of(path)?))).collect()
     }
 
     /// Returns true if the command may have built this program.
