@@ -77,7 +77,9 @@ fn contents(pages: &BTreeMap<&str, &Page>) -> Vec<String> {
 /// Checks that each `docs/NAME.md` in a source file exists.
 fn named_by_code(repo: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
-    let listed = run::output(git.args(["ls-files", "--", "*.rs", "*.c", "*.h", "*.toml"]).current_dir(repo))?;
+    // The tests below name pages that do not exist.
+    let words = ["ls-files", "--", "*.rs", "*.c", "*.h", "*.toml", ":!xtask/src/docs/links.rs"];
+    let listed = run::output(git.args(words).current_dir(repo))?;
     let mut problems = Vec::new();
     for source in listed.lines() {
         let text = fs::read_to_string(repo.join(source)).unwrap_or_default();

@@ -37,7 +37,8 @@ pub(crate) struct Options {
     /// Only run a session in a terminal, and draw it as docs/recording.svg
     #[arg(long, conflicts_with_all = ["links", "only"])]
     recording: bool,
-    /// Run the examples of the pages whose names contain this, for example `tutorial`
+    /// Build no book, and run only the examples of the pages whose names contain this, for example
+    /// `tutorial`
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
     /// Use this larder, with the larderd beside it, instead of building one
@@ -59,8 +60,10 @@ pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
     let mut problems = links::check(&place.repo, &pages)?;
     println!("{} documents, {} links", pages.len(), pages.iter().map(|page| page.links.len()).sum::<usize>());
     if !options.links {
-        let mdbook = mdbook(place)?;
-        println!("{}", book(place, &mdbook)?.display());
+        if options.only.is_empty() {
+            let mdbook = mdbook(place)?;
+            println!("{}", book(place, &mdbook)?.display());
+        }
         let larder = binaries::larder(place, options.larder.as_deref())?;
         setup::for_docs()?;
         let is_chosen =
