@@ -21,6 +21,7 @@ use larder_sys::TerminalSize;
 use crate::paths::{absolute, beside, is_in, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
+use crate::search_path::reduced;
 use crate::{Tool, relocated, roots};
 
 /// Response files larger than this are not read, in bytes.
@@ -182,7 +183,7 @@ impl Request {
             argv: argv.clone(),
             cwd: place.cwd.clone(),
             apparent_cwd: place.apparent_cwd(),
-            environment: keyed(family, place),
+            environment: keyed(family, &tool, place, stat_cache),
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
             inherited: match family {
@@ -369,8 +370,16 @@ fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
     })
 }
 
-fn keyed(family: Family, place: &Place) -> Vec<Variable> {
-    environment(family, &place.environment)
+/// Returns the variables that are part of the key. Of `PATH`, a compiler's key has only the
+/// directories in which the compiler could find a program.
+fn keyed(family: Family, tool: &Tool, place: &Place, stat_cache: &StatCache) -> Vec<Variable> {
+    let mut variables = environment(family, &place.environment);
+    if matches!(family, Family::Gcc | Family::Clang)
+        && let Some(path) = variables.iter_mut().find(|variable| variable.name == b"PATH")
+    {
+        path.value = reduced(&path.value, &tool.path, stat_cache);
+    }
+    variables
 }
 
 struct ToolContent {

@@ -15,18 +15,19 @@
 //! Unaware of: which texts the roots are replaced in.
 
 use std::cell::RefCell;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::searched_directory;
-use larder_model::{Roots, names_digest};
+use larder_model::Roots;
 use larder_store::StatCache;
-use larder_sys::{Dir, Kind, Look, Opening, Trust};
+use larder_sys::{Dir, Kind, Look, Opening};
 
 use crate::chance;
 use crate::paths::is_in;
 use crate::place::Place;
+use crate::search_path::first_present;
 
 /// Variables in which CI services name the directory of a checkout, as each service documents:
 /// GitHub, GitLab, Buildkite, Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor,
@@ -106,13 +107,16 @@ const SYSTEM: [&[u8]; 14] = [
 
 /// At most this many roots are found by paths on a command line.
 const TOLD_MAX: usize = 4;
-/// A directory that changed within this time is likely to change again, so we do not note which
-/// names it lacks.
-const SETTLED_NS: i64 = 1_000_000_000;
-
 /// Returns the roots of a command that runs in `place` with these arguments. `apparent` is the path
-/// of the working directory in `PWD`, if it differs from the kernel's.
-pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stat_cache: &StatCache) -> Roots {
+/// of the working directory in `PWD`, if it differs from the kernel's. `links` is true for a link,
+/// because the objects name the sources that they were compiled from.
+pub(crate) fn find(
+    place: &Place,
+    apparent: Option<&[u8]>,
+    arguments: &[Vec<u8>],
+    links: bool,
+    stat_cache: &StatCache,
+) -> Roots {
     let mut search = Search { place, stat_cache, found: Vec::new(), looked: RefCell::default() };
     place.roots.named.iter().for_each(|root| search.add_any(root));
     if place.roots.find {
@@ -261,23 +265,7 @@ impl Search<'_> {
             true => None,
             false => Some(self.look_at(directory)?),
         };
-        let digest = names_digest(names);
-        if look.is_some_and(|look| self.stat_cache.names_absent(&look, &digest)) {
-            return None;
-        }
-        let now_ns = if look.is_some() { larder_sys::now_coarse_ns() } else { 0 };
-        let mut all_missing = true;
-        for name in names {
-            match larder_sys::look(&join(directory, name)) {
-                Ok(found) => return Some((name, found)),
-                Err(error) => all_missing &= error.kind() == ErrorKind::NotFound,
-            }
-        }
-        if let Some(look) = look.filter(|look| all_missing && now_ns - look.changed_ns > SETTLED_NS) {
-            let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
-            self.stat_cache.keep_absent(&look, now_ns, &digest, trust);
-        }
-        None
+        first_present(directory, look, names, self.stat_cache)
     }
 
     fn look_at(&self, directory: &[u8]) -> Option<Look> {

@@ -58,7 +58,7 @@ pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{
     ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
 };
-pub use roots::{PLACEHOLDER, Roots, is_encoded, is_in_word};
+pub use roots::{PLACEHOLDER, Roots, is_above_root, is_encoded, is_in_word};
 pub use single::{NotSingle, Single};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first

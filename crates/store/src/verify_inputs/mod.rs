@@ -14,14 +14,15 @@ use std::io;
 use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
-use larder_sys::{Dir, Kind, Look, Trust};
+use larder_sys::{Dir, Kind, Look, Opening, Trust};
+use memchr::memmem;
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
 use crate::check::{Listing, failure, listing_digest, look, status_of};
-use crate::scan::{Forms, Held, Scan};
+use crate::scan::{Forms, Held, Scan, read_text};
 
 /// How many symbolic links are followed from one path.
 const LINKS_MAX: usize = 40;
@@ -46,6 +47,10 @@ pub struct Refusal {
 pub struct InputVerifier<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
+    /// The index of the root by which directories above it are recorded, if they are.
+    pub recorded_above: Option<usize>,
+    /// Equal content of two files counts only if gcc may read each content once.
+    pub only_once_counts: bool,
     /// Special forms in which files are compared between places.
     pub forms: Forms<'a>,
     /// The stat cache.
@@ -366,8 +371,30 @@ impl Walk<'_> {
         }
     }
 
+    /// Returns true if two files of one content may count as one file for gcc: if the content may
+    /// have `#pragma once`, or if any file may have `#import`.
+    fn may_read_once(&self) -> bool {
+        let holds = |source: &Source, is_in: &dyn Fn(&[u8]) -> bool| {
+            let mut path = Vec::new();
+            if !self.witness.roots.decode_path(&source.path, &mut path) {
+                return true;
+            }
+            let bytes = larder_sys::open(&path, Opening::Read).and_then(|mut file| read_text(&mut file));
+            bytes.ok().flatten().is_none_or(|bytes| is_in(&bytes))
+        };
+        let says_once = |text: &[u8]| memmem::find(text, b"once").is_some();
+        let twins = self.sources.values().filter(|sources| sources.len() > 1);
+        let mut first = twins.filter_map(|sources| sources.first()).peekable();
+        first.peek().is_some()
+            && (first.any(|source| holds(source, &says_once))
+                || self.sources.values().filter_map(|sources| sources.first()).any(|source| holds(source, &may_import)))
+    }
+
     /// Notes pairs of files with equal content: each file with the first one of that content.
     fn find_twins(&mut self) {
+        if self.witness.only_once_counts && !self.may_read_once() {
+            return;
+        }
         for sources in self.sources.values().filter(|sources| sources.len() > 1) {
             for other in &sources[1..] {
                 let first = &sources[0];
@@ -564,11 +591,13 @@ impl Walk<'_> {
             self.witness.roots.encode_path(path, &mut encoded);
             encoded
         };
-        let entry = self.set.directories.entry(encode(path)).or_default();
-        entry.real = real.as_deref().map(encode);
+        let real = real.as_deref().map(encode);
+        let plain = real.is_none();
+        let entry = self.entry(path);
+        entry.real = real;
         entry.unchanged = trusted.then_some(look);
         entry.identity = (look.device, look.inode);
-        self.open.insert(path.to_vec(), Opened { dir, plain: real.is_none(), unchanged: trusted });
+        self.open.insert(path.to_vec(), Opened { dir, plain, unchanged: trusted });
         Ok(())
     }
 
@@ -582,8 +611,23 @@ impl Walk<'_> {
 
     fn entry(&mut self, directory: &[u8]) -> &mut Directory {
         let mut encoded = Vec::new();
-        self.witness.roots.encode_path(directory, &mut encoded);
-        self.set.directories.entry(encoded).or_default()
+        let InputVerifier { roots, recorded_above, .. } = self.witness;
+        let is_above = recorded_above.is_some_and(|index| roots.encode_above(index, directory, &mut encoded));
+        if !is_above {
+            roots.encode_path(directory, &mut encoded);
+        }
+        let entry = self.set.directories.entry(encoded).or_default();
+        if is_above && entry.above_root.is_none() {
+            entry.above_root = Some(directory.to_vec());
+        }
+        entry
+    }
+
+    /// Returns true if `name` in `directory` is the root, or a directory above it.
+    fn leads_to_root(&self, directory: &[u8], name: &[u8]) -> bool {
+        let root = self.witness.recorded_above.and_then(|index| self.witness.roots.paths().get(index));
+        let next = root.and_then(|root| root.strip_prefix(directory)?.strip_prefix(b"/"));
+        next.is_some_and(|next| !name.is_empty() && next.split(|&byte| byte == b'/').next() == Some(name))
     }
 
     fn fact(&mut self, directory: &[u8], name: &[u8], fact: OwnedFact) {
@@ -592,6 +636,14 @@ impl Walk<'_> {
             let path = join(directory, name);
             if self.open(&path).is_ok() {
                 self.entry(&path).wanted = true;
+                return;
+            }
+        }
+        if self.leads_to_root(directory, name) {
+            // Its name differs in each place, so the fact is recorded of the directory itself.
+            let path = join(directory, name);
+            if self.open(&path).is_ok() {
+                self.entry(&path).facts.insert((Vec::new(), fact.way()), fact);
                 return;
             }
         }
@@ -615,6 +667,22 @@ impl Walk<'_> {
         self.witness.roots.encode_names(name, &mut encoded);
         encoded
     }
+}
+
+/// Returns true if a text may have `#import`, also with a digraph or trigraph for `#` and with the
+/// word continued in the next line.
+fn may_import(text: &[u8]) -> bool {
+    fn after_mark(line: &[u8]) -> Option<&[u8]> {
+        let line = line.trim_ascii_start();
+        [&b"#"[..], b"%:", b"??="].iter().find_map(|mark| Some(line.strip_prefix(*mark)?.trim_ascii_start()))
+    }
+    let may_be_one = |word: &[u8]| {
+        let end = word.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(word.len());
+        &word[..end] == b"import" || word.get(end) == Some(&b'\\') || word[end..].starts_with(b"/*")
+    };
+    // A comment may be before the mark.
+    let ends = memmem::find_iter(text, b"*/").map(|at| &text[at + 2..]);
+    text.split(|&byte| byte == b'\n').chain(ends).filter_map(after_mark).any(may_be_one)
 }
 
 /// Linux's errno for "too many levels of symbolic links". Opening a path fails with it if symbolic

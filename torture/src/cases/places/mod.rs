@@ -2,13 +2,14 @@
 
 mod derived;
 mod directories;
+mod gone;
 mod odd;
 
 use crate::case::{Case, case};
 use crate::change::{Change, dir, put};
 
 pub(super) fn cases() -> Vec<Case> {
-    let parts = [combinations, own_path, derived::cases, odd::cases, directories::cases];
+    let parts = [combinations, own_path, derived::cases, odd::cases, directories::cases, gone::cases];
     parts.iter().flat_map(|cases| cases()).collect()
 }
 
