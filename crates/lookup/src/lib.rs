@@ -27,6 +27,7 @@
 mod abilities;
 mod answer;
 mod bounds;
+mod build_file;
 mod chance;
 mod observer;
 mod paths;

@@ -18,6 +18,7 @@ use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, StatCache, Uncut};
 use larder_sys::TerminalSize;
 
+use crate::build_file::build_file;
 use crate::paths::{absolute, beside, is_in, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
@@ -202,7 +203,7 @@ impl Request {
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
-        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stat_cache);
+        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache);
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
         let reads = match family {
@@ -224,7 +225,7 @@ impl Request {
             }
             input => input,
         };
-        let source = first_source(family, &invocation, &place.cwd, &roots, stat_cache);
+        let source = first_source(family, &argv, &invocation, &place.cwd, &roots, stat_cache);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let (weak, value_key) = action.keys(&roots);
         let command = Command::new(tool.path, argv, place.environment_block());
@@ -245,7 +246,7 @@ impl Request {
 
     /// Returns the present digest of the first source, if it is part of the key.
     pub fn first_source(&self, stat_cache: &StatCache) -> Option<Digest> {
-        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stat_cache)
+        first_source(self.family, &self.action.argv, &self.invocation, &self.action.cwd, &self.roots, stat_cache)
     }
 
     /// Returns true if the command runs inside one of Bazel's sandboxes.
@@ -305,17 +306,22 @@ fn links(family: Family, invocation: &Invocation) -> bool {
 /// digest of the first source, or of the first object of a link.
 fn first_source(
     family: Family,
+    argv: &[Vec<u8>],
     invocation: &Invocation,
     cwd: &[u8],
     roots: &Roots,
     stat_cache: &StatCache,
 ) -> Option<Digest> {
+    let anywhere = |path: &[u8]| larder_store::content_anywhere(path, roots, stat_cache, names_files);
+    if family == Family::Command {
+        return anywhere(&build_file(argv, cwd)?);
+    }
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;
     }
     let path = absolute(cwd, &invocation.source);
     if is_source(&path) {
-        return larder_store::content_anywhere(&path, roots, stat_cache, names_files);
+        return anywhere(&path);
     }
     if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
 }

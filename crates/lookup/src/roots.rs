@@ -58,6 +58,9 @@ const BUILD_TOPS: [&[u8]; 4] = [b"CMakeCache.txt", b"config.status", b"meson-pri
 /// Files that show the top of a project's sources.
 const SOURCE_TOPS: [&[u8]; 5] = [b"configure", b"configure.ac", b"CMakeLists.txt", b"meson.build", b"BUILD.bazel"];
 
+/// Names of build directories inside their sources, as CMake's manual and many projects have them.
+const BUILD_NAMES: [&[u8]; 6] = [b"_build", b"bld", b"build", b"builddir", b"obj", b"out"];
+
 /// Directories that many builds share. None of them becomes a root, unless a person named it or it
 /// is the working directory.
 const SHARED: [&[u8]; 24] = [
@@ -121,7 +124,7 @@ pub(crate) fn find(
     place.roots.named.iter().for_each(|root| search.add_any(root));
     if place.roots.find {
         search.build_systems();
-        search.around(&place.cwd);
+        search.around(&place.cwd, links);
         search.told(arguments);
     }
     search.other_names(apparent);
@@ -196,16 +199,28 @@ impl Search<'_> {
     }
 
     /// Adds the root that contains the working directory.
-    fn around(&mut self, cwd: &[u8]) {
+    fn around(&mut self, cwd: &[u8], links: bool) {
         if self.holds(cwd) {
             return;
         }
-        let top = self.checkout(cwd).or_else(|| self.highest(cwd, &BUILD_TOPS));
+        let checkout = self.checkout(cwd);
+        let top = checkout.or_else(|| self.highest(cwd, &BUILD_TOPS));
         match top {
             Some(top) if !is_shared(top) => self.add(top),
             // Every command has a root, even if it is a shared directory.
             _ => self.add_any(cwd),
         }
+        let build = top.unwrap_or(cwd);
+        if links && checkout.is_none() && self.is_build_directory(build) {
+            self.add(above(build));
+        }
+    }
+
+    /// Returns true for a build directory inside its sources, by its name or by what is beside it.
+    fn is_build_directory(&self, path: &[u8]) -> bool {
+        let sources = above(path);
+        let name = larder_model::path::file_name(path);
+        !is_shared(sources) && (BUILD_NAMES.contains(&name) || self.first_of(sources, &SOURCE_TOPS).is_some())
     }
 
     /// Adds roots for absolute paths among the arguments. For example, `/src/p/configure` makes
@@ -435,7 +450,7 @@ mod tests {
             };
             let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| at(argument)).collect();
             let apparent = place.variable(b"PWD").map(<[u8]>::to_vec);
-            let roots = find(&place, apparent.as_deref(), &arguments, &StatCache::none());
+            let roots = find(&place, apparent.as_deref(), &arguments, false, &StatCache::none());
             roots.paths().iter().map(|root| String::from_utf8_lossy(root).replace(top, "@")).collect()
         }
     }
