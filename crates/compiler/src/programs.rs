@@ -126,6 +126,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         sorts_names: true,
         // For patterns such as `*/x`.
         lists_kinds: true,
+        // make tells its children the path of its terminal.
+        tries_terminal: true,
         ..strict
     };
     match rule {

@@ -53,6 +53,9 @@ pub struct Request {
     /// True if standard input is a terminal and `--no-terminal` was given, so that the tool gets an
     /// empty standard input.
     pub is_kept_from_terminal: bool,
+    /// True if standard input is a terminal at which nothing was typed yet. A run is recorded only
+    /// if it reads nothing from it.
+    pub watches_terminal: bool,
     /// The options of `larder run`.
     pub scope: Scope,
 }
@@ -66,6 +69,8 @@ enum Keyed {
     File(Vec<u8>, i64),
     /// Not read, but the tool may ask it for its size.
     Terminal(TerminalSize),
+    /// A terminal that a recorded run did not read, with all that the tool may ask it for.
+    Untyped(Vec<u8>),
 }
 
 impl Keyed {
@@ -78,15 +83,21 @@ impl Keyed {
                 [&Digest::of(&roots.encode_text(bytes)).0[..], &modified_ns.to_le_bytes()].concat()
             }
             Keyed::Terminal(size) => format!("terminal of {} columns", size.columns).into_bytes(),
+            Keyed::Untyped(settings) => [b"untyped terminal ", &settings[..]].concat(),
         }
     }
 
     fn bytes(self) -> Vec<u8> {
         match self {
             Keyed::Bytes(bytes) | Keyed::File(bytes, _) => bytes,
-            Keyed::Unread | Keyed::Nothing | Keyed::Terminal(_) => Vec::new(),
+            Keyed::Unread | Keyed::Nothing | Keyed::Terminal(_) | Keyed::Untyped(_) => Vec::new(),
         }
     }
+}
+
+/// Returns the state of the terminal on standard input, if nothing was typed at it yet.
+fn untyped_terminal() -> Option<Keyed> {
+    larder_sys::standard_input_awaits_typing().then(larder_sys::standard_input_settings)?.map(Keyed::Untyped)
 }
 
 fn read_standard_input(reads: StandardInput) -> Result<Keyed, Bypass> {
@@ -212,7 +223,14 @@ impl Request {
         };
         let is_kept_from_terminal =
             family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
-        let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
+        let input = match is_kept_from_terminal {
+            true => Keyed::Nothing,
+            false => match read_standard_input(reads) {
+                Err(_) if family == Family::Command => untyped_terminal().ok_or(Bypass::StandardInput)?,
+                input => input?,
+            },
+        };
+        let watches_terminal = matches!(input, Keyed::Untyped(_));
         let input = match input {
             Keyed::Unread if may_ask_for_width(family, &action) => {
                 larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
@@ -240,6 +258,7 @@ impl Request {
             value_key,
             input: input.bytes(),
             is_kept_from_terminal,
+            watches_terminal,
             scope,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! Unaware of: changes of files.
 
-use larder_model::{Fact, Identity, ModeRule, Times, Unrecorded};
+use larder_model::{Fact, Habit, Identity, ModeRule, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy, without_slash};
@@ -120,6 +120,14 @@ impl<'t> Fold<'t> {
         if self.ignored(e.path) || names_cwd {
             return;
         }
+        // A program asks for the path of its terminal, which differs in each session.
+        if is_terminal(e.path) && e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
+            let Habit { tries_terminal, compares, .. } = self.habit(e.pid, policy);
+            // make only tells its children.
+            return if !(tries_terminal && compares) {
+                self.refuse(Unrecorded::Device, e.path)
+            };
+        }
         if self.habit(e.pid, policy).shows_numbers {
             self.run.inodes_shown.extend(e.identity.map(|id| id.inode));
         }
@@ -219,6 +227,10 @@ impl<'t> Fold<'t> {
     /// Handles `readlink` of a descriptor's link below `/proc`. LLVM asks in this way for the real
     /// path of the file that it has just opened.
     fn read_link_of_open_file(&mut self, e: &Event<'t>) {
+        // The path of a terminal differs in each session.
+        if is_terminal(e.path2) {
+            return self.refuse(Unrecorded::Device, e.path2);
+        }
         let Some(opened) = self.processes.get(e.pid).and_then(|state| state.last_read) else {
             return self.refuse(Unrecorded::Device, e.path);
         };
@@ -249,6 +261,10 @@ impl<'t> Fold<'t> {
             (_, errno) => self.paths.touch(e.path).failed = Some((0, errno as u32)),
         }
     }
+}
+
+fn is_terminal(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/pts/") || path.starts_with(b"/dev/tty")
 }
 
 /// Stands for an identity that is not known yet. No file has it.

@@ -30,6 +30,7 @@ mod stdin;
 mod stop;
 mod survivors;
 mod terminal;
+mod terminal_input;
 mod trace;
 
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
@@ -85,6 +86,7 @@ pub use stdin::{
 pub use stop::end_descendants;
 pub use survivors::{Survivors, survivors};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
+pub use terminal_input::{TerminalWatch, standard_input_awaits_typing, standard_input_settings};
 pub use trace::{
     Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
 };

@@ -12,6 +12,7 @@ mod numbers;
 mod project;
 mod samples;
 mod scope;
+mod terminal;
 mod times;
 
 use larder_testkit::{has, probe_skip};

@@ -63,6 +63,8 @@ pub(crate) struct Run<'a> {
     pub(crate) trust: &'a ObserverTrust<'a>,
     /// What one pass over the trace shows.
     pub(crate) model: &'a RunModel<'a>,
+    /// It read from the terminal on standard input, or changed its settings.
+    pub(crate) used_terminal: bool,
 }
 
 impl Run<'_> {
@@ -76,6 +78,9 @@ impl Run<'_> {
         let exit_code = exit_code(finished, self.observer)?;
         if let Some(sign) = observed_run.sign_of_harm(self.model, exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
+        }
+        if self.used_terminal {
+            return Err(NotRecorded::Because(Unrecorded::Terminal, Vec::new()));
         }
         let scripts = ScriptScan::of(&self.command_facts(), self.model);
         let mut folded = self.folded(observed_run, &scripts)?;
