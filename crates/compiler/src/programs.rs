@@ -6,6 +6,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
+mod git;
 mod table;
 
 use larder_model::{Habit, Times};
@@ -96,6 +97,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             Proc::Matters => false,
         },
         tries_terminal: false,
+        git: None,
         names_at_random: false,
         names_as_tempfile: rule == Rule::Python,
         shows_numbers: false,
@@ -173,6 +175,11 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             // Whether it wrote down mtimes can be seen in the archive.
             Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
         }
+        Rule::Git if told.arguments.is_some_and(|arguments| git::shows(arguments).is_some()) => {
+            let git = told.arguments.and_then(git::shows);
+            Habit { git, clock_reads: u32::MAX, zone_reads: u32::MAX, sorts_names: true, lists_kinds: true, ..strict }
+        }
+        Rule::Ldconfig if told.arguments.is_some_and(|arguments| arguments.contains(&&b"-n"[..])) => strict,
         Rule::Diff if !told.may_have(shows_files) => strict,
         Rule::TemporaryNames => Habit { names_at_random: true, ..strict },
         Rule::Find if !told.may_have(|argument| holds_any(argument, FIND_WORDS)) => {

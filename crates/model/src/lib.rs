@@ -47,7 +47,7 @@ pub use image::{
     PIECE_BYTES, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, is_saved_name, listed_prefix,
 };
 pub use judgement::{Judgement, Unseen, Way};
-pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
+pub use looked::{Change, Git, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
     ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Status,

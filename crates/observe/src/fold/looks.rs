@@ -2,7 +2,7 @@
 //!
 //! Unaware of: changes of files.
 
-use larder_model::{Fact, Habit, Identity, ModeRule, Times, Unrecorded};
+use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy, without_slash};
@@ -42,6 +42,16 @@ impl<'t> Fold<'t> {
             return true;
         }
         (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
+    }
+
+    /// Returns true for a path in git's store of objects, if the program is git and its result
+    /// follows from the names of objects. What an object holds follows from its name.
+    pub(super) fn is_object_of_git(&mut self, e: &Event, policy: &Policy) -> bool {
+        const OBJECTS: &[u8] = b"/.git/objects";
+        let mut parts = e.path.windows(OBJECTS.len() + 1);
+        let is_object =
+            parts.any(|part| part.starts_with(OBJECTS) && part.ends_with(b"/")) || e.path.ends_with(OBJECTS);
+        is_object && self.habit(e.pid, policy).git == Some(Git::ByName)
     }
 
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
@@ -102,13 +112,14 @@ impl<'t> Fold<'t> {
         }
         let looked = self.paths.touch(e.path);
         looked.content = true;
+        looked.read_by_others |= habit.git.is_none();
         looked.times = looked.times.max(times);
         looked.kind = true;
         looked.executed |= executed;
         let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(UNKNOWN_IDENTITY));
         if first == UNKNOWN_IDENTITY {
             looked.identity = identity;
-        } else if identity.is_some_and(|id| id != first) {
+        } else if identity.is_some_and(|id| id != first && !(looked.refreshed && id.inode == first.inode)) {
             self.refuse(Unrecorded::InputChanged, e.path);
         }
     }
@@ -117,7 +128,7 @@ impl<'t> Fold<'t> {
         // It is another path of the working directory. For example, Bazel sets `PWD` to it. Both
         // are in the cache key.
         let names_cwd = e.path == b"/proc/self/cwd" && self.habit(e.pid, policy).times != Times::Status;
-        if self.ignored(e.path) || names_cwd {
+        if self.ignored(e.path) || names_cwd || self.is_object_of_git(e, policy) {
             return;
         }
         // A program asks for the path of its terminal, which differs in each session.
@@ -171,7 +182,9 @@ impl<'t> Fold<'t> {
             _ => times,
         };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
+        let reads_what_it_looks_at = habit.git.is_some() && file && matches!(kind, Kind::Stat | Kind::Lstat);
         let looked = self.paths.touch(e.path);
+        looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
         looked.times = looked.times.max(times);
         let in_order = !matches!(e.extra, event::IN_ANY_ORDER | event::IN_ANY_ORDER_OF_KINDS);

@@ -18,6 +18,9 @@ impl<'t> Fold<'t> {
         if self.ignored(e.path) || e.path == b"/dev/tty" && self.habit(e.pid, policy).tries_terminal {
             return;
         }
+        if !writes && self.is_object_of_git(e, policy) {
+            return;
+        }
         if e.error != 0 {
             return self.open_failed(e, flags, writes, policy);
         }
@@ -127,6 +130,7 @@ impl<'t> Fold<'t> {
         }
         let writer = self.processes.program(e.pid);
         self.paths.make(e.path, Made::File { placement, mode, writer, temporary });
+        self.paths.state(e.path).written = e.identity;
         if let Some(id) = e.identity {
             self.files.made.insert(file_id(id));
             if (policy.is_log)(e.path) {

@@ -64,6 +64,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 lists_kinds: program == b"make",
                 tunes_memory: part,
                 tries_terminal: false,
+                git: None,
                 names_at_random: false,
                 names_as_tempfile: false,
                 shows_numbers: false,

@@ -22,6 +22,7 @@ pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
 use crate::check::{Listing, failure, listing_digest, look, status_of};
+use crate::git_index::{entries, is_index};
 use crate::scan::{Forms, Held, Scan, read_text};
 
 /// How many symbolic links are followed from one path.
@@ -282,7 +283,9 @@ impl Walk<'_> {
         plain: bool,
     ) -> Result<OwnedFact, Refusal> {
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
-        if !virtual_file && !self.is_as_the_tool_saw_it(directory, looked, found) {
+        let is_gits = looked.refreshed && looked.identity.is_some_and(|written| written.inode == found.inode);
+        let is_same = is_gits && is_index(path) || self.is_as_the_tool_saw_it(directory, looked, found);
+        if !virtual_file && !is_same {
             return refuse(Unrecorded::InputChanged, path);
         }
         let executable = found.mode & 0o111 != 0;
@@ -305,12 +308,35 @@ impl Walk<'_> {
                 }
                 let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
                 self.note_carried(path, &held);
-                Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted.or(held.object) })
+                let entries = self.entries_of_index(path, directory, name, looked)?;
+                let rooted = entries.or(held.rooted).or(held.object);
+                Ok(OwnedFact::Content { digest, executable, plain, rooted })
             }
             // The tool did not read it and we cannot, so only its kind counts.
             Err(_) if !looked.content => Ok(OwnedFact::Other(Kind::File.code())),
             _ => refuse(Unrecorded::InputChanged, path),
         }
+    }
+
+    /// Returns the digest of the entries of git's index, if only git read it. Refuses an index with
+    /// which git does not look at all files and directories.
+    fn entries_of_index(
+        &self,
+        path: &[u8],
+        directory: &[u8],
+        name: &[u8],
+        looked: &Looked,
+    ) -> Result<Option<Digest>, Refusal> {
+        if looked.read_by_others || !is_index(path) {
+            return Ok(None);
+        }
+        let read = self.opened(directory).open_file(name).and_then(|mut file| read_text(&mut file));
+        let Some(bytes) = read.ok().flatten() else { return refuse(Unrecorded::InputChanged, path) };
+        // The untracked cache has the mtimes of directories, and the monitor tells what changed.
+        if [&b"UNTR"[..], b"FSMN"].iter().any(|extension| memmem::find(&bytes, extension).is_some()) {
+            return refuse(Unrecorded::ComparesTimes, path);
+        }
+        Ok(entries(&bytes))
     }
 
     /// Returns true if a file is still what the tool opened. A file that is as new as the run could
