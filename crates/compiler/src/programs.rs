@@ -89,6 +89,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         zone_reads: 0,
         tells_time: rule == Rule::Date,
         random_reads: 0,
+        seeds_are_compared: false,
         sorts_names: false,
         lists_kinds: false,
         tunes_memory: match row.map_or(Proc::Matters, |row| row.proc) {
@@ -153,15 +154,17 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             // (`_PyTime_Init`). Since 3.13 the allocator (mimalloc) draws a random number.
             let minor = minor_version(program);
             let clock_reads = if named.clocks { 0 } else { 1 + u32::from(minor.is_some_and(|minor| minor < 10)) };
-            let seed_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
+            let seed_reads = if is_set(b"PYTHONHASHSEED") { 0 } else { 1 };
             let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
-            Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
+            let times = interpreted(Times::Inputs);
+            Habit { times, clock_reads, zone_reads: 2, random_reads, seeds_are_compared: named.hashes, ..strict }
         }
         Rule::Perl if !named.perl_clocks => {
             // $^T is the time of its start. The seeds of the hash function are two reads (5.36).
-            let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
+            let random_reads = if is_set(b"PERL_HASH_SEED") { 0 } else { 2 };
             let clock_reads = if named.times { 0 } else { 1 };
-            Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
+            let times = interpreted(Times::Inputs);
+            Habit { times, clock_reads, random_reads, seeds_are_compared: named.perl_hashes, ..strict }
         }
         Rule::Awk if !has_clocks(&told) => {
             // It seeds rand() in every run.

@@ -118,6 +118,9 @@ pub struct Habit {
     pub tells_time: bool,
     /// How often each of its processes asks for random numbers without effect on its result.
     pub random_reads: u32,
+    /// The random numbers are seeds of hash tables, whose order may be in the result. Two runs tell
+    /// whether it is.
+    pub seeds_are_compared: bool,
     /// The order in which a directory lists its names does not affect its result, as for `ls`,
     /// which sorts.
     pub sorts_names: bool,
@@ -166,6 +169,7 @@ impl Habit {
         zone_reads: 0,
         tells_time: false,
         random_reads: 0,
+        seeds_are_compared: false,
         sorts_names: false,
         lists_kinds: false,
         tunes_memory: false,

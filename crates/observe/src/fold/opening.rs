@@ -72,6 +72,9 @@ impl<'t> Fold<'t> {
             self.files.read_again.extend(e.identity.map(file_id));
         }
         if self.is_made(e) && !matches!(self.paths.made(e.path), None | Some(Made::Removed)) {
+            // For example, a script adds a line to a depfile that the compiler wrote.
+            let adds = !self.processes.runs_a_compiler_part(e.pid, policy) && !self.habit(e.pid, policy).reports;
+            self.paths.state(e.path).is_added_to |= adds;
             return;
         }
         // The path leads to the file through a link, which may lead elsewhere in the next run.

@@ -60,6 +60,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 zone_reads: 0,
                 tells_time: program == b"date",
                 random_reads: 0,
+                seeds_are_compared: false,
                 sorts_names: part,
                 lists_kinds: program == b"make",
                 tunes_memory: part,

@@ -26,7 +26,10 @@ const USAGE: i32 = 2;
 /// Does what the arguments ask for. Returns the exit code.
 pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
     match parse(arguments) {
-        Args::Subcommand(words) => commands::answer(words),
+        Args::Subcommand(words) => {
+            commands::report_question(&words);
+            commands::answer(words)
+        }
         Args::Tool { argv, masquerading, any_command } => wrap(argv, masquerading, any_command),
         Args::Wrong(wrong) => not_an_option(&wrong),
     }
