@@ -6,6 +6,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
+mod git;
 mod table;
 
 use larder_model::{Habit, Times};
@@ -88,6 +89,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         zone_reads: 0,
         tells_time: rule == Rule::Date,
         random_reads: 0,
+        seeds_are_compared: false,
         sorts_names: false,
         lists_kinds: false,
         tunes_memory: match row.map_or(Proc::Matters, |row| row.proc) {
@@ -96,6 +98,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             Proc::Matters => false,
         },
         tries_terminal: false,
+        git: None,
         names_at_random: false,
         names_as_tempfile: rule == Rule::Python,
         shows_numbers: false,
@@ -143,6 +146,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         sorts_names: true,
         // For patterns such as `*/x`.
         lists_kinds: true,
+        // make tells its children the path of its terminal.
+        tries_terminal: true,
         ..strict
     };
     match rule {
@@ -166,15 +171,17 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             // (`_PyTime_Init`). Since 3.13 the allocator (mimalloc) draws a random number.
             let minor = minor_version(program);
             let clock_reads = if named.clocks { 0 } else { 1 + u32::from(minor.is_some_and(|minor| minor < 10)) };
-            let seed_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
+            let seed_reads = if is_set(b"PYTHONHASHSEED") { 0 } else { 1 };
             let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
-            Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
+            let times = interpreted(Times::Inputs);
+            Habit { times, clock_reads, zone_reads: 2, random_reads, seeds_are_compared: named.hashes, ..strict }
         }
         Rule::Perl if !named.perl_clocks => {
             // $^T is the time of its start. The seeds of the hash function are two reads (5.36).
-            let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
+            let random_reads = if is_set(b"PERL_HASH_SEED") { 0 } else { 2 };
             let clock_reads = if named.times { 0 } else { 1 };
-            Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
+            let times = interpreted(Times::Inputs);
+            Habit { times, clock_reads, random_reads, seeds_are_compared: named.perl_hashes, ..strict }
         }
         Rule::Awk if !has_clocks(&told) => {
             // It seeds rand() in every run.
@@ -188,6 +195,11 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             // Whether it wrote down mtimes can be seen in the archive.
             Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
         }
+        Rule::Git if told.arguments.is_some_and(|arguments| git::shows(arguments).is_some()) => {
+            let git = told.arguments.and_then(git::shows);
+            Habit { git, clock_reads: u32::MAX, zone_reads: u32::MAX, sorts_names: true, lists_kinds: true, ..strict }
+        }
+        Rule::Ldconfig if told.arguments.is_some_and(|arguments| arguments.contains(&&b"-n"[..])) => strict,
         Rule::Diff if !told.may_have(shows_files) => strict,
         Rule::TemporaryNames => Habit { names_at_random: true, ..strict },
         Rule::Find if !told.may_have(|argument| holds_any(argument, FIND_WORDS)) => {

@@ -39,6 +39,8 @@ pub struct Settings {
     pub max_size_bytes: u64,
     /// The only observer to use; `None` means the best that works.
     pub observer: Option<Observer>,
+    /// `larder run` does not say why it did not cache a command.
+    pub quiet: bool,
     /// Uses the store but never writes to it.
     pub read_only: bool,
     /// Runs the tool as if nothing were recorded, and records the result.
@@ -110,6 +112,7 @@ impl Default for Settings {
             log: None,
             max_size_bytes: 10 << 30,
             observer: None,
+            quiet: false,
             read_only: false,
             recache: false,
             record_commit_prefix: String::new(),
@@ -304,6 +307,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "exact",
         help: "With ephemeral, a sandbox may get a result that contains another sandbox's path.",
         field: Field::Word(|s| &mut s.ephemeral, &["exact", "ephemeral"]),
+    },
+    Setting {
+        key: "quiet",
+        variable: "LARDER_QUIET",
+        project_may_set: true,
+        default: "false",
+        help: "Do not say at a terminal why `larder run` did not cache a command.",
+        field: Field::Switch(|s| &mut s.quiet),
     },
     Setting {
         key: "read_only",

@@ -84,6 +84,7 @@ const SAMPLES: [(&str, &str, &str, &str); SETTINGS.len()] = [
     ("max_size", "'500 MB'", "500MB", "500 MB"),
     ("observer", "'kernel'", "KERNEL", "kernel"),
     ("policy", "'ephemeral'", "EPHEMERAL", "ephemeral"),
+    ("quiet", "true", "1", "true"),
     ("read_only", "true", "1", "true"),
     ("recache", "true", "On", "true"),
     ("record_commit_prefix", "'[x]'", "[x]", "[x]"),

@@ -18,9 +18,11 @@ use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, StatCache, Uncut};
 use larder_sys::TerminalSize;
 
+use crate::build_file::build_file;
 use crate::paths::{absolute, beside, is_in, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
+use crate::search_path::reduced;
 use crate::{Tool, relocated, roots, rust};
 
 /// Response files larger than this are not read, in bytes.
@@ -51,6 +53,9 @@ pub struct Request {
     /// True if standard input is a terminal and `--no-terminal` was given, so that the tool gets an
     /// empty standard input.
     pub is_kept_from_terminal: bool,
+    /// True if standard input is a terminal at which nothing was typed yet. A run is recorded only
+    /// if it reads nothing from it.
+    pub watches_terminal: bool,
     /// The options of `larder run`.
     pub scope: Scope,
 }
@@ -64,6 +69,8 @@ enum Keyed {
     File(Vec<u8>, i64),
     /// Not read, but the tool may ask it for its size.
     Terminal(TerminalSize),
+    /// A terminal that a recorded run did not read, with all that the tool may ask it for.
+    Untyped(Vec<u8>),
 }
 
 impl Keyed {
@@ -76,15 +83,21 @@ impl Keyed {
                 [&Digest::of(&roots.encode_text(bytes)).0[..], &modified_ns.to_le_bytes()].concat()
             }
             Keyed::Terminal(size) => format!("terminal of {} columns", size.columns).into_bytes(),
+            Keyed::Untyped(settings) => [b"untyped terminal ", &settings[..]].concat(),
         }
     }
 
     fn bytes(self) -> Vec<u8> {
         match self {
             Keyed::Bytes(bytes) | Keyed::File(bytes, _) => bytes,
-            Keyed::Unread | Keyed::Nothing | Keyed::Terminal(_) => Vec::new(),
+            Keyed::Unread | Keyed::Nothing | Keyed::Terminal(_) | Keyed::Untyped(_) => Vec::new(),
         }
     }
+}
+
+/// Returns the state of the terminal on standard input, if nothing was typed at it yet.
+fn untyped_terminal() -> Option<Keyed> {
+    larder_sys::standard_input_awaits_typing().then(larder_sys::standard_input_settings)?.map(Keyed::Untyped)
 }
 
 fn read_standard_input(reads: StandardInput) -> Result<Keyed, Bypass> {
@@ -189,7 +202,7 @@ impl Request {
             argv: argv.clone(),
             cwd: place.cwd.clone(),
             apparent_cwd: place.apparent_cwd(),
-            environment: keyed(family, place),
+            environment: keyed(family, &tool, place, stat_cache),
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
             inherited: match family {
@@ -210,7 +223,7 @@ impl Request {
         }
         let roots = match family {
             Family::Rustc => rust::roots(&rust::named(&argv), &place.cwd),
-            _ => roots::find(place, action.apparent_cwd.as_deref(), &told, stat_cache),
+            _ => roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache),
         };
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
@@ -220,7 +233,14 @@ impl Request {
         };
         let is_kept_from_terminal =
             family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
-        let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
+        let input = match is_kept_from_terminal {
+            true => Keyed::Nothing,
+            false => match read_standard_input(reads) {
+                Err(_) if family == Family::Command => untyped_terminal().ok_or(Bypass::StandardInput)?,
+                input => input?,
+            },
+        };
+        let watches_terminal = matches!(input, Keyed::Untyped(_));
         let input = match input {
             Keyed::Unread if may_ask_for_width(family, &action) => {
                 larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
@@ -238,7 +258,7 @@ impl Request {
             }
             input => input,
         };
-        let source = first_source(family, &invocation, &place.cwd, &roots, stat_cache);
+        let source = first_source(family, &argv, &invocation, &place.cwd, &roots, stat_cache);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let (weak, value_key) = action.keys(&roots);
         let command = Command::new(tool.path, argv, place.environment_block());
@@ -253,13 +273,14 @@ impl Request {
             value_key,
             input: input.bytes(),
             is_kept_from_terminal,
+            watches_terminal,
             scope,
         })
     }
 
     /// Returns the present digest of the first source, if it is part of the key.
     pub fn first_source(&self, stat_cache: &StatCache) -> Option<Digest> {
-        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stat_cache)
+        first_source(self.family, &self.action.argv, &self.invocation, &self.action.cwd, &self.roots, stat_cache)
     }
 
     /// Returns true if the command runs inside one of Bazel's sandboxes.
@@ -319,17 +340,22 @@ fn links(family: Family, invocation: &Invocation) -> bool {
 /// digest of the first source, or of the first object of a link.
 fn first_source(
     family: Family,
+    argv: &[Vec<u8>],
     invocation: &Invocation,
     cwd: &[u8],
     roots: &Roots,
     stat_cache: &StatCache,
 ) -> Option<Digest> {
+    let anywhere = |path: &[u8]| larder_store::content_anywhere(path, roots, stat_cache, names_files);
+    if family == Family::Command {
+        return anywhere(&build_file(argv, cwd)?);
+    }
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;
     }
     let path = absolute(cwd, &invocation.source);
     if is_source(&path) {
-        return larder_store::content_anywhere(&path, roots, stat_cache, names_files);
+        return anywhere(&path);
     }
     if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
 }
@@ -384,8 +410,16 @@ fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
     })
 }
 
-fn keyed(family: Family, place: &Place) -> Vec<Variable> {
-    environment(family, &place.environment)
+/// Returns the variables that are part of the key. Of `PATH`, a compiler's key has only the
+/// directories in which the compiler could find a program.
+fn keyed(family: Family, tool: &Tool, place: &Place, stat_cache: &StatCache) -> Vec<Variable> {
+    let mut variables = environment(family, &place.environment);
+    if matches!(family, Family::Gcc | Family::Clang)
+        && let Some(path) = variables.iter_mut().find(|variable| variable.name == b"PATH")
+    {
+        path.value = reduced(&path.value, &tool.path, stat_cache);
+    }
+    variables
 }
 
 struct ToolContent {

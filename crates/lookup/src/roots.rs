@@ -15,18 +15,19 @@
 //! Unaware of: which texts the roots are replaced in.
 
 use std::cell::RefCell;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::searched_directory;
-use larder_model::{Roots, names_digest};
+use larder_model::Roots;
 use larder_store::StatCache;
-use larder_sys::{Dir, Kind, Look, Opening, Trust};
+use larder_sys::{Dir, Kind, Look, Opening};
 
 use crate::chance;
 use crate::paths::is_in;
 use crate::place::Place;
+use crate::search_path::first_present;
 
 /// Variables in which CI services name the directory of a checkout, as each service documents:
 /// GitHub, GitLab, Buildkite, Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor,
@@ -56,6 +57,9 @@ const BUILD_TOPS: [&[u8]; 4] = [b"CMakeCache.txt", b"config.status", b"meson-pri
 
 /// Files that show the top of a project's sources.
 const SOURCE_TOPS: [&[u8]; 5] = [b"configure", b"configure.ac", b"CMakeLists.txt", b"meson.build", b"BUILD.bazel"];
+
+/// Names of build directories inside their sources, as CMake's manual and many projects have them.
+const BUILD_NAMES: [&[u8]; 6] = [b"_build", b"bld", b"build", b"builddir", b"obj", b"out"];
 
 /// Directories that many builds share. None of them becomes a root, unless a person named it or it
 /// is the working directory.
@@ -106,18 +110,21 @@ const SYSTEM: [&[u8]; 14] = [
 
 /// At most this many roots are found by paths on a command line.
 const TOLD_MAX: usize = 4;
-/// A directory that changed within this time is likely to change again, so we do not note which
-/// names it lacks.
-const SETTLED_NS: i64 = 1_000_000_000;
-
 /// Returns the roots of a command that runs in `place` with these arguments. `apparent` is the path
-/// of the working directory in `PWD`, if it differs from the kernel's.
-pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stat_cache: &StatCache) -> Roots {
+/// of the working directory in `PWD`, if it differs from the kernel's. `links` is true for a link,
+/// because the objects name the sources that they were compiled from.
+pub(crate) fn find(
+    place: &Place,
+    apparent: Option<&[u8]>,
+    arguments: &[Vec<u8>],
+    links: bool,
+    stat_cache: &StatCache,
+) -> Roots {
     let mut search = Search { place, stat_cache, found: Vec::new(), looked: RefCell::default() };
     place.roots.named.iter().for_each(|root| search.add_any(root));
     if place.roots.find {
         search.build_systems();
-        search.around(&place.cwd);
+        search.around(&place.cwd, links);
         search.told(arguments);
     }
     search.other_names(apparent);
@@ -192,16 +199,28 @@ impl Search<'_> {
     }
 
     /// Adds the root that contains the working directory.
-    fn around(&mut self, cwd: &[u8]) {
+    fn around(&mut self, cwd: &[u8], links: bool) {
         if self.holds(cwd) {
             return;
         }
-        let top = self.checkout(cwd).or_else(|| self.highest(cwd, &BUILD_TOPS));
+        let checkout = self.checkout(cwd);
+        let top = checkout.or_else(|| self.highest(cwd, &BUILD_TOPS));
         match top {
             Some(top) if !is_shared(top) => self.add(top),
             // Every command has a root, even if it is a shared directory.
             _ => self.add_any(cwd),
         }
+        let build = top.unwrap_or(cwd);
+        if links && checkout.is_none() && self.is_build_directory(build) {
+            self.add(above(build));
+        }
+    }
+
+    /// Returns true for a build directory inside its sources, by its name or by what is beside it.
+    fn is_build_directory(&self, path: &[u8]) -> bool {
+        let sources = above(path);
+        let name = larder_model::path::file_name(path);
+        !is_shared(sources) && (BUILD_NAMES.contains(&name) || self.first_of(sources, &SOURCE_TOPS).is_some())
     }
 
     /// Adds roots for absolute paths among the arguments. For example, `/src/p/configure` makes
@@ -261,23 +280,7 @@ impl Search<'_> {
             true => None,
             false => Some(self.look_at(directory)?),
         };
-        let digest = names_digest(names);
-        if look.is_some_and(|look| self.stat_cache.names_absent(&look, &digest)) {
-            return None;
-        }
-        let now_ns = if look.is_some() { larder_sys::now_coarse_ns() } else { 0 };
-        let mut all_missing = true;
-        for name in names {
-            match larder_sys::look(&join(directory, name)) {
-                Ok(found) => return Some((name, found)),
-                Err(error) => all_missing &= error.kind() == ErrorKind::NotFound,
-            }
-        }
-        if let Some(look) = look.filter(|look| all_missing && now_ns - look.changed_ns > SETTLED_NS) {
-            let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
-            self.stat_cache.keep_absent(&look, now_ns, &digest, trust);
-        }
-        None
+        first_present(directory, look, names, self.stat_cache)
     }
 
     fn look_at(&self, directory: &[u8]) -> Option<Look> {
@@ -447,7 +450,7 @@ mod tests {
             };
             let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| at(argument)).collect();
             let apparent = place.variable(b"PWD").map(<[u8]>::to_vec);
-            let roots = find(&place, apparent.as_deref(), &arguments, &StatCache::none());
+            let roots = find(&place, apparent.as_deref(), &arguments, false, &StatCache::none());
             roots.paths().iter().map(|root| String::from_utf8_lossy(root).replace(top, "@")).collect()
         }
     }

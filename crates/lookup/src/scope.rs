@@ -21,7 +21,7 @@ pub struct Scope {
     /// `--output`: the command may write at and below these paths.
     pub outputs: Vec<Vec<u8>>,
     /// `--no-terminal`: if standard input is a terminal, the command gets an empty standard input.
-    /// Without this option, a command with a terminal on standard input is not recorded.
+    /// Without this option, a command that reads from a terminal is not recorded.
     pub no_terminal: bool,
 }
 

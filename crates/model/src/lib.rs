@@ -49,7 +49,7 @@ pub use image::{
     PIECE_BYTES, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, is_saved_name, listed_prefix,
 };
 pub use judgement::{Judgement, Unseen, Way};
-pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
+pub use looked::{Change, Git, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
     ALL_VARIABLES, Age, DirFacts, EnvFact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Twins, UMASK,
@@ -60,7 +60,7 @@ pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{
     ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
 };
-pub use roots::{PLACEHOLDER, Roots, is_encoded, is_in_word};
+pub use roots::{PLACEHOLDER, Roots, is_above_root, is_encoded, is_in_word};
 pub use single::{NotSingle, Single};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first

@@ -45,6 +45,10 @@ pub enum Prior {
 pub struct Looked {
     /// It was read or executed, so its content counts.
     pub content: bool,
+    /// A program other than git read it. See [`Git`].
+    pub read_by_others: bool,
+    /// It is git's index, and git replaced it by one of the same entries, which `identity` is of.
+    pub refreshed: bool,
     /// It was executed, or the tool asked whether it can be (`access`).
     pub executed: bool,
     /// `stat` or another call that follows symbolic links was called on it.
@@ -114,6 +118,9 @@ pub struct Habit {
     pub tells_time: bool,
     /// How often each of its processes asks for random numbers without effect on its result.
     pub random_reads: u32,
+    /// The random numbers are seeds of hash tables, whose order may be in the result. Two runs tell
+    /// whether it is.
+    pub seeds_are_compared: bool,
     /// The order in which a directory lists its names does not affect its result, as for `ls`,
     /// which sorts.
     pub sorts_names: bool,
@@ -124,6 +131,8 @@ pub struct Habit {
     pub tunes_memory: bool,
     /// It tries to open its terminal and does nothing with it, as shells do.
     pub tries_terminal: bool,
+    /// It is git and only shows what the repository and the checkout hold.
+    pub git: Option<Git>,
     /// It may ask for any number of random numbers, if it makes a new file: they are in the name of
     /// that file. `mktemp` does so.
     pub names_at_random: bool,
@@ -143,6 +152,18 @@ pub struct Habit {
     pub runs_code_of_builds: bool,
 }
 
+/// What the output of a command of git follows from, apart from HEAD, refs and configuration.
+///
+/// git looks at the mtimes of tracked files and at the clock to find out which files it must read.
+/// So what it looked at counts as read, and of its index only the entries count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Git {
+    /// The names of objects, which are digests.
+    ByName,
+    /// The set of objects as well: git shortens a name as far as it stays the only one.
+    Shortened,
+}
+
 impl Habit {
     /// The habit of a larder wrapper that runs inside the observed run.
     pub const OF_WRAPPER: Habit = Habit {
@@ -152,10 +173,12 @@ impl Habit {
         zone_reads: 0,
         tells_time: false,
         random_reads: 0,
+        seeds_are_compared: false,
         sorts_names: false,
         lists_kinds: false,
         tunes_memory: false,
         tries_terminal: false,
+        git: None,
         names_at_random: false,
         names_as_tempfile: false,
         shows_numbers: false,

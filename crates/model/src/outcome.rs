@@ -72,7 +72,7 @@ reasons! {
     Bypass {
         UnknownTool, "unknown-tool", "larder does not know this tool (`larder run -- COMMAND` caches any command)";
         Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
-        StandardInput, "standard-input", "may read standard input, which is a terminal, a socket, or a pipe that stays open or holds too much";
+        StandardInput, "standard-input", "may read standard input, which is a socket, a pipe that stays open or holds too much, or a terminal with something typed";
         OutputToStdout, "output-to-stdout", "an argument names a standard stream, or an output stream is a device, has no reader, or is an input too";
         TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
@@ -132,6 +132,7 @@ reasons! {
         Interrupted, "interrupted", "a signal may have made a system call fail because the run was observed";
         Suspect, "suspect", "the tool failed in a way that its being observed could have caused";
         Refused, "refused", "a system call was refused here (by a seccomp profile or an old kernel), and the command reported it";
+        Terminal, "terminal", "the command read from the terminal, or changed its settings";
     }
 }
 

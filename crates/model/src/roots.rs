@@ -71,9 +71,7 @@ impl Roots {
 
     /// Returns the longest root that is a prefix of `path` by whole components, and its index.
     fn leading(&self, path: &[u8]) -> Option<(usize, &[u8])> {
-        let fits = |root: &[u8]| {
-            !root.is_empty() && path.starts_with(root) && matches!(path.get(root.len()), None | Some(b'/'))
-        };
+        let fits = |root: &[u8]| !root.is_empty() && is_at_or_below(path, root);
         let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
         found.map(|(index, root)| (index, root.as_slice()))
     }
@@ -92,6 +90,28 @@ impl Roots {
             }
             None => self.encode_names(path, to),
         }
+    }
+
+    /// Returns the index of the outermost root that `path` is in.
+    pub fn outermost(&self, path: &[u8]) -> Option<usize> {
+        let mut holding = (0..self.roots.len()).filter(|&index| is_at_or_below(path, &self.roots[index]));
+        let first = holding.next()?;
+        Some(holding.fold(first, |a, b| if self.roots[b].len() < self.roots[a].len() { b } else { a }))
+    }
+
+    /// Appends a directory that lies above a root to `to`, as the number of levels between the two:
+    /// for the root `/a/b/c`, the directory `/a` is two levels above it. Returns false and appends
+    /// nothing if `path` is not above the root with this index, or if it is in a root.
+    #[must_use]
+    pub fn encode_above(&self, index: usize, path: &[u8], to: &mut Vec<u8>) -> bool {
+        let rest = self.roots.get(index).and_then(|root| root.strip_prefix(path));
+        let Some(rest) = rest.filter(|rest| path.len() > 1 && rest.first() == Some(&b'/')) else { return false };
+        let levels = rest.iter().filter(|&&byte| byte == b'/').count();
+        if levels >= usize::from(NAMES_FROM) || !self.is_outside(path) {
+            return false;
+        }
+        to.extend([PLACEHOLDER, index as u8 + 1, PLACEHOLDER, levels as u8]);
+        true
     }
 
     /// Appends a part of a path that does not begin with a root to `to`, with names by chance
@@ -149,8 +169,20 @@ impl Roots {
         };
         let root = rest.first().and_then(|&number| self.roots.get(usize::from(number).wrapping_sub(1)));
         let Some(root) = root else { return false };
-        to.extend_from_slice(root);
-        self.decode_names(&rest[1..], to)
+        match &rest[1..] {
+            // A directory above the root: see `encode_above`.
+            [PLACEHOLDER, levels] if *levels < NAMES_FROM => {
+                let end = root.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+                let end = end.take(usize::from(*levels)).last().filter(|end| *end > 0);
+                let is_there = root.iter().filter(|&&byte| byte == b'/').count() > usize::from(*levels);
+                to.extend_from_slice(&root[..end.filter(|_| is_there).unwrap_or(0)]);
+                is_there
+            }
+            rest => {
+                to.extend_from_slice(root);
+                self.decode_names(rest, to)
+            }
+        }
     }
 
     /// Replaces roots and names by chance anywhere in a text, such as an argument, for use in a
@@ -253,6 +285,16 @@ impl Roots {
     }
 }
 
+/// Returns true if `path` is `directory` or lies below it.
+fn is_at_or_below(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
+/// Returns true for a directory that [`Roots::encode_above`] encoded.
+pub fn is_above_root(encoded: &[u8]) -> bool {
+    matches!(encoded, [PLACEHOLDER, _, PLACEHOLDER, levels] if *levels < NAMES_FROM)
+}
+
 /// Returns true if a part of a path contains a placeholder. It compares eight bytes at a time,
 /// because a record has hundreds of short names.
 pub fn is_encoded(part: &[u8]) -> bool {
@@ -353,6 +395,34 @@ mod tests {
         check("/a/b.c", None);
         check("\0/a/b", None);
         check("", None);
+    }
+
+    #[test]
+    fn directories_above_a_root() {
+        let there = Roots::new([b"/a/b/c".to_vec(), b"/x".to_vec()]);
+        let check = |path: &str, expect: Option<&[u8]>| {
+            let mut encoded = Vec::new();
+            assert_eq!(there.encode_above(0, path.as_bytes(), &mut encoded), expect.is_some(), "{path}");
+            assert_eq!(encoded, expect.unwrap_or_default(), "{path}");
+        };
+        check("/a", Some(b"\0\x01\0\x02"));
+        check("/a/b", Some(b"\0\x01\0\x01"));
+        for path in ["/a/b/c", "/a/b/c/d", "/a/", "/", "", "/x", "/ab", "/a/b/c2"] {
+            check(path, None);
+        }
+        let here = |root: &str, encoded: &[u8]| {
+            let mut path = Vec::new();
+            let is_there = Roots::new([root.as_bytes().to_vec()]).decode_path(encoded, &mut path);
+            is_there.then_some(String::from_utf8_lossy(&path).into_owned())
+        };
+        assert_eq!(here("/q/r/s/t", b"\0\x01\0\x02").as_deref(), Some("/q/r"));
+        assert_eq!(here("/q/r", b"\0\x01\0\x01").as_deref(), Some("/q"));
+        assert_eq!(here("/q/r", b"\0\x01\0\x02"), None);
+        assert_eq!(here("/q", b"\0\x01\0\x01"), None);
+        assert_eq!(there.outermost(b"/a/b/c/d"), Some(0));
+        assert_eq!(roots().outermost(b"/a/b/c/d"), Some(0));
+        assert_eq!(there.outermost(b"/a/b"), None);
+        assert!(is_above_root(b"\0\x01\0\x02") && !is_above_root(b"\0\x01") && !is_above_root(b"\0\x01/a"));
     }
 
     #[test]

@@ -28,6 +28,34 @@ EXPORT char *secure_getenv(const char *name)
     return got(REAL(secure_getenv)(name), name, __builtin_return_address(0));
 }
 
+/* libc finds the path of a terminal by a stat that the library does not see. */
+static void named(bool failed, const char *path)
+{
+    if (!failed && path)
+        path_event(LARDER_STAT, false, AT_FDCWD, path, 0, 0);
+}
+
+EXPORT char *ttyname(int fd)
+{
+    char *path = REAL(ttyname)(fd);
+    named(!path, path);
+    return path;
+}
+
+EXPORT int ttyname_r(int fd, char *path, size_t size)
+{
+    int error = REAL(ttyname_r)(fd, path, size);
+    named(error != 0, path);
+    return error;
+}
+
+EXPORT int __ttyname_r_chk(int fd, char *path, size_t size, size_t room)
+{
+    int error = REAL(__ttyname_r_chk)(fd, path, size, room);
+    named(error != 0, path);
+    return error;
+}
+
 #define FAMILY_UNIX 1
 
 struct address {

@@ -29,7 +29,7 @@
     I(pidfd_spawn) I(pidfd_spawnp) I(posix_spawn_file_actions_addopen)                        \
     I(posix_spawn_file_actions_addchdir_np) I(posix_spawn_file_actions_addfchdir_np)          \
     I(posix_spawn_file_actions_addchdir) I(posix_spawn_file_actions_addfchdir)                \
-    I(system) P(popen) P(getenv) P(secure_getenv)                                             \
+    I(system) P(popen) P(getenv) P(secure_getenv) P(ttyname) I(ttyname_r) I(__ttyname_r_chk)  \
     I(timespec_get) I(ftime)                                                                  \
     I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
     P(ctime_r) I(mktime) I(umask) I(getrandom) I(getentropy) I(uname) I(gethostname)               \

@@ -20,12 +20,16 @@ use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::StatCache;
 use crate::current::{Listing, failure, listing_digest, look, status_of};
+use crate::git_index::entries;
 use crate::scan::{Forms, of_uncut};
 use crate::verify_inputs::class_of;
 
 /// A directory that changed within this time, in nanoseconds, is likely to change again, for
 /// example because each hit puts outputs into it. So its absences are not kept in a stamp.
 const SETTLED_NS: i64 = 1_000_000_000;
+
+/// The file name of git's index.
+const INDEX: &[u8] = b"index";
 
 /// The first fact that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -374,6 +378,9 @@ impl Checker<'_> {
                 let look = file_of_mode(&look, *executable)?;
                 match rooted {
                     Some(rooted) if !self.at_home => self.check_rooted(dir, name, (digest, rooted), effort),
+                    Some(rooted) if name == INDEX => self
+                        .check_content(|| dir.open_file(name), look, digest, effort)
+                        .or_else(|_| self.check_rooted(dir, name, (digest, rooted), effort)),
                     _ => self.check_content(|| dir.open_file(name), look, digest, effort),
                 }
             }
@@ -465,6 +472,9 @@ impl Checker<'_> {
         let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
         let text = read.map_err(|error| format!("cannot be read: {error}"))?;
         let Some(text) = text else { return Err(OTHER_CONTENT.into()) };
+        if name == INDEX && entries(&text).is_some_and(|entries| entries == *rooted) {
+            return Ok(());
+        }
         let object = || self.forms.object.and_then(|object| object(&text));
         let encoded = self.roots.encode_content(&text).or_else(object);
         let is_the_same = encoded.is_some_and(|encoded| Digest::of(&encoded) == *rooted)

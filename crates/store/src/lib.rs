@@ -52,6 +52,7 @@ mod daemon;
 mod error;
 mod evict;
 mod fsck;
+mod git_index;
 mod handed;
 mod images;
 mod judgements;

@@ -106,7 +106,8 @@ impl<'a> Scan<'a> {
     /// contain it.
     pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl Fn() -> io::Result<File>) -> io::Result<Held> {
         let may_hold_names = !self.roots.names().is_empty() && !self.roots.is_outside(path);
-        if let Some(objects) = self.forms.object.filter(|_| is_object_name(path))
+        let is_object = is_object_name(path) || is_library_name(path) && !self.roots.is_outside(path);
+        if let Some(objects) = self.forms.object.filter(|_| is_object)
             && let Some(held) = object(&mut open()?, look, objects)?
         {
             return Ok(held);
@@ -179,6 +180,11 @@ fn object(file: &mut File, look: &Look, objects: Anywhere<'_>) -> io::Result<Opt
 
 fn is_object_name(path: &[u8]) -> bool {
     [&b".o"[..], b".lo", b".obj"].iter().any(|ending| path.ends_with(ending))
+}
+
+/// Returns true for archives and shared libraries. Those of a build hold objects with its paths.
+fn is_library_name(path: &[u8]) -> bool {
+    path.ends_with(b".a") || path.ends_with(b".so") || memmem::rfind(path, b".so.").is_some()
 }
 
 const MAGIC_BYTES: usize = 8;

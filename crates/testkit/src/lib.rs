@@ -38,7 +38,7 @@ pub use probe::{can_mount, has, is_full, is_ignored, is_root};
 pub use proxy::{Proxy, Way};
 pub use run::{Ran, Run};
 pub use server::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port, program};
-pub use terminal::{on_terminal, wholly_on_terminal};
+pub use terminal::{on_terminal, typed_on_terminal, wholly_on_terminal};
 pub use tree::{Entry, Kind, Tree};
 
 /// Ends the test here and prints why it is skipped, unless the probe is true.

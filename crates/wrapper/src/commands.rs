@@ -3,10 +3,32 @@
 //!
 //! Unaware of: what the subcommands do.
 
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::own_file::OWN_FILE;
+use crate::run::parent_run;
+
+/// Reports to the outer run, if there is one, what the answer of `larderd` relies on. For example,
+/// CMake asks each compiler with `-print-sysroot`, and forgets the compiler's name behind `larder`.
+/// Such a question is answered by a fixed text. Any other subcommand may read or change anything,
+/// so it is not reported, and the outer run is not recorded.
+pub(crate) fn report_question(words: &[Vec<u8>]) {
+    const FIXED: [&[u8]; 6] = [b"--help", b"--version", b"-dumpmachine", b"-dumpversion", b"help", b"version"];
+    let Some(first) = words.first() else { return };
+    if !FIXED.contains(&&first[..]) && !first.starts_with(b"-print-") {
+        return;
+    }
+    let mut environment = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec())).collect();
+    parent_run::find(&mut environment);
+    let own = std::fs::read_link(OWN_FILE).unwrap_or_default();
+    for path in candidates(&own) {
+        parent_run::reads(path.as_os_str().as_bytes());
+        if path.exists() {
+            return;
+        }
+    }
+}
 
 /// Becomes `larderd` with these arguments. Returns an exit code if that fails.
 pub(crate) fn answer(words: Vec<Vec<u8>>) -> i32 {

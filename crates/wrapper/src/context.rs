@@ -28,6 +28,8 @@ pub(crate) struct Context {
     pub(crate) own_directory: Option<PathBuf>,
     /// Set if the build is recorded (`larder record`).
     pub(crate) recording: Option<Recording>,
+    /// True for `larder run` with a terminal on standard error, unless `LARDER_QUIET` is set.
+    pub(crate) is_asked_by_a_person: bool,
 }
 
 impl Context {
@@ -67,7 +69,7 @@ impl Context {
         // `/proc/self/exe` can be read even if the executable was removed, to compare it with a
         // possible copy.
         let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, look)| look));
-        let context = Context { place, loaded, ourselves, own_directory, recording };
+        let context = Context { place, loaded, ourselves, own_directory, recording, is_asked_by_a_person: false };
         context.phase("settings");
         Some(context)
     }

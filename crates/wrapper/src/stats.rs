@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use larder_lookup::Request;
-use larder_model::Outcome;
+use larder_model::{Outcome, Unrecorded};
 use larder_store::{Counters, Store};
 
 use crate::context::Context;
@@ -42,7 +42,29 @@ pub(crate) fn report(context: &Context, store: Option<&Store>, outcome: Outcome,
         std::mem::forget(counters);
     }
     context.recorded(|recording| recording.note(outcome, by.tool, by.source, detail, &context.place.cwd));
+    say_if_not_cached(context, outcome, by.tool, detail);
     log(context, outcome, by.source, detail);
+}
+
+/// Tells a person at a terminal why `larder run` did not cache their command. Compilers behind
+/// larder say nothing, because programs read their messages.
+pub(crate) fn say_if_not_cached(context: &Context, outcome: Outcome, tool: &[u8], detail: &str) {
+    let why = match outcome {
+        Outcome::Bypass(why) => why.sentence(),
+        Outcome::Miss(Some(Unrecorded::Terminal)) => "read from the terminal, or changed its settings",
+        Outcome::Miss(Some(why)) => why.sentence(),
+        Outcome::Fallback(cause) => cause.sentence(),
+        Outcome::Hit | Outcome::Miss(None) => return,
+    };
+    if !context.is_asked_by_a_person {
+        return;
+    }
+    let colon = if outcome == Outcome::Miss(Some(Unrecorded::Terminal)) { "" } else { ":" };
+    let tool = String::from_utf8_lossy(tool);
+    let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    let line = format!("larder: not cached: {tool}{colon} {why}{detail}").replace(char::is_control, "?");
+    // Standard error may be closed meanwhile.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Appends one line to the log. It has the tool or the source, but no other argument and no

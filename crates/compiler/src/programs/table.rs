@@ -36,6 +36,10 @@ pub(super) enum Rule {
     Date,
     Diff,
     Find,
+    /// Its commands that only show something do not depend on the clock: see [`super::git`].
+    Git,
+    /// With `-n`, it names the libraries in a directory after what they contain.
+    Ldconfig,
     Ls,
     Perl,
     Python,
@@ -166,6 +170,7 @@ const PROGRAMS: &[Program] = programs! {
     "gcc-ar"              Archiver       _      _;
     "gcc-ranlib"          Archiver       _      _;
     "ginstall"            Copier         _      _;
+    "git"                 Git            _      _;
     "gmake"               Build          _      _;
     "gperf"               Blind          _      _;
     "grep"                Blind          Told   _;
@@ -177,6 +182,7 @@ const PROGRAMS: &[Program] = programs! {
     "java"                _              Always _;
     "join"                Blind          _      _;
     "ksh"                 Shell          _      _;
+    "ldconfig"            Ldconfig       _      _;
     "lex"                 Blind          _      _;
     "llvm-ar"             Archiver       _      _;
     "llvm-ranlib"         Archiver       _      _;

@@ -4,7 +4,7 @@
 
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 
-use super::path_state::Made;
+use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy};
 use crate::event::{Kind, OpenFlags};
 
@@ -22,6 +22,7 @@ impl<'t> Fold<'t> {
                 self.unlink(e, policy);
                 self.paths.comes_or_goes(e.path, true);
             }
+            Kind::Rename(_) if self.refreshes_index(e, policy) => {}
             Kind::Rename(flags) => {
                 self.rename(e, flags, policy);
                 self.paths.comes_or_goes(e.path, true);
@@ -159,6 +160,27 @@ impl<'t> Fold<'t> {
                 self.paths.make(e.path, Made::Removed);
             }
         }
+    }
+
+    /// Handles git's replacing its index to note the present mtimes of tracked files. The entries
+    /// stay, and git does so only if it may write there. So it is no change.
+    fn refreshes_index(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
+        let is_lock = e.path2.ends_with(b"/index") && e.path.strip_prefix(e.path2) == Some(b".lock");
+        if !is_lock || e.error != 0 || self.habit(e.pid, policy).git.is_none() || self.paths.made(e.path2).is_some() {
+            return false;
+        }
+        let written = self.paths.state(e.path).written;
+        let Some(looked) = self.paths.looked_mut(e.path2).filter(|looked| looked.content && !looked.read_by_others)
+        else {
+            return false;
+        };
+        looked.identity = written;
+        looked.refreshed = true;
+        // Whatever reads it later reads the same entries.
+        if let Some(id) = written {
+            self.files.made.remove(&file_id(id));
+        }
+        self.paths.take_made(e.path).is_some()
     }
 
     fn rename(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {

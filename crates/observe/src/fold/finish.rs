@@ -144,7 +144,7 @@ impl<'t> Fold<'t> {
                     _ if removes => Placement::Unlink,
                     other => other,
                 };
-                let closed_when_complete = (policy.is_compiler_part)(writer) && !rewrites;
+                let closed_when_complete = (policy.is_compiler_part)(writer) && !rewrites && !state.is_added_to;
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || state.existed == Some(false);
                 let (dated, attributed) = (state.is_dated, state.is_attributed);

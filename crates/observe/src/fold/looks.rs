@@ -2,7 +2,7 @@
 //!
 //! Unaware of: changes of files.
 
-use larder_model::{Fact, Identity, ModeRule, Times, Unrecorded};
+use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy, without_slash};
@@ -72,6 +72,16 @@ impl<'t> Fold<'t> {
         })
     }
 
+    /// Returns true for a path in git's store of objects, if the program is git and its result
+    /// follows from the names of objects. What an object holds follows from its name.
+    pub(super) fn is_object_of_git(&mut self, e: &Event, policy: &Policy) -> bool {
+        const OBJECTS: &[u8] = b"/.git/objects";
+        let mut parts = e.path.windows(OBJECTS.len() + 1);
+        let is_object =
+            parts.any(|part| part.starts_with(OBJECTS) && part.ends_with(b"/")) || e.path.ends_with(OBJECTS);
+        is_object && self.habit(e.pid, policy).git == Some(Git::ByName)
+    }
+
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
         let by_inode = self.files.is_made(e.identity);
         // A path with `..` is matched by inode, or by its resolved form at the end of the run.
@@ -130,13 +140,14 @@ impl<'t> Fold<'t> {
         }
         let looked = self.paths.touch(e.path);
         looked.content = true;
+        looked.read_by_others |= habit.git.is_none();
         looked.times = looked.times.max(times);
         looked.kind = true;
         looked.executed |= executed;
         let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(UNKNOWN_IDENTITY));
         if first == UNKNOWN_IDENTITY {
             looked.identity = identity;
-        } else if identity.is_some_and(|id| id != first) {
+        } else if identity.is_some_and(|id| id != first && !(looked.refreshed && id.inode == first.inode)) {
             self.refuse(Unrecorded::InputChanged, e.path);
         }
     }
@@ -145,8 +156,16 @@ impl<'t> Fold<'t> {
         // It is another path of the working directory. For example, Bazel sets `PWD` to it. Both
         // are in the cache key.
         let names_cwd = e.path == b"/proc/self/cwd" && self.habit(e.pid, policy).times != Times::Status;
-        if self.ignored(e.path) || names_cwd {
+        if self.ignored(e.path) || names_cwd || self.is_object_of_git(e, policy) {
             return;
+        }
+        // A program asks for the path of its terminal, which differs in each session.
+        if is_terminal(e.path) && e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
+            let Habit { tries_terminal, compares, .. } = self.habit(e.pid, policy);
+            // make only tells its children.
+            return if !(tries_terminal && compares) {
+                self.refuse(Unrecorded::Device, e.path)
+            };
         }
         if self.habit(e.pid, policy).shows_numbers {
             self.run.inodes_shown.extend(e.identity.map(|id| id.inode));
@@ -191,7 +210,9 @@ impl<'t> Fold<'t> {
             _ => times,
         };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
+        let reads_what_it_looks_at = habit.git.is_some() && file && matches!(kind, Kind::Stat | Kind::Lstat);
         let looked = self.paths.touch(e.path);
+        looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
         looked.times = looked.times.max(times);
         let in_order = !matches!(e.extra, event::IN_ANY_ORDER | event::IN_ANY_ORDER_OF_KINDS);
@@ -247,6 +268,10 @@ impl<'t> Fold<'t> {
     /// Handles `readlink` of a descriptor's link below `/proc`. LLVM asks in this way for the real
     /// path of the file that it has just opened.
     fn read_link_of_open_file(&mut self, e: &Event<'t>) {
+        // The path of a terminal differs in each session.
+        if is_terminal(e.path2) {
+            return self.refuse(Unrecorded::Device, e.path2);
+        }
         let Some(opened) = self.processes.get(e.pid).and_then(|state| state.last_read) else {
             return self.refuse(Unrecorded::Device, e.path);
         };
@@ -277,6 +302,10 @@ impl<'t> Fold<'t> {
             (_, errno) => self.paths.touch(e.path).failed = Some((0, errno as u32)),
         }
     }
+}
+
+fn is_terminal(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/pts/") || path.starts_with(b"/dev/tty")
 }
 
 /// Stands for an identity that is not known yet. No file has it.

@@ -36,6 +36,9 @@ impl<'t> Fold<'t> {
         if self.ignored(e.path) || e.path == b"/dev/tty" && self.habit(e.pid, policy).tries_terminal {
             return;
         }
+        if !writes && self.is_object_of_git(e, policy) {
+            return;
+        }
         if e.error != 0 {
             return self.open_failed(e, flags, writes, policy);
         }
@@ -87,6 +90,9 @@ impl<'t> Fold<'t> {
             self.files.read_again.extend(e.identity.map(file_id));
         }
         if self.is_made(e) && !matches!(self.paths.made(e.path), None | Some(Made::Removed)) {
+            // For example, a script adds a line to a depfile that the compiler wrote.
+            let adds = !self.processes.runs_a_compiler_part(e.pid, policy) && !self.habit(e.pid, policy).reports;
+            self.paths.state(e.path).is_added_to |= adds;
             return;
         }
         // The path leads to the file through a link, which may lead elsewhere in the next run.
@@ -145,6 +151,7 @@ impl<'t> Fold<'t> {
         }
         let writer = self.processes.program(e.pid);
         self.paths.make(e.path, Made::File { placement, mode, writer, temporary });
+        self.paths.state(e.path).written = e.identity;
         if let Some(id) = e.identity {
             self.files.made.insert(file_id(id));
             if (policy.is_log)(e.path) {

@@ -66,6 +66,10 @@ pub(super) struct PathState<'t> {
     /// The writer of the output would have renamed an old output to a temporary name, to write into
     /// that file.
     pub(super) would_be_reused: bool,
+    /// What `stat` reported of the file when the command made it.
+    pub(super) written: Option<Identity>,
+    /// A program that is no part of a compiler opened the file for writing after it was made.
+    pub(super) is_added_to: bool,
     /// The path is in the order of what was made.
     is_in_made_order: bool,
 }

@@ -164,10 +164,14 @@ impl<'t> Fold<'t> {
         // system call.
         let count = if !clock && e.extra == RANDOM_BY_VDSO { u32::MAX } else { 1 };
         *reads = reads.saturating_add(count);
-        if *reads <= allowed {
+        let is_allowed = *reads <= allowed;
+        let program = self.processes.runs(e.pid).program;
+        if is_allowed {
+            if !clock && habit.seeds_are_compared {
+                self.run.depends_on_chance(program);
+            }
             return;
         }
-        let program = self.processes.runs(e.pid).program;
         match e.identity {
             _ if !clock && policy.chance_is_compared => self.run.depends_on_chance(program),
             Some(output) if clock && habit.tells_time => {

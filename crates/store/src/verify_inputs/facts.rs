@@ -21,6 +21,8 @@ pub(super) struct Directory {
     /// The device and inode of the directory.
     pub(super) identity: (u64, u64),
     pub(super) real: Option<Vec<u8>>,
+    /// Its path in this place, if it is recorded by its distance from a root below it.
+    pub(super) above_root: Option<Vec<u8>>,
     pub(super) links_matter: bool,
     pub(super) wanted: bool,
     /// Its `stat`, if it has not changed since before the run and a change would have been visible.
@@ -50,14 +52,27 @@ impl VerifiedInputs {
         &self.carried
     }
 
-    /// Returns the observations in the form that is encoded.
+    /// Returns the observations in the form that is encoded. Directories above the root are
+    /// recorded by their distance from it.
     pub fn set(&self) -> ObservationSet<'_> {
+        self.set_if(|_| true)
+    }
+
+    /// Returns the observations with only these directories recorded by their distance from the
+    /// root. Any other directory is recorded by its path, because it may be a path that a text
+    /// names.
+    pub fn set_moving(&self, moving: &[Vec<u8>]) -> ObservationSet<'_> {
+        self.set_if(|encoded| moving.iter().any(|path| path == encoded))
+    }
+
+    fn set_if(&self, moves: impl Fn(&[u8]) -> bool) -> ObservationSet<'_> {
         let mut set = ObservationSet::default();
         let mut looked_at: Vec<(u64, u64)> = Vec::new();
         for (path, directory) in &self.directories {
             if directory.facts.is_empty() && directory.absent.is_empty() && !directory.wanted {
                 continue;
             }
+            let path = directory.above_root.as_ref().filter(|_| !moves(path)).unwrap_or(path);
             let links = match &directory.real {
                 _ if !directory.links_matter => Links::Any,
                 None => Links::None,

@@ -15,14 +15,16 @@ use std::io;
 use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
-use larder_sys::{Dir, Kind, Look, Trust};
+use larder_sys::{Dir, Kind, Look, Opening, Trust};
+use memchr::memmem;
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
 use crate::current::{Listing, failure, listing_digest, look, status_of};
-use crate::scan::{Forms, Held, Scan};
+use crate::git_index::{entries, is_index};
+use crate::scan::{Forms, Held, Scan, read_text};
 
 /// How many symbolic links are followed from one path.
 const LINKS_MAX: usize = 40;
@@ -47,6 +49,10 @@ pub struct Refusal {
 pub struct InputVerifier<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
+    /// The index of the root by which directories above it are recorded, if they are.
+    pub recorded_above: Option<usize>,
+    /// Equal content of two files counts only if gcc may read each content once.
+    pub only_once_counts: bool,
     /// Special forms in which files are compared between places.
     pub forms: Forms<'a>,
     /// The stat cache.
@@ -293,7 +299,9 @@ impl Walk<'_> {
     fn content(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Look, plain: bool) -> Result<OwnedFact, Refusal> {
         let SplitPath { path, directory, name } = at;
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
-        if !virtual_file && !self.is_as_the_tool_saw_it(directory, looked, found) {
+        let is_gits = looked.refreshed && looked.identity.is_some_and(|written| written.inode == found.inode);
+        let is_same = is_gits && is_index(path) || self.is_as_the_tool_saw_it(directory, looked, found);
+        if !virtual_file && !is_same {
             return refuse(Unrecorded::InputChanged, path);
         }
         let executable = found.mode & 0o111 != 0;
@@ -316,12 +324,35 @@ impl Walk<'_> {
                 }
                 let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
                 self.note_carried(path, &held);
-                Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted.or(held.object) })
+                let entries = self.entries_of_index(path, directory, name, looked)?;
+                let rooted = entries.or(held.rooted).or(held.object);
+                Ok(OwnedFact::Content { digest, executable, plain, rooted })
             }
             // The tool did not read it and we cannot, so only its kind counts.
             Err(_) if !looked.content => Ok(OwnedFact::Other(Kind::File.code())),
             _ => refuse(Unrecorded::InputChanged, path),
         }
+    }
+
+    /// Returns the digest of the entries of git's index, if only git read it. Refuses an index with
+    /// which git does not look at all files and directories.
+    fn entries_of_index(
+        &self,
+        path: &[u8],
+        directory: &[u8],
+        name: &[u8],
+        looked: &Looked,
+    ) -> Result<Option<Digest>, Refusal> {
+        if looked.read_by_others || !is_index(path) {
+            return Ok(None);
+        }
+        let read = self.opened(directory).open_file(name).and_then(|mut file| read_text(&mut file));
+        let Some(bytes) = read.ok().flatten() else { return refuse(Unrecorded::InputChanged, path) };
+        // The untracked cache has the mtimes of directories, and the monitor tells what changed.
+        if [&b"UNTR"[..], b"FSMN"].iter().any(|extension| memmem::find(&bytes, extension).is_some()) {
+            return refuse(Unrecorded::ComparesTimes, path);
+        }
+        Ok(entries(&bytes))
     }
 
     /// Returns true if a file is still what the tool opened. A file that is as new as the run could
@@ -382,8 +413,30 @@ impl Walk<'_> {
         }
     }
 
+    /// Returns true if two files of one content may count as one file for gcc: if the content may
+    /// have `#pragma once`, or if any file may have `#import`.
+    fn may_read_once(&self) -> bool {
+        let holds = |source: &Source, is_in: &dyn Fn(&[u8]) -> bool| {
+            let mut path = Vec::new();
+            if !self.witness.roots.decode_path(&source.path, &mut path) {
+                return true;
+            }
+            let bytes = larder_sys::open(&path, Opening::Read).and_then(|mut file| read_text(&mut file));
+            bytes.ok().flatten().is_none_or(|bytes| is_in(&bytes))
+        };
+        let says_once = |text: &[u8]| memmem::find(text, b"once").is_some();
+        let twins = self.sources.values().filter(|sources| sources.len() > 1);
+        let mut first = twins.filter_map(|sources| sources.first()).peekable();
+        first.peek().is_some()
+            && (first.any(|source| holds(source, &says_once))
+                || self.sources.values().filter_map(|sources| sources.first()).any(|source| holds(source, &may_import)))
+    }
+
     /// Notes pairs of files with equal content: each file with the first one of that content.
     fn find_twins(&mut self) {
+        if self.witness.only_once_counts && !self.may_read_once() {
+            return;
+        }
         for sources in self.sources.values().filter(|sources| sources.len() > 1) {
             for other in &sources[1..] {
                 let first = &sources[0];
@@ -465,10 +518,25 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, directory: &[u8]) -> &mut Directory {
+    pub(super) fn entry(&mut self, directory: &[u8]) -> &mut Directory {
         let mut encoded = Vec::new();
-        self.witness.roots.encode_path(directory, &mut encoded);
-        self.set.directories.entry(encoded).or_default()
+        let InputVerifier { roots, recorded_above, .. } = self.witness;
+        let is_above = recorded_above.is_some_and(|index| roots.encode_above(index, directory, &mut encoded));
+        if !is_above {
+            roots.encode_path(directory, &mut encoded);
+        }
+        let entry = self.set.directories.entry(encoded).or_default();
+        if is_above && entry.above_root.is_none() {
+            entry.above_root = Some(directory.to_vec());
+        }
+        entry
+    }
+
+    /// Returns true if `name` in `directory` is the root, or a directory above it.
+    fn leads_to_root(&self, directory: &[u8], name: &[u8]) -> bool {
+        let root = self.witness.recorded_above.and_then(|index| self.witness.roots.paths().get(index));
+        let next = root.and_then(|root| root.strip_prefix(directory)?.strip_prefix(b"/"));
+        next.is_some_and(|next| !name.is_empty() && next.split(|&byte| byte == b'/').next() == Some(name))
     }
 
     fn fact(&mut self, directory: &[u8], name: &[u8], fact: OwnedFact) {
@@ -477,6 +545,14 @@ impl Walk<'_> {
             let path = join(directory, name);
             if self.open(&path).is_ok() {
                 self.entry(&path).wanted = true;
+                return;
+            }
+        }
+        if self.leads_to_root(directory, name) {
+            // Its name differs in each place, so the fact is recorded of the directory itself.
+            let path = join(directory, name);
+            if self.open(&path).is_ok() {
+                self.entry(&path).facts.insert((Vec::new(), fact.way()), fact);
                 return;
             }
         }
@@ -500,4 +576,20 @@ impl Walk<'_> {
         self.witness.roots.encode_names(name, &mut encoded);
         encoded
     }
+}
+
+/// Returns true if a text may have `#import`, also with a digraph or trigraph for `#` and with the
+/// word continued in the next line.
+fn may_import(text: &[u8]) -> bool {
+    fn after_mark(line: &[u8]) -> Option<&[u8]> {
+        let line = line.trim_ascii_start();
+        [&b"#"[..], b"%:", b"??="].iter().find_map(|mark| Some(line.strip_prefix(*mark)?.trim_ascii_start()))
+    }
+    let may_be_one = |word: &[u8]| {
+        let end = word.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(word.len());
+        &word[..end] == b"import" || word.get(end) == Some(&b'\\') || word[end..].starts_with(b"/*")
+    };
+    // A comment may be before the mark.
+    let ends = memmem::find_iter(text, b"*/").map(|at| &text[at + 2..]);
+    text.split(|&byte| byte == b'\n').chain(ends).filter_map(after_mark).any(may_be_one)
 }

@@ -132,11 +132,13 @@ impl Walk<'_> {
             self.witness.roots.encode_path(path, &mut encoded);
             encoded
         };
-        let entry = self.set.directories.entry(encode(path)).or_default();
-        entry.real = real.as_deref().map(encode);
+        let real = real.as_deref().map(encode);
+        let plain = real.is_none();
+        let entry = self.entry(path);
+        entry.real = real;
         entry.unchanged = trusted.then_some(look);
         entry.identity = (look.device, look.inode);
-        self.open.insert(path.to_vec(), Opened { dir, plain: real.is_none(), unchanged: trusted });
+        self.open.insert(path.to_vec(), Opened { dir, plain, unchanged: trusted });
         Ok(())
     }
 

@@ -349,6 +349,22 @@ pub fn is_open_for_writing(file: impl AsFd) -> bool {
     !flags.contains(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::RDONLY
 }
 
+/// Returns true if any process has the file open for writing, or if that cannot be told. `file` is
+/// open for reading.
+pub fn has_writers(file: impl AsFd) -> bool {
+    const F_SETSIG: libc::c_int = 10;
+    const F_SETLEASE: libc::c_int = 1024;
+    let fd = file.as_fd().as_raw_fd();
+    // The kernel grants a read lease only if nothing has the file open for writing. If it is opened
+    // while we have the lease, the signal is one that is ignored.
+    // SAFETY: takes numbers.
+    unsafe {
+        let is_granted = libc::fcntl(fd, F_SETSIG, libc::SIGURG) == 0
+            && libc::fcntl(fd, F_SETLEASE, libc::c_int::from(libc::F_RDLCK)) == 0;
+        !is_granted || libc::fcntl(fd, F_SETLEASE, libc::c_int::from(libc::F_UNLCK)) != 0
+    }
+}
+
 /// Runs `fstat` on a standard descriptor: 0, 1 or 2.
 pub fn standard_look(fd: i32) -> io::Result<Look> {
     match fd {

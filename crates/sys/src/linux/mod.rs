@@ -31,6 +31,7 @@ mod stdin;
 mod stop;
 mod survivors;
 mod terminal;
+mod terminal_input;
 mod trace;
 
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
@@ -38,7 +39,7 @@ pub use clock::{now_coarse_ns, now_ms};
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
-    Dir, Opening, boot_id, file_look, file_trust, has_attributes, is_open_for_writing, is_write_locked, look,
+    Dir, Opening, boot_id, file_look, file_trust, has_attributes, has_writers, is_open_for_writing, is_write_locked, look,
     look_through, may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most,
     read_sized, real_path_of, rename_new, standard_look, times_are_multigrain, try_write_lock, volatile_path,
     write_lock,
@@ -89,6 +90,7 @@ pub use survivors::{Survivors, survivors};
 pub use terminal::{
     PseudoTerminal, TerminalSize, controlling_terminal_size, is_odd_output, pipe, standard_input_size, standard_outputs,
 };
+pub use terminal_input::{TerminalWatch, standard_input_awaits_typing, standard_input_settings};
 pub use trace::{
     Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
 };

@@ -2,6 +2,8 @@
 //! directories, what larder must notice, and compilers behind larder inside the command.
 #![cfg(target_os = "linux")]
 
+mod git;
+mod gone;
 mod inside;
 mod modes;
 mod names;
@@ -11,6 +13,7 @@ mod numbers;
 mod project;
 mod samples;
 mod scope;
+mod terminal;
 mod times;
 
 use larder_testkit::{has, probe_skip};

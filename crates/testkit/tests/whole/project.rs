@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use larder_testkit::{Place, Ran, Tree};
+use larder_testkit::{Place, Ran, Tree, larder};
 
 /// Files that are copied anew for each run.
 pub(crate) struct Project {
@@ -40,6 +40,50 @@ impl Project {
         age(&self.place.path(format!("work/pristine/{name}")), seconds);
     }
 
+    /// Copies the files to `at`, a path relative to those of the places, and runs a command there
+    /// without larder. Then does the same through `larder run`, and compares both. Returns the
+    /// outcome.
+    #[track_caller]
+    pub(crate) fn compared_at(&self, at: &str, argv: &[&str]) -> String {
+        let top = self.place.path(format!("work/{at}"));
+        self.lay_out_at(&top);
+        let plain = self.place.run(argv).cwd(&top).run();
+        let plain_tree = Tree::of(&top);
+        self.lay_out_at(&top);
+        let whole: Vec<&str> = ["run", "--"].iter().chain(argv).copied().collect();
+        let (ran, outcome) = self.logged(self.place.larder(&whole).cwd(&top));
+        assert_eq!(ran, plain, "{argv:?} in {at} ({outcome})");
+        assert_eq!(Tree::of(&top).difference(&plain_tree), None, "{argv:?} in {at} ({outcome})");
+        outcome
+    }
+
+    /// Copies the files to `at` and runs a command there, in which `$LARDER` calls a compiler.
+    /// Returns the outcome of the last call of larder.
+    #[track_caller]
+    pub(crate) fn wrapped_at(&self, at: &str, argv: &[&str]) -> String {
+        self.wrapped_with(at, argv, &[])
+    }
+
+    /// Does what [`Project::wrapped_at`] does, with these variables.
+    #[track_caller]
+    pub(crate) fn wrapped_with(&self, at: &str, argv: &[&str], variables: &[(&str, &str)]) -> String {
+        let top = self.place.path(format!("work/{at}"));
+        self.lay_out_at(&top);
+        let run = self.place.run(argv).cwd(&top).env("PWD", &top).env("LARDER", larder());
+        let run = variables.iter().fold(run, |run, (name, value)| run.env(name, value));
+        let (ran, outcome) = self.logged(run);
+        ran.ends(0);
+        outcome
+    }
+
+    fn logged(&self, run: larder_testkit::Run) -> (Ran, String) {
+        let log = self.place.path("log");
+        let _ = fs::remove_file(&log);
+        let ran = run.env("LARDER_LOG", &log).run();
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        (ran, text.lines().last().map(outcome).unwrap_or_default())
+    }
+
     /// Returns the path of `name` in place `at`. The paths of places 0 to 9 have different lengths,
     /// and those of places 10 to 99 have the same length.
     pub(crate) fn text(&self, at: usize, name: &str) -> String {
@@ -52,14 +96,17 @@ impl Project {
     pub(crate) fn lay_out(&self, at: usize) -> String {
         let top = self.text(at, "");
         let top = top.trim_end_matches('/').to_owned();
-        if Path::new(&top).exists() {
-            fs::remove_dir_all(&top).expect("cannot remove the directory");
-        }
-        fs::create_dir_all(Path::new(&top).parent().expect("no parent directory"))
-            .expect("cannot create the directory");
-        let copied = Command::new("cp").arg("-a").arg(self.place.path("work/pristine")).arg(&top).status();
-        assert!(copied.expect("cannot start cp").success());
+        self.lay_out_at(Path::new(&top));
         top
+    }
+
+    fn lay_out_at(&self, top: &Path) {
+        if top.exists() {
+            fs::remove_dir_all(top).expect("cannot remove the directory");
+        }
+        fs::create_dir_all(top.parent().expect("no parent directory")).expect("cannot create the directory");
+        let copied = Command::new("cp").arg("-a").arg(self.place.path("work/pristine")).arg(top).status();
+        assert!(copied.expect("cannot start cp").success());
     }
 
     /// Runs a command there without larder. If the command itself calls larder, that is disabled.

@@ -8,7 +8,8 @@ use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
 use larder_model::{
-    ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Origin, Output, Rewrite, Streams, lengths,
+    ActionResult, Bound, Content, DirFacts, Entry, Fact, Made, Manifest, ObservationSet, Origin, Output, Rewrite,
+    Streams, is_above_root, lengths,
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
@@ -31,6 +32,25 @@ pub(super) struct CrossCheck<'a> {
     pub(super) foreign_program: bool,
 }
 
+/// An earlier run that relied on the same contents.
+struct Alike<'e> {
+    /// It was made in another checkout.
+    elsewhere: bool,
+    set: ObservationSet<'e>,
+    result: ActionResult<'e>,
+}
+
+/// What an earlier run of the same command shows.
+pub(super) struct Lifted {
+    /// What still restricts the use of the result.
+    pub(super) limit: Option<Limit>,
+    /// How the earlier result is rewritten to give the present one.
+    pub(super) rewrites: Rewrites,
+    /// The directories above the root that are not the same ones in both runs, as encoded paths.
+    /// They differ in each place.
+    pub(super) moving: Vec<Vec<u8>>,
+}
+
 impl CrossCheck<'_> {
     fn roots(&self) -> Vec<&[u8]> {
         self.request.roots.all().map(Vec::as_slice).collect()
@@ -51,7 +71,7 @@ impl CrossCheck<'_> {
         otherwise: Option<Limit>,
         set: &ObservationSet,
         result: &ActionResult,
-    ) -> Option<(Option<Limit>, Rewrites)> {
+    ) -> Option<Lifted> {
         if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
             return None;
         }
@@ -67,14 +87,17 @@ impl CrossCheck<'_> {
         let manifests: Vec<Manifest> =
             own.iter().chain(&handed_over).filter_map(|file| Manifest::decode(&file.bytes).ok()).collect();
         let seen = set.contents();
-        let mut best: Option<(Option<Limit>, Rewrites)> = None;
+        let mut best: Option<Lifted> = None;
         // A restriction because of the path itself is not lifted by a run in another checkout.
         let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
         let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
         let alike = entries.filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
-        let alike = alike.filter(|(elsewhere, _)| at_home.is_none() || !elsewhere);
-        for lifted in alike.filter_map(|(elsewhere, before)| self.lifted_by(elsewhere, &before, result, &at_home)) {
-            match (&lifted.0, &best) {
+        // ninja's log has a hash of each command. If commands hold a path of the place, ninja would
+        // run all of them again in another place.
+        let only_here = at_home.is_some() || logs_commands_with_paths(set, result);
+        let alike = alike.filter(|alike| !only_here || !alike.elsewhere);
+        for lifted in alike.filter_map(|alike| self.lifted_by(&alike, set, result, &at_home)) {
+            match (&lifted.limit, &best) {
                 (None, _) => return Some(lifted),
                 (Some((Bound::AsLong, _)), _) | (_, None) => best = Some(lifted),
                 _ => {}
@@ -83,9 +106,9 @@ impl CrossCheck<'_> {
         best
     }
 
-    /// Returns the result of `entry`, and whether it was made in another checkout. Returns `None`
-    /// if the entry had other observations, or cannot lift the present restriction.
-    fn alike<'e>(&self, entry: &Entry<'e>, made: &Made, seen: &[u8]) -> Option<(bool, ActionResult<'e>)> {
+    /// Returns what `entry` holds. Returns `None` if it had other observations, or cannot lift the
+    /// present restriction.
+    fn alike<'e>(&self, entry: &Entry<'e>, made: &Made, seen: &[u8]) -> Option<Alike<'e>> {
         let (bound, by) = made.bound.as_ref()?;
         let elsewhere = entry.made_in != made.made_in;
         let tells = match (bound, entry.bound?) {
@@ -94,28 +117,54 @@ impl CrossCheck<'_> {
             (_, Bound::SeenOnce | Bound::AsLong | Bound::Chance) => elsewhere,
             _ => false,
         };
-        let (set, before) = if tells { entry.open().ok()? } else { return None };
-        (set.contents() == seen).then_some((elsewhere, before))
+        let (set, result) = if tells { entry.open().ok()? } else { return None };
+        (set.contents() == seen).then_some(Alike { elsewhere, set, result })
     }
 
     /// Returns the restriction that remains when `before` is known as well, and the rewrites.
     /// Returns `None` if `before` is not the same result.
     fn lifted_by(
         &self,
-        elsewhere: bool,
-        before: &ActionResult,
+        alike: &Alike,
+        set: &ObservationSet,
         result: &ActionResult,
         at_home: &Option<Limit>,
-    ) -> Option<(Option<Limit>, Rewrites)> {
+    ) -> Option<Lifted> {
+        let before = &alike.result;
         let rewrites = self.rewrites_between(before, result)?;
         let own_lengths = lengths(self.roots().into_iter());
         let tells_little = lengths(before.origin.iter().copied()) == own_lengths && self.may_measure(&rewrites);
-        let bind = match (elsewhere, tells_little) {
+        let limit = match (alike.elsewhere, tells_little) {
             (false, _) => at_home.clone().or(Some((Bound::SeenOnce, Vec::new()))),
             (true, true) => Some((Bound::AsLong, own_lengths)),
             (true, false) => None,
         };
-        Some((bind, rewrites))
+        Some(Lifted { limit, rewrites, moving: self.moving(set, alike) })
+    }
+
+    /// Returns the directories that moved with the root between the runs `now` and `before`. That
+    /// is so if both runs relied on the same of a directory at the same distance above the root,
+    /// and the directory is not above both roots.
+    fn moving(&self, now: &ObservationSet, Alike { elsewhere, set, result }: &Alike) -> Vec<Vec<u8>> {
+        let is_above_both = |encoded: &[u8]| {
+            let mut path = Vec::new();
+            let is_here = self.request.roots.decode_path(encoded, &mut path);
+            let is_below = |root: &&[u8]| root.strip_prefix(&path[..]).is_some_and(|rest| rest.starts_with(b"/"));
+            !is_here || result.origin.iter().any(is_below)
+        };
+        let is_same = |a: &DirFacts, b: &DirFacts| {
+            (a.path, a.links, &a.facts, &a.absent) == (b.path, b.links, &b.facts, &b.absent)
+        };
+        let moves = |directory: &&DirFacts| {
+            !elsewhere
+                || set.directories.iter().any(|other| is_same(directory, other)) && !is_above_both(directory.path)
+        };
+        now.directories
+            .iter()
+            .filter(|directory| is_above_root(directory.path))
+            .filter(moves)
+            .map(|directory| directory.path.to_vec())
+            .collect()
     }
 
     /// Returns true if the length of a root path may have reached the result. A script can compute
@@ -280,10 +329,26 @@ impl CrossCheck<'_> {
     }
 }
 
-/// Returns the length of ninja's counter before a line, such as `[3/17] `. The count depends on the
-/// order in which commands end.
+/// Returns true if the command ran ninja with a build file that holds a path of the place.
+fn logs_commands_with_paths(set: &ObservationSet, result: &ActionResult) -> bool {
+    let is_log = |output: &Output| output.path.ends_with(b"/.ninja_log");
+    let is_rooted = |directory: &DirFacts| {
+        let mut facts = directory.facts.iter().filter(|named| named.name.ends_with(b".ninja"));
+        facts.any(|named| matches!(named.fact, Fact::Content { rooted: Some(_), .. }))
+    };
+    result.outputs.iter().any(is_log) && set.directories.iter().any(is_rooted)
+}
+
+/// Returns the length of the counter that ninja and the makefiles of CMake put before a line, such
+/// as `[3/17] ` and `[ 19%] `. The count depends on the order in which commands end.
 fn counted(line: &[u8]) -> usize {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let share = || {
+        let rest = line.strip_prefix(b"[")?.trim_ascii_start();
+        let rest = rest[digits(rest)..].strip_prefix(b"%] ")?;
+        // `[`, three characters, `%] `.
+        (line.len() - rest.len() == 7 && line[3].is_ascii_digit()).then_some(7)
+    };
     let end = || {
         let rest = line.strip_prefix(b"[")?;
         let (before, rest) = rest.split_at(digits(rest));
@@ -292,7 +357,7 @@ fn counted(line: &[u8]) -> usize {
         let rest = rest.strip_prefix(b"] ")?;
         (!before.is_empty() && !after.is_empty()).then_some(line.len() - rest.len())
     };
-    end().unwrap_or(0)
+    share().or_else(end).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -301,6 +366,9 @@ mod tests {
 
     #[test]
     fn what_ninja_counts() {
+        for (line, expect) in [("[ 19%] cc", 7), ("[100%] cc", 7), ("[   %] cc", 0), ("[1%] cc", 0)] {
+            assert_eq!(counted(line.as_bytes()), expect, "{line}");
+        }
         for (line, expect) in [("[3/17] cc x", 7), ("[/1] x", 0), ("[1/2]x", 0), ("[1/2", 0), ("x [1/2] y", 0), ("", 0)]
         {
             assert_eq!(counted(line.as_bytes()), expect, "{line}");

@@ -63,6 +63,8 @@ pub(crate) struct Run<'a> {
     pub(crate) trust: &'a ObserverTrust<'a>,
     /// What one pass over the trace shows.
     pub(crate) model: &'a RunModel<'a>,
+    /// It read from the terminal on standard input, or changed its settings.
+    pub(crate) used_terminal: bool,
 }
 
 impl Run<'_> {
@@ -76,6 +78,9 @@ impl Run<'_> {
         let exit_code = exit_code(finished, self.observer)?;
         if let Some(sign) = observed_run.sign_of_harm(self.model, exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
+        }
+        if self.used_terminal {
+            return Err(NotRecorded::Because(Unrecorded::Terminal, Vec::new()));
         }
         let scripts = ScriptScan::of(&self.command_facts(), self.model);
         let mut folded = self.folded(observed_run, &scripts)?;
@@ -96,7 +101,7 @@ impl Run<'_> {
         let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
         let Decision { limit: otherwise, mut rewrites } =
             self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
-        let set = witnessed.set();
+        let mut set = witnessed.set();
         // `otherwise` restricts the result after another run has shown that it holds no process id
         // and no random number.
         let bound = match by_chance {
@@ -120,8 +125,9 @@ impl Run<'_> {
             foreign_program: folded.foreign_program.is_some(),
         };
         let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
-        if let Some((bound, other)) = cross_check.lifted(&made, otherwise, &set, &result) {
-            (made.bound, rewrites) = (bound, other);
+        if let Some(lifted) = cross_check.lifted(&made, otherwise, &set, &result) {
+            (made.bound, rewrites) = (lifted.limit, lifted.rewrites);
+            set = witnessed.set_moving(&lifted.moving);
         }
         let Rewrites { messages, outputs: of_outputs } = rewrites;
         outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
@@ -146,6 +152,10 @@ impl Run<'_> {
         let witness = InputVerifier {
             forms: self.request.forms(&anywhere, &uncut),
             roots: &self.request.roots,
+            // Only the results of whole commands are compared between two places before they are
+            // used in a third. That shows which paths above the root move with the place.
+            recorded_above: if is_command { self.request.roots.outermost(&self.request.action.cwd) } else { None },
+            only_once_counts: self.request.family == Family::Gcc && self.request.invocation.compiles(),
             stat_cache: self.stat_cache,
             started_ns: self.started_ns,
             identities_are_the_tools: self.observer != Depfile,

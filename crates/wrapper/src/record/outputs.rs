@@ -109,7 +109,7 @@ impl<'a> StoredOutputs<'a> {
                 let own = file.try_clone().map_err(|_| lost(Unrecorded::OutputLost))?;
                 let content = self.content(&mut file, look.size_bytes, Some(&own))?;
                 let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
-                if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
+                if !same || *closed_when_complete && !self.is_complete(&file, &look) {
                     return Err(lost(Unrecorded::OutputLost));
                 }
                 StoredKind::File {
@@ -129,6 +129,14 @@ impl<'a> StoredOutputs<'a> {
             ModeRule::Masked | ModeRule::Exact if is_given => FileMode { bits: look.mode, rule: ModeRule::Set },
             _ => asked,
         }
+    }
+
+    /// Returns true if the file is as this tool closed it. A linker leaves its map (`-Map`) open
+    /// until it exits. Such a file is complete if no other process has it open for writing.
+    fn is_complete(&self, file: &File, look: &larder_sys::Look) -> bool {
+        let is_it = |id: &larder_model::Identity| (id.device, id.inode) == (look.device, look.inode);
+        let was_closed = self.closed.is_none_or(|closed| closed.iter().any(is_it));
+        if was_closed { self.is_as_it_was_closed(look) } else { !larder_sys::has_writers(file) }
     }
 
     /// Returns true if the file is as this tool closed it. If not, another run may be writing the

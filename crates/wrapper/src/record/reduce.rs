@@ -6,8 +6,9 @@ use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
     matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
 };
+use larder_lookup::{is_searched, left_out};
 use larder_model::Observer::Kernel;
-use larder_model::path::file_name;
+use larder_model::path::{file_name, parent};
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
@@ -45,7 +46,61 @@ impl Run<'_> {
         if self.request.family == Family::Rustc {
             self.of_a_crate(observed_run, &mut folded)?;
         }
+        self.leave_out_directory_of_caller(&mut folded);
+        self.leave_out_search_path(&mut folded);
         Ok(folded)
+    }
+
+    /// Leaves out that a compiler looked at the directory in `PWD`, if that is not the working
+    /// directory. For example, `make -C src` starts compilers with the `PWD` of its caller.
+    ///
+    /// Compilers only test whether both are the same directory, and if so, its path is in the key.
+    /// Otherwise the look has no effect, and in another place `PWD` is another path.
+    fn leave_out_directory_of_caller(&self, folded: &mut Folded) {
+        let action = &self.request.action;
+        let is_compiler = matches!(self.request.family, Family::Gcc | Family::Clang);
+        if !is_compiler || folded.foreign_program.is_some() || action.apparent_cwd.is_some() {
+            return;
+        }
+        let Some(pwd) = self.context.place.variable(b"PWD").filter(|pwd| pwd.len() > 1 && *pwd != action.cwd) else {
+            return;
+        };
+        // The directory may also be one that the command line or another variable names.
+        let values = action.environment.iter().map(|variable| &variable.value);
+        let names_it = |text: &Vec<u8>| text.first() == Some(&b'@') || memchr::memmem::find(text, pwd).is_some();
+        if action.argv.iter().skip(1).chain(values).any(names_it) {
+            return;
+        }
+        let matters = |looked: &Looked| {
+            let is_only_looked_at = Looked { kind: false, absent: false, failed: None, ..looked.clone() };
+            is_only_looked_at != Looked { identity: looked.identity, ..Looked::default() }
+        };
+        folded.seen.looked.retain(|(path, looked)| path != pwd || matters(looked));
+    }
+
+    /// Leaves out that a compiler found none of its parts in directories of `PATH` that are not in
+    /// the key. The lookup of the next run makes sure that the directories which it leaves out
+    /// have none of these programs either. If the run looked for another program there, or if a
+    /// program ran that is no part of a compiler, the text of `PATH` counts.
+    fn leave_out_search_path(&self, folded: &mut Folded) {
+        let name = |variable: &&larder_model::Variable| variable.name == b"PATH";
+        let Some(path) = self.context.place.variable(b"PATH") else { return };
+        let Some(kept) = self.request.action.environment.iter().find(name).filter(|kept| kept.value != path) else {
+            return;
+        };
+        let left_out: Vec<&[u8]> = left_out(path, &kept.value).collect();
+        let is_in_one = |path: &[u8]| left_out.iter().any(|directory| parent(path) == Some(directory));
+        let tool = &self.request.action.tool_path;
+        let is_expected = |path: &[u8], looked: &Looked| {
+            *looked == Looked { absent: true, ..Looked::default() } && is_searched(file_name(path), tool)
+        };
+        let looked = &mut folded.seen.looked;
+        let is_odd = |(path, looked): &(Vec<u8>, Looked)| is_in_one(path) && !is_expected(path, looked);
+        if folded.foreign_program.is_some() || looked.iter().any(is_odd) {
+            folded.seen.environment.push((b"PATH".to_vec(), Some(path.to_vec())));
+        } else {
+            looked.retain(|(path, _)| !is_in_one(path));
+        }
     }
 
     /// Adds what no observer saw: the files that loader and libc read, and variables and properties

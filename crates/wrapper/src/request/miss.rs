@@ -11,7 +11,7 @@ use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, U
 use larder_observe::RunModel;
 use larder_spawn::{Finished, Token};
 use larder_store::Turn;
-use larder_sys::{ChildEnd, Rival};
+use larder_sys::{ChildEnd, Rival, TerminalWatch};
 
 use crate::caller::caller;
 use crate::fetch::{Fetched, Race, note_recorded};
@@ -23,7 +23,7 @@ use crate::run::observer_trust::ObserverTrust;
 use crate::run::pre_run_snapshot::PreRunSnapshot;
 use crate::run::undo::undo;
 use crate::run::{job_slot, parent_run, start};
-use crate::stats::{By, log, report};
+use crate::stats::{By, log, report, say_if_not_cached};
 
 /// Why the tool runs, and what was acquired for it.
 #[derive(Default)]
@@ -90,6 +90,13 @@ pub(super) fn run(
     let command = job_slot::as_set(settings, request.family, &request.command, &mut token);
     let trust = ObserverTrust::new(context, &recorder, stat_cache, request, &abilities);
     let before = PreRunSnapshot::note(request, &trust.changes(), stat_cache);
+    let terminal = match request.watches_terminal.then(TerminalWatch::begin).transpose() {
+        Ok(terminal) => terminal,
+        Err(_) => {
+            report(context, Some(store), Outcome::Bypass(Bypass::StandardInput), By::request(request), "");
+            return RunEnd::Code(start::start_with(&command, &token));
+        }
+    };
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
     let observed_run =
@@ -107,6 +114,7 @@ pub(super) fn run(
         return RunEnd::Overtaken(race.fetched(true), turn);
     }
     drop(race);
+    let used_terminal = terminal.is_some_and(TerminalWatch::was_used);
     context.phase("run");
     let Finished { used, took, .. } = observed_run.observed.finished;
     token.note_usage(used, took);
@@ -132,6 +140,7 @@ pub(super) fn run(
         numbers_differ,
         trust: &trust,
         model: &model,
+        used_terminal,
     };
     if let Some(odd) = odd {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), request.subject(), &odd);
@@ -188,6 +197,7 @@ fn conclude(
     context.recorded(|recording| {
         recording.note(outcome, &request.action.argv[0], request.subject(), &detail, &context.place.cwd);
     });
+    say_if_not_cached(context, outcome, &request.action.argv[0], &detail);
     log(context, outcome, request.subject(), &job_slot::message(&token, detail));
     drop(token);
     let _ = stat_cache.settle(store);

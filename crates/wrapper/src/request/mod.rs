@@ -26,7 +26,10 @@ const USAGE: i32 = 2;
 /// Does what the arguments ask for. Returns the exit code.
 pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
     match parse(arguments) {
-        Args::Subcommand(words) => commands::answer(words),
+        Args::Subcommand(words) => {
+            commands::report_question(&words);
+            commands::answer(words)
+        }
         Args::Tool { argv, masquerading, any_command } => wrap(argv, masquerading, any_command),
         Args::Wrong(wrong) => not_an_option(&wrong),
     }
@@ -35,6 +38,10 @@ pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
 fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i32 {
     let Some(mut context) = Context::read(parent_run::find) else { return without_context(argv) };
     let request = if any_command.is_some() { Request::of_any_command } else { Request::new };
+    context.is_asked_by_a_person = any_command.is_some()
+        && !context.loaded.settings.quiet
+        && !parent_run::is_around()
+        && context.place.destinations.stderr.is_some();
     context.place.scope = any_command.unwrap_or_default();
     let name = if masquerading { file_name(&argv[0]).to_vec() } else { argv[0].clone() };
     let path = context.place.variable(b"PATH");

@@ -66,6 +66,15 @@ pub(crate) fn is_around() -> bool {
     NAMED.load(Relaxed)
 }
 
+/// Reports that we read a file, or found none.
+pub(crate) fn reads(path: &[u8]) {
+    let open = Kind::Open(OpenFlags(OpenFlags::READ));
+    report(vec![match larder_sys::look_through(path) {
+        Ok(_) => Event { mode: FILE, ..looked(open, path) },
+        Err(_) => Event { error: ENOENT, identity: None, ..at(Kind::Stat, path) },
+    }]);
+}
+
 /// Reports that this process becomes the tool, which the outer run then observes itself.
 pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
     if is_there() {

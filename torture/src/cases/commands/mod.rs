@@ -4,12 +4,13 @@
 mod any;
 mod archives;
 mod generators;
+mod git;
 mod links;
 mod stages;
 
 use crate::case::Case;
 
 pub(super) fn cases() -> Vec<Case> {
-    let parts = [links::cases, archives::cases, stages::cases, any::cases, generators::cases];
+    let parts = [links::cases, archives::cases, stages::cases, any::cases, generators::cases, git::cases];
     parts.iter().flat_map(|cases| cases()).collect()
 }

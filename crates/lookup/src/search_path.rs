@@ -1,0 +1,149 @@
+//! Reduces `PATH` to the directories that matter to a compiler: those that have one of the programs
+//! which it looks for along `PATH`.
+//!
+//! For example, pip puts a directory with a random name first in `PATH`. It has no compiler,
+//! assembler or linker, so it is left out of the cache key, and the next build hits.
+//!
+//! Unaware of: which of these programs a compiler starts. The observer sees that.
+
+use std::io::ErrorKind;
+
+use larder_model::names_digest;
+use larder_model::path::{file_name, join};
+use larder_store::StatCache;
+use larder_sys::{Dir, Kind, Look, Trust};
+
+/// A directory that changed within this time is likely to change again, so we do not note which
+/// names it lacks.
+const SETTLED_NS: i64 = 1_000_000_000;
+
+/// The programs that gcc and clang look for along `PATH`, besides their own name.
+const SEARCHED: [&[u8]; 28] = [
+    b"ar",
+    b"as",
+    b"c++",
+    b"cc",
+    b"cc1",
+    b"cc1plus",
+    b"clang",
+    b"clang++",
+    b"collect-ld",
+    b"collect2",
+    b"cpp",
+    b"dwp",
+    b"g++",
+    b"gcc",
+    b"gld",
+    b"gnm",
+    b"gstrip",
+    b"ld",
+    b"ld.bfd",
+    b"ld.gold",
+    b"ld.lld",
+    b"ld.mold",
+    b"lto-wrapper",
+    b"nm",
+    b"objcopy",
+    b"ranlib",
+    b"real-ld",
+    b"strip",
+];
+
+/// Directories of the system. They are the same for all builds of a machine, so they are kept
+/// without a look at them.
+const SYSTEM: [&[u8]; 10] =
+    [b"/usr/", b"/bin", b"/sbin", b"/opt/", b"/nix/", b"/gnu/", b"/lib/", b"/snap/", b"/etc/", b"/run/"];
+
+/// Returns true if a compiler called `name` may look for this program along `PATH`.
+pub fn is_searched(program: &[u8], name: &[u8]) -> bool {
+    SEARCHED.contains(&program) || program == file_name(name)
+}
+
+/// Returns `path` without the directories that have none of the programs that a compiler called
+/// `name` looks for.
+pub(crate) fn reduced(path: &[u8], name: &[u8], stat_cache: &StatCache) -> Vec<u8> {
+    let mut names = SEARCHED.to_vec();
+    if !names.contains(&file_name(name)) {
+        names.push(file_name(name));
+    }
+    let kept = path.split(|&byte| byte == b':').filter(|directory| {
+        let is_plain = directory.first() == Some(&b'/');
+        let is_of_system = SYSTEM.iter().any(|system| directory.starts_with(system));
+        !is_plain || is_of_system || !lacks_all(directory, &names, stat_cache)
+    });
+    kept.collect::<Vec<_>>().join(&b':')
+}
+
+/// Returns the directories that [`reduced`] left out.
+pub fn left_out<'p>(path: &'p [u8], reduced: &'p [u8]) -> impl Iterator<Item = &'p [u8]> {
+    let is_kept = move |directory: &&[u8]| !reduced.split(|&byte| byte == b':').any(|kept| kept == *directory);
+    path.split(|&byte| byte == b':').filter(is_kept)
+}
+
+fn lacks_all(directory: &[u8], names: &[&[u8]], stat_cache: &StatCache) -> bool {
+    match larder_sys::look_through(directory) {
+        Ok(look) if look.kind == Kind::Directory => {
+            is_sure_of(directory, names) && first_present(directory, Some(look), names, stat_cache).is_none()
+        }
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Returns false if an absence in this directory cannot be told from a refusal.
+fn is_sure_of(directory: &[u8], names: &[&[u8]]) -> bool {
+    let any = names.first().map(|name| larder_sys::look(&join(directory, name)));
+    !matches!(any, Some(Err(error)) if error.kind() != ErrorKind::NotFound)
+}
+
+/// Returns the first of `names` that exists in a directory, with its `lstat` result. If none does,
+/// the stat cache remembers that for the directory, if `look` is its `stat` result.
+pub(crate) fn first_present<'n>(
+    directory: &[u8],
+    look: Option<Look>,
+    names: &[&'n [u8]],
+    stat_cache: &StatCache,
+) -> Option<(&'n [u8], Look)> {
+    let digest = names_digest(names);
+    if look.is_some_and(|look| stat_cache.names_absent(&look, &digest)) {
+        return None;
+    }
+    let now_ns = if look.is_some() { larder_sys::now_coarse_ns() } else { 0 };
+    let mut all_missing = true;
+    for name in names {
+        match larder_sys::look(&join(directory, name)) {
+            Ok(found) => return Some((name, found)),
+            Err(error) => all_missing &= error.kind() == ErrorKind::NotFound,
+        }
+    }
+    if let Some(look) = look.filter(|look| all_missing && now_ns - look.changed_ns > SETTLED_NS) {
+        let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
+        stat_cache.keep_absent(&look, now_ns, &digest, trust);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_without_a_compiler() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name).to_str().expect("is text").to_owned();
+        for name in ["tools", "compilers"] {
+            std::fs::create_dir(at(name)).expect("makes");
+        }
+        std::fs::write(at("tools/cmake"), "").expect("writes");
+        std::fs::write(at("compilers/ld"), "").expect("writes");
+        let path = [at("gone"), at("tools"), at("compilers"), "/usr/bin".to_owned(), ".".to_owned()].join(":");
+        let expect = [at("compilers"), "/usr/bin".to_owned(), ".".to_owned()].join(":");
+        let kept = reduced(path.as_bytes(), b"gcc", &StatCache::none());
+        assert_eq!(String::from_utf8_lossy(&kept), expect);
+        let left: Vec<&[u8]> = left_out(path.as_bytes(), &kept).collect();
+        assert_eq!(left, [at("gone").as_bytes(), at("tools").as_bytes()]);
+        std::fs::write(at("tools/mycc-12"), "").expect("writes");
+        assert_eq!(reduced(at("tools").as_bytes(), b"/x/mycc-12", &StatCache::none()), at("tools").as_bytes());
+        assert!(is_searched(b"as", b"gcc") && is_searched(b"mycc", b"/x/mycc") && !is_searched(b"mycc", b"gcc"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Places that are removed before the command runs in the next one, as in CI: the earlier checkout
+//! is gone, with the directories above it.
+
+use std::fs;
+
+use larder_testkit::{has, probe_skip};
+
+use super::project::Project;
+
+/// Copies the project to `jobs/NAME/src`, runs a command there with and without larder, compares
+/// both, removes `jobs/NAME`, and returns the outcome.
+#[track_caller]
+fn outcome(project: &Project, name: &str, argv: &[&str]) -> String {
+    let job = project.place.path(format!("work/jobs/{name}"));
+    let at = format!("jobs/{name}/src");
+    let outcome = project.compared_at(&at, argv);
+    fs::remove_dir_all(job).expect("cannot remove the directory");
+    outcome
+}
+
+#[test]
+fn what_is_above_the_place_moves_with_it() {
+    let scripts = [
+        "mkdir -p \"$PWD/z\"",
+        "install -d \"$PWD/z\"",
+        "cd ..; cd src; cat in > out",
+        "test -d \"${PWD%/*}\" && echo yes",
+        "test -e \"${PWD%/*}/other\" || echo no",
+    ];
+    for script in scripts {
+        let project = Project::of(&[("in", "1\n")]);
+        let argv = ["sh", "-c", script];
+        let outcomes: Vec<_> = ["1", "22", "333", "4444"].map(|name| outcome(&project, name, &argv)).into();
+        assert_eq!(outcomes[2..], ["hit", "hit"], "{script}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn what_is_above_the_place_counts() {
+    let project = Project::of(&[("in", "1\n")]);
+    let argv = ["sh", "-c", "cat \"${PWD%/*}/other\" 2>/dev/null || echo none"];
+    for (name, expected) in [("1", "miss"), ("22", "miss"), ("333", "hit")] {
+        assert_eq!(outcome(&project, name, &argv), expected, "{name}");
+    }
+    let other = |name: &str, text: &str| project.place.put(&format!("jobs/{name}/other"), text);
+    other("5555", "here\n");
+    assert_ne!(outcome(&project, "5555", &argv), "hit");
+    // The directory that the first places shared keeps its path.
+    let shared = format!("cat {}/note 2>/dev/null || echo none", project.place.path("work/jobs").display());
+    let argv = ["sh", "-c", &shared];
+    for name in ["1", "22", "333"] {
+        outcome(&project, name, &argv);
+    }
+    project.place.put("jobs/note", "noted\n");
+    assert_ne!(outcome(&project, "4444", &argv), "hit");
+}
+
+#[test]
+fn an_absolute_path_above_the_place_stays() {
+    // The home directory lies above one place and not above the others.
+    let project = Project::of(&[("in", "1\n")]);
+    let home = project.place.path("work/jobs/22").to_str().expect("not UTF-8").to_owned();
+    let script = format!("h={home}; cat $h/.setting 2>/dev/null || echo none");
+    let argv = ["sh", "-c", &script];
+    for name in ["1", "22", "333"] {
+        outcome(&project, name, &argv);
+    }
+    fs::create_dir_all(&home).expect("cannot create the directory");
+    fs::write(format!("{home}/.setting"), "set\n").expect("cannot write the file");
+    assert_ne!(outcome(&project, "4444", &argv), "hit");
+}
+
+#[test]
+fn compilers_do_not_depend_on_the_directory_of_make() {
+    if !has("make") {
+        return probe_skip("make is missing");
+    }
+    let project = Project::of(&[
+        ("src/x.c", "int x;\n"),
+        ("src/Makefile", "x.o: x.c\n\t$(LARDER) gcc -c x.c\n"),
+        ("y/Makefile", "all:\n\t$(MAKE) -C ../src\n"),
+    ]);
+    for argv in [&["make", "-s", "-C", "src"][..], &["make", "-s", "-C", "y"]] {
+        let outcomes: Vec<_> = ["1", "22", "333"]
+            .map(|name| {
+                let outcome = project.wrapped_at(&format!("jobs/{name}"), argv);
+                fs::remove_dir_all(project.place.path(format!("work/jobs/{name}"))).expect("cannot remove it");
+                outcome
+            })
+            .into();
+        assert_eq!(outcomes[1..], ["hit", "hit"], "{argv:?}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn search_paths_count_by_what_is_found() {
+    let project = Project::of(&[("x.c", "int x;\n"), ("Makefile", "x.o: x.c\n\t$(LARDER) gcc -c x.c\n")]);
+    if !has("make") {
+        return probe_skip("make is missing");
+    }
+    let usual = std::env::var("PATH").expect("PATH is not set");
+    let tools = project.place.path("work/tools");
+    let with = |name: &str| format!("{}/{name}/bin:{usual}", tools.display());
+    let outcome = |path: &str| project.wrapped_with("jobs/1", &["make", "-s"], &[("PATH", path)]);
+    assert_eq!(outcome(&with("gone-1")), "miss");
+    assert_eq!(outcome(&with("gone-2")), "hit");
+    project.place.put("tools/new/bin/cmake", "");
+    assert_eq!(outcome(&with("new")), "hit");
+    fs::remove_dir_all(&tools).expect("cannot remove the directory");
+    assert_eq!(outcome(&with("other")), "hit");
+    // An assembler that gcc finds first.
+    project.place.tool("work/tools/own/bin/as", "echo own >&2; exec /usr/bin/as \"$@\"");
+    assert_ne!(outcome(&with("own")), "hit");
+}

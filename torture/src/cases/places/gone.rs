@@ -1,0 +1,62 @@
+//! Places that are removed before the next one is used, what lies above a place, and search paths.
+
+use super::checkouts::fill;
+use crate::case::{Case, case};
+use crate::cases::texts::{H1, X_C};
+use crate::change::{Change, all, nothing, put, rm, script, sh};
+
+const PLAIN: [(&str, &str); 2] = [("x.c", X_C), ("h.h", H1)];
+
+/// Makes the place `jobs/NAME/src` and removes all others.
+fn only(name: &str) -> Change {
+    all([rm("jobs"), fill(&format!("jobs/{name}/src"), &PLAIN), sh("touch -d '2020-01-01' jobs/*/src/*")])
+}
+
+/// Runs the command of `case` in four places, of which only one exists at a time.
+fn in_jobs(case: Case) -> Case {
+    let case = case.setup(only("1")).cwd("jobs/1/src").cold();
+    let case = case.cwd("jobs/22/src").then("second job", only("22"));
+    let case = case.cwd("jobs/333/src").back("third job", only("333"));
+    case.cwd("jobs/4444/src").back("fourth job", only("4444"))
+}
+
+#[rustfmt::skip]
+pub(super) fn cases() -> Vec<Case> {
+    let above = |name: &str, text: &str| in_jobs(case(format!("B/gone-{name}")).any_sh(text));
+    vec![
+        above("mkdir-p", "mkdir -p \"$PWD/z\""),
+        above("install-d", "install -d \"$PWD/z/y\""),
+        above("up-and-down", "cd ..; cd src; cat x.c > out"),
+        above("test-d", "test -d \"${PWD%/*}\" && echo yes"),
+        above("realpath", "cat \"$(realpath ..)/src/x.c\" > out"),
+        above("absent-above", "cat \"${PWD%/*}/setting\" 2>/dev/null || echo none")
+            .changes("a file appears above the place", put("jobs/4444/setting", "set\n")),
+        above("listed-above", "ls \"${PWD%/*}\"")
+            .changes("another name above the place", put("jobs/4444/other", "")),
+        above("absent-shared", "cat \"${PWD%/*/*}/setting\" 2>/dev/null || echo none")
+            .changes("a file appears above all places", put("jobs/setting", "set\n")),
+        above("absolute-above", "test -e {root}/jobs/22/setting && echo yes || echo no")
+            .changes("the absolute path appears", put("jobs/22/setting", "")),
+        case("B/gone-literal-home").file("home/p/in", "1\n").file("tmp/x/in", "1\n").file("q/y/in", "1\n")
+            .any_sh("cat {root}/home/.setting 2>/dev/null; cat in").cwd("tmp/x").cold()
+            .cwd("home/p").then("below the home directory", nothing()).cwd("q/y").then("elsewhere", nothing())
+            .changes("a setting in the home directory", put("home/.setting", "set\n")),
+        in_jobs(case("B/gone-make-C").both()
+            .sh("mkdir m; printf 'all:\\n\\tcd ..; $(CC) -c x.c -o x.o\\n' > m/Makefile; make -s -C m")),
+        case("B/PATH-of-compile").both().files(&PLAIN).cmd("cc -c x.c -o x.o").prelude("PATH=/gone/1:$PATH").twice()
+            .prelude("PATH=/gone/2:$PATH").back("another directory that is not there", nothing())
+            .prelude("PATH=$OLDPWD/t:$PWD/t:$PATH").then("an empty one", crate::change::dir("t"))
+            .changes("a tool of no compiler", script("t/cmake", "echo no >&2"))
+            .changes("an assembler", script("t/as", "echo own >&2; exec /usr/bin/as \"$@\""))
+            .changes("no assembler", rm("t/as")),
+        case("B/PATH-of-link").files(&[("m.c", "int main(void){return 0;}\n")]).cmd("cc m.c -o m")
+            .prelude("PATH=/gone/1:$PATH").twice()
+            .prelude("PATH=$PWD/t:$PATH").then("an empty directory", crate::change::dir("t"))
+            .changes("a linker", script("t/ld", "echo own >&2; exec /usr/bin/ld \"$@\""))
+            .changes("no linker", rm("t/ld")),
+        case("B/PATH-printed").any_sh("echo $PATH").prelude("PATH=/gone/1:$PATH").twice()
+            .prelude("PATH=/gone/2:$PATH").then("another", nothing()).prelude("PATH=$PATH:/gone/1").then("last", nothing()),
+        case("B/PATH-of-env").any("env").env("HOME", "/x").mask(r"(?m)^(_|SHLVL|PWD|OLDPWD)=.*$", "bookkeeping of shells")
+            .prelude("PATH=/gone/1:$PATH").cold().prelude("PATH=/gone/2:$PATH").then("another", nothing()),
+    ]
+}
