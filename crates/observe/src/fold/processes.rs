@@ -154,7 +154,8 @@ impl<'t> Fold<'t> {
             _ if e.extra == LOCAL_TIME => (&mut process.zone_reads, habit.zone_reads, Unrecorded::Clock),
             _ => (&mut process.clock_reads, habit.clock_reads, Unrecorded::Clock),
         };
-        if !clock && habit.names_at_random {
+        // `mktemp` before coreutils 9.0 makes its names from the time.
+        if habit.names_at_random {
             process.draws_a_name = true;
             return;
         }

@@ -64,7 +64,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
                 lists_kinds: program == b"make",
                 tunes_memory: part,
                 tries_terminal: false,
-                names_at_random: false,
+                names_at_random: program == b"mktemp",
                 names_as_tempfile: false,
                 shows_numbers: false,
                 tries_sockets: false,
@@ -236,6 +236,17 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
     // The habit of this program covers it, so it is not reported.
     let folded = folded_by(true, "/b/cc1", vec![open("/proc/self/maps", READ)]);
     assert_eq!((told(&folded).2.as_str(), folded.chance_program), ("", None));
+}
+
+#[test]
+fn a_name_may_be_made_from_the_time() {
+    let clock = || event(Kind::Clock, "gettimeofday");
+    let refused = |program: &str, name: &[event::Event]| told(&folded(program, [&[clock(), clock()], name].concat())).2;
+    let used = [open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")];
+    assert_eq!(refused("/b/mktemp", &used), "");
+    assert_eq!(refused("/b/mktemp", &used[..1]), "random", "the name is still there");
+    assert_eq!(refused("/b/mktemp", &[]), "random", "the name was printed");
+    assert_eq!(refused("/b/program", &used), "clock");
 }
 
 #[test]
