@@ -71,6 +71,7 @@ const PACKAGES_FOR_MOUNTS: &[(Sign, &str)] = &[
     (Sign::Program("mkfs.erofs"), "erofs-utils"),
     (Sign::Program("mksquashfs"), "squashfs-tools"),
     (Sign::Program("squashfuse"), "squashfuse"),
+    (Sign::Program("fuse-overlayfs"), "fuse-overlayfs"),
     (Sign::Program("setpriv"), "util-linux"),
 ];
 

@@ -53,10 +53,10 @@ impl Backend {
         match self {
             Backend::Lazy => "Linux 6.12 (EROFS from files), /dev/fuse, superuser or the broker",
             Backend::Mount => "Linux 6.12 (EROFS from files), or 5.10 and a loop device; superuser or the broker",
-            Backend::LazyFuse => "/dev/fuse; for writing, Linux 5.11 (overlay in a user namespace)",
+            Backend::LazyFuse => "/dev/fuse; for writing, Linux 5.11 (overlay in a user namespace) or fuse-overlayfs",
             Backend::Squashfs => "squashfs and a loop device; superuser or the broker",
             Backend::Fuse => {
-                "/dev/fuse, squashfuse or erofsfuse; for writing, Linux 5.11 (overlay in a user namespace)"
+                "/dev/fuse, squashfuse or erofsfuse; for writing, Linux 5.11 (overlay in a user namespace) or fuse-overlayfs"
             }
             Backend::Unpack => "nothing",
         }

@@ -1,4 +1,5 @@
-//! Mounts an image by an installed FUSE program: `squashfuse` or `erofsfuse`. It needs `/dev/fuse`.
+//! Mounts by an installed FUSE program, which needs `/dev/fuse`: an image by `squashfuse` or
+//! `erofsfuse`, and a writable directory on top of it by `fuse-overlayfs`.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -32,10 +33,14 @@ pub enum Life {
 
 /// Returns the path of the FUSE program for this kind of image, or why there is none.
 pub(crate) fn program_for(image: &Image) -> Result<PathBuf, String> {
-    let name = match image {
-        Image::Erofs { .. } => "erofsfuse",
-        Image::Squashfs(_) => "squashfuse",
-    };
+    match image {
+        Image::Erofs { .. } => installed("erofsfuse"),
+        Image::Squashfs(_) => installed("squashfuse"),
+    }
+}
+
+/// Returns the path of an installed FUSE program, or why it cannot be used.
+fn installed(name: &str) -> Result<PathBuf, String> {
     if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         return Err(format!("/dev/fuse cannot be opened: {error}"));
     }
@@ -70,10 +75,7 @@ pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError
     fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
     let layer = || {
         mount(image, &place, life)?;
-        let open = || larder_sys::open_place(&place).map_err(MountError::path(&place, "cannot be opened"));
-        let layer = Mount::passed(open()?).another();
-        larder_sys::unmount(open()?).map_err(MountError::path(&place, "cannot be unmounted"))?;
-        layer
+        detached(&place)
     };
     let layer = match life {
         Life::AsThread => layer(),
@@ -109,9 +111,80 @@ fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {
         Life::AsMount => in_background(&program, words),
         Life::AsThread => in_foreground(&program, words, &target),
     };
-    let failed =
-        |error: io::Error| MountError::Program { program: program.display().to_string(), why: error.to_string() };
-    mounted.map_err(failed)
+    mounted.map_err(failed(&program))
+}
+
+fn failed(program: &Path) -> impl FnOnce(io::Error) -> MountError {
+    let program = program.display().to_string();
+    |error| MountError::Program { program, why: error.to_string() }
+}
+
+/// The program that can replace the kernel's overlay.
+pub(crate) const OVERLAY: &str = "fuse-overlayfs";
+/// The directories in a scratch directory that `overlay` mounts on for a moment.
+pub(crate) const OVERLAY_PLACES: [&str; 2] = ["lower", "merged"];
+
+/// Returns a writable, detached mount that shows `lower`, by the program `fuse-overlayfs`. Changes
+/// are kept in the directories `upper` and `work` of `scratch`. The program ends with this thread.
+///
+/// The program knows its layers by paths, and it can only mount on a path:
+///
+/// 1. A copy of `lower` is attached to `scratch/lower`.
+/// 2. The program opens its layers and mounts on `scratch/merged`.
+/// 3. Both are detached again. The program still has its layers open, and the result is a copy of
+///    its mount.
+///
+/// # Errors
+///
+/// If there is no such program, if it fails, or if this process may not mount.
+pub(crate) fn overlay(lower: &Mount, scratch: &Path) -> Result<Mount, MountError> {
+    let unable = |why: String| MountError::Program { program: "an overlay by a program".to_owned(), why };
+    let program = installed(OVERLAY).map_err(unable)?;
+    let scratch = absolute(scratch)?;
+    let [below, merged] = OVERLAY_PLACES.map(|name| scratch.join(name));
+    let made = |path: &Path| fs::create_dir(path).map_err(MountError::path(path, "cannot be made"));
+    made(&below)?;
+    let overlay = || {
+        made(&merged)?;
+        let lower = lower.another()?.place(&below)?;
+        let option = layers(&below, &scratch)?;
+        let words = vec!["-o".into(), option, merged.as_os_str().to_owned()];
+        in_foreground(&program, words, &merged).map_err(failed(&program))?;
+        let copy = detached(&merged)?;
+        lower.take_away().map(|()| copy)
+    };
+    let overlay = overlay();
+    for place in [&merged, &below] {
+        let _ = fs::remove_dir(place);
+    }
+    overlay
+}
+
+/// Returns the mount options for `fuse-overlayfs`. It splits `lowerdir` at each colon, and knows no
+/// way to quote one. In other options, commas and backslashes are quoted.
+fn layers(below: &Path, scratch: &Path) -> Result<OsString, MountError> {
+    if below.as_os_str().as_bytes().contains(&b':') {
+        let error = io::Error::from(io::ErrorKind::InvalidInput);
+        return Err(MountError::path(below, "has a colon, so fuse-overlayfs cannot use it")(error));
+    }
+    let mut option = b"nosuid,nodev,volatile".to_vec();
+    for (name, path) in [("lowerdir", below), ("upperdir", &scratch.join("upper")), ("workdir", &scratch.join("work"))]
+    {
+        option.extend([b",", name.as_bytes(), b"="].concat());
+        for byte in path.as_os_str().as_bytes() {
+            option.extend((matches!(byte, b',' | b'\\')).then_some(b'\\'));
+            option.push(*byte);
+        }
+    }
+    Ok(OsString::from_vec(option))
+}
+
+/// Takes the mount off a path, and returns it as a detached mount.
+fn detached(place: &Path) -> Result<Mount, MountError> {
+    let open = || larder_sys::open_place(place).map_err(MountError::path(place, "cannot be opened"));
+    let copy = Mount::passed(open()?).another();
+    larder_sys::unmount(open()?).map_err(MountError::path(place, "cannot be unmounted"))?;
+    copy
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, MountError> {

@@ -14,7 +14,7 @@ use rustix::fs::{Gid, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 use crate::layer::HARMLESS;
-use crate::{Mount, MountError};
+use crate::{Mount, MountError, fuse};
 
 /// The limit for the names, and for one value, of extended attributes that are copied, in bytes. It
 /// is also the kernel's limit for both.
@@ -85,7 +85,9 @@ pub(crate) fn source_of(name: &OsStr) -> String {
 /// Removes what `Scratch::make` made, with everything that a job wrote there. The job decides how
 /// deep and how large that is.
 pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
-    ["work", "upper"].map(|name| larder_sys::remove_tree(&directory.join(name))).into_iter().collect()
+    // `overlay_by_program` leaves two directories if it is killed.
+    let [below, merged] = fuse::OVERLAY_PLACES;
+    ["work", "upper", merged, below].map(|name| larder_sys::remove_tree(&directory.join(name))).into_iter().collect()
 }
 
 /// Returns a writable mount that shows `lower` and writes changes to `scratch`. It also works in a
@@ -113,6 +115,22 @@ pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
         Err(error) if is_denied(&error.error) => made(&FOR_USERS).map_err(refused()),
         done => done.map_err(refused()),
     }
+}
+
+/// Makes the overlay by the program `fuse-overlayfs`, after the kernel refused it with the error
+/// `refused`. Before Linux 5.11 the kernel refuses every overlay in a user namespace (EPERM). The
+/// program ends with this thread.
+///
+/// # Errors
+///
+/// If the program is not possible here either. After another refusal of the kernel, `refused` is
+/// returned, because the program would not help.
+pub(crate) fn overlay_by_program(lower: &Mount, scratch: &Scratch, refused: MountError) -> Result<Mount, MountError> {
+    let is_for_users = matches!(&refused, MountError::Refused { error, .. } if is_denied(error));
+    if !is_for_users || larder_sys::is_of_first_users() {
+        return Err(refused);
+    }
+    fuse::overlay(lower, &scratch.directory).map_err(|error| MountError::Several(vec![refused, error]))
 }
 
 /// Returns true if this is the error of a kernel that only takes layers by path:

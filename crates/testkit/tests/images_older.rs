@@ -218,19 +218,37 @@ fn doctor_tries_the_ways_before_there_is_a_store() {
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".larder-trial")), "{left:?}");
 }
 
+/// Runs a command as an ordinary user in its own mount namespace, where every user may open
+/// `/dev/fuse`, as on most machines.
+fn as_user(place: &Place, words: &[&str]) -> Ran {
+    let script = "mknod -m 666 ../fuse c 10 229 2>/dev/null; mount --bind ../fuse /dev/fuse || exit 90; \
+        exec setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"";
+    place.run(&[&["unshare", "-m", "sh", "-c", script, "sh"], words].concat()).run()
+}
+
+/// Returns why `as_user` cannot be used here.
+fn is_ordinary_user_possible(place: &Place) -> Result<(), String> {
+    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("not UTF-8")]).run().quiet();
+    let program = larder().to_str().expect("not UTF-8");
+    let works = |words: &[&str]| as_user(place, words).code == Some(0);
+    match () {
+        () if !works(&["dd", "if=/dev/fuse", "count=0"]) => Err("/dev/fuse cannot be opened here".to_owned()),
+        () if !works(&[program, "version"]) => Err(format!("another user cannot run {program}")),
+        () => Ok(()),
+    }
+}
+
 #[test]
 fn an_ordinary_user_is_told_what_image_run_can_do() {
     probe_skip!(is_root(), "only root can become another user");
     probe_skip!(has("setpriv") && has("squashfuse"), "setpriv or squashfuse is not installed");
     let place = Place::new();
-    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("not UTF-8")]).run().quiet();
     let program = larder().to_str().expect("not UTF-8");
-    // Runs in its own mount namespace, where every user may open /dev/fuse, as on most machines.
-    let script = "mknod -m 666 ../fuse c 10 229 2>/dev/null; mount --bind ../fuse /dev/fuse || exit 90; \
-        exec setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"";
-    let as_user = |words: &[&str]| place.run(&[&["unshare", "-m", "sh", "-c", script, "sh"], words].concat()).run();
-    probe_skip!(as_user(&["dd", "if=/dev/fuse", "count=0"]).code == Some(0), "/dev/fuse cannot be opened here");
-    probe_skip!(as_user(&[program, "version"]).code == Some(0), "another user cannot run {program}");
+    if let Err(why) = is_ordinary_user_possible(&place) {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let as_user = |words: &[&str]| as_user(&place, words);
     place.put("deps/a", "a");
     as_user(&[program, "image", "save", "--strict", "--key", "k-1", "deps"]).quiet();
     let told = as_user(&[program, "doctor"]);
@@ -244,4 +262,52 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     // Only root has this way. The message says so, and does not mention ways that were not tried.
     let ran = as_user(&[program, "image", "run", "--key", "k-1", "--via", "mount", "to", "--", "true"]);
     assert!(ran.stderr.contains("only root can mount") && !ran.stderr.contains(";:"), "{ran:#?}");
+}
+
+/// Before Linux 5.11 the kernel makes no overlay in a user namespace.
+#[test]
+fn an_ordinary_user_of_linux_5_10_writes_by_fuse_overlayfs() {
+    probe_skip!(is_root(), "only root can become another user");
+    probe_skip!(has("setpriv") && has("fuse-overlayfs"), "setpriv or fuse-overlayfs is not installed");
+    let Some((place, older)) = saved() else { return };
+    // This store belongs to root.
+    place.run(&["rm", "-r", "../store"]).run().quiet();
+    let possible = is_ordinary_user_possible(&place);
+    probe_skip!(possible.is_ok(), "{possible:?}");
+    let has_namespaces = ["unshare", "--user", "--map-root-user", "--mount", "true"];
+    probe_skip!(as_user(&place, &has_namespaces).code == Some(0), "an ordinary user cannot make namespaces here");
+    let (older, program) = (older.to_str().expect("not UTF-8"), larder().to_str().expect("not UTF-8"));
+    let on_5_10 = |words: &[&str]| as_user(&place, &[&[older, "5.10", program], words].concat());
+    place.run(&["chmod", "0640", "deps/1/1"]).run().quiet();
+    place.run(&["ln", "-s", "one", "deps/link"]).run().quiet();
+    place.run(&["ln", "deps/two", "deps/hard"]).run().quiet();
+    place.run(&["chown", "-R", "1234:1234", "deps"]).run().quiet();
+    on_5_10(&["image", "save", "--strict", "--key", "k-2", "deps"]).quiet();
+    let told = on_5_10(&["doctor"]);
+    let how = "larder's own FUSE server, files filled when they are read; written to by fuse-overlayfs";
+    assert!(said(&told, "lazy-fuse").contains(how), "{told:#?}");
+
+    // Prints the kind of the mount, then checks the tree, and that it can be written to.
+    let script = "grep -o ' /.*/to [^ ]*' /proc/self/mounts | sed 's/.* //'
+        looks() { (cd $1 && find . -printf '%p %y %m %u %g %n %l %T@\\n' -type d -o -printf '%s\\n' | sort); }
+        diff -r --no-dereference deps to && looks deps > ../one && looks to > ../two && diff ../one ../two || exit 1
+        echo more >> to/two && tail -c 5 to/two && rm to/one && mkdir to/new && mv to/1 to/new/ && ls to/new to/new/1
+        chmod 600 to/2/2 && touch -d '2001-02-03 04:05:06' to/2/2 && stat -c '%a %Y' to/2/2 && rm -r to/3 && ls to";
+    let ran = on_5_10(&["image", "run", "--strict", "--key", "k-2", "to", "--", "sh", "-c", script]).ends(0);
+    assert!(ran.stderr.contains("by lazy-fuse"), "{ran:#?}");
+    // The same changes in a plain directory print the same. Only the mount point is left.
+    place.run(&["rmdir", "to"]).run().quiet();
+    place.run(&["cp", "-a", "deps", "to"]).run().quiet();
+    let plain = as_user(&place, &["sh", "-c", script]).ends(0);
+    assert_eq!(ran.stdout.strip_prefix("fuse.fuse-overlayfs\n"), Some(&*plain.stdout));
+    // Nothing is left: no mount, no program, and nothing of what was written.
+    assert_eq!(mounts_below(&place), [""; 0]);
+    let left = "find ../store -name upper -o -name merged; n=0
+        while ps -u 1234 -o stat=,comm= | grep '^[^Z].*fuse-over'; do
+            n=$((n + 1)); [ $n = 50 ] && break; sleep 0.1
+        done > alive
+        [ $n -lt 50 ] || cat alive";
+    let left = as_user(&place, &["sh", "-c", left]);
+    assert_eq!(left.stdout, "", "{left:#?}");
+    on_5_10(&["fsck"]).ends(0);
 }

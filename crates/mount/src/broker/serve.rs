@@ -21,7 +21,7 @@ use super::message::{Kind, Message, encode, receive};
 use super::policy::{name_of, refused};
 use super::seats::{Lines, Making, Seat, Seats};
 use super::{Policy, Supplied, Supply};
-use crate::{Ask, Backend, Inside, Lease, Listed, MountError, Owners, Places, Stay};
+use crate::{Ask, Backend, Inside, Lease, Life, Listed, MountError, Owners, Places, Stay};
 
 /// The time limit for a whole request, even if its bytes arrive one at a time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -397,6 +397,7 @@ fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a S
         writable: true,
         owners: (!shared.is_owned).then_some(owners),
         lease: Lease::Held,
+        life: Life::AsMount,
         over: false,
         inside: None,
     }

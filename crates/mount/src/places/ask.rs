@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use super::lease::Lease;
-use crate::{Backend, Image, Mount, Owners};
+use crate::{Backend, Image, Life, Mount, Owners};
 
 /// A request to mount an image.
 #[derive(Clone, Debug)]
@@ -28,6 +28,9 @@ pub struct Ask<'a> {
     pub owners: Option<&'a Owners>,
     /// How long the mount stays.
     pub lease: Lease,
+    /// How long a program runs that is started for the mount. With `Life::AsThread`, a program
+    /// makes the mount writable if the kernel cannot.
+    pub life: Life,
     /// True to mount even if the directory is not empty.
     pub over: bool,
     /// The mount namespace to mount in, if it is not ours.

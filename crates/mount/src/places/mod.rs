@@ -34,8 +34,8 @@ use larder_sys::MountNumber;
 pub use self::ask::{Ask, Inside};
 pub use self::lease::Lease;
 use self::record::{Known, Record};
-use crate::overlay::{remove_scratch, source};
-use crate::{Backend, Image, Mount, MountError, Placed, Scratch, fuse, layer, overlay};
+use crate::overlay::{overlay_by_program, remove_scratch, source};
+use crate::{Backend, Image, Life, Mount, MountError, Placed, Scratch, fuse, layer, overlay};
 
 const RECORD: &str = "record";
 /// The limit for a record, in bytes. It holds a few paths.
@@ -182,9 +182,13 @@ impl Places {
         }
         let (mount, source) = if ask.writable {
             let scratch = Scratch::make(directory)?;
-            let mount = overlay(layer, &scratch)?;
+            let made = match (overlay(layer, &scratch), ask.life) {
+                // The source of this mount is the program's name.
+                (Err(refused), Life::AsThread) => (overlay_by_program(layer, &scratch, refused)?, None),
+                (made, _) => (made?, Some(source(directory))),
+            };
             scratch.keep();
-            (mount, Some(source(directory)))
+            made
         } else {
             (layer.another()?, None)
         };
@@ -212,9 +216,7 @@ impl Places {
                 })
             }
             (Backend::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
-            (Backend::Fuse, image) => {
-                fuse::layer(image, self.directory.parent().unwrap_or(&self.directory), fuse::Life::AsMount)
-            }
+            (Backend::Fuse, image) => fuse::layer(image, self.directory.parent().unwrap_or(&self.directory), ask.life),
             (backend, image) => {
                 let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
                 Err(MountError::Unable { backend, why: format!("it is not for {kind}") })

@@ -268,7 +268,7 @@ fn unescaped(text: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Image;
+    use crate::{Image, Life};
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
@@ -277,7 +277,20 @@ mod tests {
         let (lease, via) = (Lease::Process(7, 9), Backend::Squashfs);
         let (layer, owners, inside) = (None, None, None);
         let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
-        let ask = Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };
+        let ask = Ask {
+            name,
+            user,
+            image,
+            target,
+            layer,
+            via,
+            writable: true,
+            owners,
+            lease,
+            life: Life::AsMount,
+            over: false,
+            inside,
+        };
         let mut record = Record::new(&ask, target).expect("is known");
         assert!(
             record.is_of_this_boot()

@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::overlay::overlay_by_program;
 use crate::{Backend, Image, Mount, MountError, Owners, Scratch, Step, fuse, layer, lazy, overlay, serve};
 
 /// The files of the tiny images, in a directory that is removed when this is dropped.
@@ -107,7 +108,7 @@ impl Trial {
         match backend {
             Backend::Lazy => {
                 let layer = lazy::on_trial(&self.directory, &self.erofs(), &self.data()).map_err(text)?;
-                self.write_on(&layer, Self::EROFS_OWNERS)
+                self.write_as_others_on(&layer, Self::EROFS_OWNERS)
                     .map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
             Backend::Mount => {
@@ -117,18 +118,18 @@ impl Trial {
                         .map(|layer| (layer, "EROFS in one file, by a loop device")),
                 }
                 .map_err(text)?;
-                self.write_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("{how}{whose}"))
+                self.write_as_others_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("{how}{whose}"))
             }
             Backend::LazyFuse => {
                 serve::possible()?;
                 let layer = serve::on_trial(&self.erofs()).map_err(text)?;
                 // The server itself answers with the mapped owners, so no ID-mapped mount is tried.
-                self.write_on(&layer, "")
-                    .map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
+                self.write_on(&layer)
+                    .map(|how| format!("larder's own FUSE server, files filled when they are read{how}"))
             }
             Backend::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
-                self.write_on(&layer, "6.2").map(|whose| format!("squashfs by a loop device{whose}"))
+                self.write_as_others_on(&layer, "6.2").map(|whose| format!("squashfs by a loop device{whose}"))
             }
             Backend::Fuse => self.try_fuse(),
             Backend::Unpack => Ok("files made from the image".to_owned()),
@@ -140,7 +141,7 @@ impl Trial {
         let program = fuse::program_for(&image)?;
         // `AsThread` lends the program the right to mount if it has none, as `image run` does.
         let layer = fuse::layer(&image, &self.directory, fuse::Life::AsThread).map_err(|error| error.to_string())?;
-        self.write_on(&layer, "").map(|_| program.display().to_string())
+        self.write_on(&layer).map(|how| format!("{}{how}", program.display()))
     }
 
     fn mount_erofs(&self) -> Result<(Mount, &'static str), MountError> {
@@ -156,21 +157,33 @@ impl Trial {
     /// The first Linux version that supports ID-mapped mounts of EROFS.
     const EROFS_OWNERS: &str = "5.19";
 
-    /// Tries an overlay on the mount. Returns an addition to the message, which is empty if the
-    /// overlay also works with mapped owners. `since` is the first Linux version that supports
+    /// Tries to write to the mount, as `image run` would. Returns an addition to the message, which
+    /// is empty if the kernel's overlay works.
+    fn write_on(&self, layer: &Mount) -> Result<String, String> {
+        let text = |error: MountError| error.to_string();
+        let scratch = Scratch::make(&self.directory.join("scratch")).map_err(text)?;
+        match overlay(layer, &scratch) {
+            Ok(_) => Ok(String::new()),
+            Err(refused) => {
+                overlay_by_program(layer, &scratch, refused).map_err(text)?;
+                Ok(format!("; written to by {}", fuse::OVERLAY))
+            }
+        }
+    }
+
+    /// Tries to write to the mount as root and with mapped owners. Returns an addition to the
+    /// message, which is empty if both work. `since` is the first Linux version that supports
     /// ID-mapped mounts of this file system.
-    fn write_on(&self, layer: &Mount, since: &str) -> Result<String, String> {
-        let write_on = |layer: &Mount, name: &str| {
-            let scratch = Scratch::make(&self.directory.join(name))?;
-            overlay(layer, &scratch).map(drop)
-        };
-        write_on(layer, "scratch").map_err(|error| error.to_string())?;
+    fn write_as_others_on(&self, layer: &Mount, since: &str) -> Result<String, String> {
+        let how = self.write_on(layer)?;
         // A broker maps the owner of an image's files to the user that asks.
-        let others = layer::owned_by(layer, &Owners::one((0, 0), (1, 1))).and_then(|owned| write_on(&owned, "others"));
-        Ok(if others.is_ok() {
-            String::new()
-        } else {
-            format!("; only for jobs of root (jobs of other users need Linux {since})")
+        let others = layer::owned_by(layer, &Owners::one((0, 0), (1, 1))).and_then(|owned| {
+            let scratch = Scratch::make(&self.directory.join("others"))?;
+            overlay(&owned, &scratch).map(drop)
+        });
+        Ok(match others {
+            Ok(()) => how,
+            Err(_) => format!("{how}; only for jobs of root (jobs of other users need Linux {since})"),
         })
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use larder_mount::{
-    Ask, Backend, Image, Lease, MountError, Owners, Places, Scratch, choose, erofs_by_loop_device, ladder, overlay,
-    owned_by,
+    Ask, Backend, Image, Lease, Life, MountError, Owners, Places, Scratch, choose, erofs_by_loop_device, ladder,
+    overlay, owned_by,
 };
 
 use crate::fixture::{Fixture, Test, append, layer};
@@ -37,6 +37,7 @@ pub(crate) fn ask<'a>(image: &'a Image, target: &'a Path, via: Backend) -> Ask<'
         writable: true,
         owners: None,
         lease: Lease::Held,
+        life: Life::AsMount,
         over: false,
         inside: None,
     }

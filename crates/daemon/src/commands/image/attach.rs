@@ -42,6 +42,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageAttach, out: &mut dyn Wr
         writable: true,
         owners: None,
         lease: Lease::Kept,
+        life: Life::AsMount,
         over: false,
         inside: None,
     };
@@ -93,7 +94,8 @@ fn for_command(
         (Backend::Squashfs, Image::Squashfs(file)) => squashfs(file),
         _ => by_fuse(ask.image, near, Life::AsThread),
     }?;
-    let (mount, stay) = places.detached(&Ask { layer: Some(&layer), lease: Lease::Held, ..ask.clone() })?;
+    let (mount, stay) =
+        places.detached(&Ask { layer: Some(&layer), lease: Lease::Held, life: Life::AsThread, ..ask.clone() })?;
     let placed = mount.place(ask.target)?;
     let end = supervised(around, command);
     drop(placed);

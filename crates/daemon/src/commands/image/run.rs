@@ -312,6 +312,7 @@ fn ask<'a>(name: &'a str, image: &'a Files, target: &'a Path, layer: &'a Mount, 
         writable: true,
         owners: None,
         lease: Lease::Held,
+        life: Life::AsThread,
         over: true,
         inside: None,
     }
