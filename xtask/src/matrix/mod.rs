@@ -7,6 +7,7 @@
 //! that directory to make all of them again.
 
 mod cells;
+mod programs;
 mod roots;
 mod table;
 
@@ -66,7 +67,7 @@ pub(crate) struct Options {
 /// The files beside the programs in each cell.
 const FILES: &[(&str, &str)] = &[
     ("inside.sh", include_str!("inside.sh")),
-    ("program.c", include_str!("program.c")),
+    ("program.c", include_str!("programs/program.c")),
     ("refuse.c", include_str!("../../../crates/testkit/tests/refused/refuse.c")),
     ("project/Makefile", include_str!("project/Makefile")),
     ("project/include/config.h", include_str!("project/include/config.h")),
@@ -311,6 +312,7 @@ impl Run<'_> {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             File::options().write(true).open(&path)?.set_times(times)?;
         }
+        programs::build(&work.join("programs"))?;
         let larderd = self.larder.with_file_name("larderd");
         for (from, name) in [(self.larder, "larder"), (&larderd, "larderd"), (self.torture, "larder-torture")] {
             fs::copy(from, work.join("bin").join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
