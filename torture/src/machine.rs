@@ -70,6 +70,18 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The first two numbers of a version.
+pub type Version = (u32, u32);
+
+/// Returns the version that a program on the suite's `PATH` prints. A distribution's name may come
+/// before it, as in `gcc (Debian 12.2.0-14) 12.2.0`.
+pub fn version(program: &str) -> Option<Version> {
+    let said = Command::new("env").args(["-i", &format!("PATH={PATH}"), program, "--version"]).output().ok()?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let numbers = regex::Regex::new(r"(\d+)\.(\d+)").expect("is a pattern").captures(said.lines().next()?)?;
+    Some((numbers[1].parse().ok()?, numbers[2].parse().ok()?))
+}
+
 /// Runs a check in a temporary directory, because a compiler may leave files.
 fn works(text: &str) -> bool {
     let Ok(dir) = tempfile::tempdir() else { return false };

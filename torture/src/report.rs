@@ -103,7 +103,7 @@ impl Hits {
         let mut asked = BTreeMap::<usize, bool>::new();
         for case in results {
             for step in case.steps.iter().filter(|step| case.counts_as_hit(step, cache.observer)) {
-                let excuse = known::miss(&case.name, &step.label, cache);
+                let excuse = known::miss(&case.name, &step.label, &step.said, cache);
                 if let Some((row, _)) = excuse {
                     *asked.entry(row).or_default() |= !step.is_hit();
                 }

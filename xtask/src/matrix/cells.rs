@@ -13,7 +13,7 @@ pub(super) struct Root {
 pub(super) const ESSENTIAL: &[&str] = &["gcc", "g++", "make", "libc6-dev", "python3", "ca-certificates", "procps"];
 
 /// The packages that checks use if the release has them: other compilers and linkers, tools of the
-/// torture suite, and tools to mount images.
+/// torture suite, tools to mount images, and Java to run a program.
 pub(super) const WANTED: &[&str] = &[
     "clang",
     "lld",
@@ -27,9 +27,11 @@ pub(super) const WANTED: &[&str] = &[
     "squashfs-tools",
     "squashfuse",
     "fuse3",
+    "fuse-overlayfs",
     "erofs-utils",
     "util-linux",
     "kmod",
+    "default-jre-headless",
 ];
 
 /// Where the processes of a cell run.
@@ -166,7 +168,7 @@ pub(super) const NOT_TRIED: &[&str] = &[
     "A root in which musl is the system's libc. Programs linked with musl, dynamic and static, are in the rows `programs`, compiles by \
      `musl-gcc` in the rows `musl-gcc`.",
     "SELinux and AppArmor in force. gVisor, whose kernel is a program of its own.",
-    "Go, Rust and Java programs: no root has their compilers.",
+    "Compiles of Go, Rust and Java in a cell: no root has their compilers. Programs in these languages are in the rows `programs`.",
     "aarch64: `cargo xtask test --arch aarch64` is the place for it.",
     "Times. A machine in QEMU is emulated without KVM; the milliseconds in the rows of images say which way is slower, and no more.",
 ];

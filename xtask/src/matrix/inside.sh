@@ -270,8 +270,10 @@ programs() {
     tried=0 right=0 hit=0 wrong= nohit= lacks= hung=
     while read -r name cc words; do
         command -v "$cc" > /dev/null || { lacks="$lacks $name"; continue; }
+        file=$CELL/program.c
+        [ "$name" = rust ] && file=$CELL/programs/rust.a
         # shellcheck disable=SC2086
-        $cc -O1 -w "$CELL/program.c" -o "$name" $words > said 2>&1 || { lacks="$lacks $name"; continue; }
+        $cc -O1 -w "$file" -o "$name" $words > said 2>&1 || { lacks="$lacks $name"; continue; }
         [ "$name" = setuid ] && chmod 4755 setuid
         echo text > in
         touch -d '2 hours ago' in "$name"
@@ -287,7 +289,23 @@ own-open gcc -DOWN_OPEN
 setuid gcc
 musl musl-gcc
 musl-static musl-gcc -static
+rust gcc -lpthread -ldl -lm -lgcc_s
 END
+    for name in rust-musl go; do
+        cp "$CELL/programs/$name" . 2> said || { lacks="$lacks $name"; continue; }
+        echo text > in
+        touch -d '2 hours ago' in "$name"
+        sleep 0.1
+        one "$name" "./$name" in dir out
+    done
+    echo text > in
+    touch -d '2 hours ago' in
+    if command -v java > /dev/null && cp "$CELL/programs/Program.class" . 2> said; then
+        touch -d '2 hours ago' Program.class
+        one java java -cp . Program in dir out
+    else
+        lacks="$lacks java"
+    fi
     echo text > in
     touch -d '2 hours ago' in
     one sh sh -c 'test -e in || echo not there; test -e absent || cp in out'

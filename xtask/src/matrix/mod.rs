@@ -8,6 +8,7 @@
 
 mod cells;
 mod outcome;
+mod programs;
 mod roots;
 mod table;
 
@@ -68,7 +69,7 @@ pub(crate) struct Options {
 /// The files beside the programs in each cell.
 const FILES: &[(&str, &str)] = &[
     ("inside.sh", include_str!("inside.sh")),
-    ("program.c", include_str!("program.c")),
+    ("program.c", include_str!("programs/program.c")),
     ("refuse.c", include_str!("../../../crates/testkit/tests/refused/refuse.c")),
     ("project/Makefile", include_str!("project/Makefile")),
     ("project/include/config.h", include_str!("project/include/config.h")),
@@ -267,6 +268,7 @@ impl Run<'_> {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             File::options().write(true).open(&path)?.set_times(times)?;
         }
+        programs::build(&work.join("programs"))?;
         let larderd = self.larder.with_file_name("larderd");
         for (from, name) in [(self.larder, "larder"), (&larderd, "larderd"), (self.torture, "larder-torture")] {
             fs::copy(from, work.join("bin").join(name)).with_context(|| format!("cannot copy {}", from.display()))?;

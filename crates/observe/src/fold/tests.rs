@@ -245,9 +245,7 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
 #[test]
 fn a_name_may_be_made_from_the_time() {
     let clock = || event(Kind::Clock, "gettimeofday");
-    let refused = |program: &str, name: &[event::Event]| {
-        told(&folded(program, [&[clock(), clock()], name].concat())).2
-    };
+    let refused = |program: &str, name: &[event::Event]| told(&folded(program, [&[clock(), clock()], name].concat())).2;
     let used = [open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")];
     assert_eq!(refused("/b/mktemp", &used), "");
     assert_eq!(refused("/b/mktemp", &used[..1]), "random", "the name is still there");

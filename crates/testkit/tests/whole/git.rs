@@ -30,7 +30,7 @@ const COMMANDS: [&str; 6] = [
 
 fn repository() -> Option<Project> {
     if !has("git") {
-        probe_skip("git is missing");
+        probe_skip!("git is missing");
         return None;
     }
     let project = Project::of(&[("a", "1\n"), ("b", "2\n")]);

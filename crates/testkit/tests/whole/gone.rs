@@ -73,7 +73,7 @@ fn an_absolute_path_above_the_place_stays() {
 #[test]
 fn compilers_do_not_depend_on_the_directory_of_make() {
     if !has("make") {
-        return probe_skip("make is missing");
+        return probe_skip!("make is missing");
     }
     let project = Project::of(&[
         ("src/x.c", "int x;\n"),
@@ -96,7 +96,7 @@ fn compilers_do_not_depend_on_the_directory_of_make() {
 fn search_paths_count_by_what_is_found() {
     let project = Project::of(&[("x.c", "int x;\n"), ("Makefile", "x.o: x.c\n\t$(LARDER) gcc -c x.c\n")]);
     if !has("make") {
-        return probe_skip("make is missing");
+        return probe_skip!("make is missing");
     }
     let usual = std::env::var("PATH").expect("PATH is not set");
     let tools = project.place.path("work/tools");
