@@ -16,6 +16,7 @@
 //! | `erofs/` | a tree → the metadata of a read-only file system, whose data is the device |
 //! | `archive/` | tar, zip and squashfs, in and out |
 //! | `place.rs` | making something under a temporary name and moving it into place |
+//! | `sweep.rs` | finishing or undoing what a killed command had begun |
 //! | `device.rs` | writing packs to the file that stands for the device |
 //! | `find.rs` | finding the image for a key: exact, fallback or miss |
 //! | `compress.rs`, `threads.rs` | compression; work on all processors |
@@ -42,6 +43,7 @@ mod place;
 mod progress;
 mod restore;
 mod save;
+mod sweep;
 mod threads;
 mod tree;
 

@@ -23,6 +23,7 @@ mod action;
 mod bound;
 mod digest;
 mod encoding;
+mod fact;
 mod fingerprint;
 mod image;
 mod judgement;
@@ -41,6 +42,7 @@ pub use action::{Action, Terminal, Variable};
 pub use bound::{Bound, Carried, Rewrite, lengths};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
+pub use fact::{Fact, Status};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, ValueKey, Walk};
 pub use image::{
     AccessTrace, BLOCK_BYTES, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, ImageRecord, NotAKey, PACK_BLOCKS_MAX,
@@ -50,8 +52,8 @@ pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
-    ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Status,
-    Twins, UMASK, Unread, names_digest,
+    ALL_VARIABLES, Age, DirFacts, EnvFact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Twins, UMASK,
+    Unread, names_digest,
 };
 pub use origin::Origin;
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};

@@ -8,7 +8,7 @@
 //! | `error.rs` | what can go wrong, with messages that say what to do |
 //! | `handle.rs` | mounts as handles, which unmount when they are dropped |
 //! | `layer.rs` | read-only mounts by the kernel: EROFS or squashfs, by file or loop device |
-//! | `erofs.rs` | a reader of EROFS metadata |
+//! | `erofs/` | a reader of EROFS metadata |
 //! | `dev_fuse.rs` | opens `/dev/fuse` and mounts a FUSE file system on it |
 //! | `fuse.rs` | read-only mounts by an installed FUSE program, such as `squashfuse` |
 //! | `overlay.rs` | makes a mount writable by an overlay, and manages its scratch space |

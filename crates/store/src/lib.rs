@@ -47,6 +47,7 @@
 mod blobs;
 mod check;
 mod counters;
+mod current;
 mod daemon;
 mod error;
 mod evict;

@@ -25,7 +25,8 @@ use crate::tree::{HOLE, Kind, Tree};
 use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 
 pub use self::unset::Unset;
-pub use crate::place::{Existing, Left, sweep};
+pub use crate::place::Existing;
+pub use crate::sweep::{Left, sweep};
 
 /// A saved path, and where to restore it.
 #[derive(Clone, Debug)]

@@ -10,12 +10,16 @@
 //!
 //! Unaware of: FUSE, and whether the bytes of files are local yet.
 
+mod bytes;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use self::bytes::{Attribute, attribute, attribute_bytes, damaged, read_some, u16_at, u32_at, u64_at};
 
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 128;
@@ -580,38 +584,6 @@ fn find(block: &[u8], name: &[u8]) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Reads the size of an extended attribute, in bytes, from its first four bytes.
-fn attribute_bytes(head: &[u8]) -> usize {
-    4 + usize::from(head[0]) + usize::from(u16_at(head, 2))
-}
-
-/// An extended attribute as the metadata stores it.
-struct Attribute<'b> {
-    /// Its size in the metadata, in bytes.
-    taken: usize,
-    /// The prefix of its name, which is stored as a number. For example, 1 stands for `user.`.
-    prefix: &'static [u8],
-    /// The name after the prefix.
-    name: &'b [u8],
-    value: &'b [u8],
-}
-
-fn attribute(bytes: &[u8]) -> io::Result<Attribute<'_>> {
-    let taken = attribute_bytes(bytes);
-    let prefix: &[u8] = match bytes[1] {
-        0 => b"",
-        1 => b"user.",
-        2 => b"system.posix_acl_access",
-        3 => b"system.posix_acl_default",
-        4 => b"trusted.",
-        6 => b"security.",
-        _ => return Err(damaged("an attribute has a name of an unknown kind")),
-    };
-    let rest = bytes.get(4..taken).ok_or_else(|| damaged("an attribute is cut"))?;
-    let (name, value) = rest.split_at(usize::from(bytes[0]));
-    Ok(Attribute { taken, prefix, name, value })
-}
-
 /// Appends a part, or extends the last one if the new part continues it.
 fn add(parts: &mut Vec<Part>, part: Part) {
     if let Some(last) = parts.last_mut() {
@@ -626,33 +598,4 @@ fn add(parts: &mut Vec<Part>, part: Part) {
         }
     }
     parts.push(part);
-}
-
-fn read_some(file: &File, to: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut count = 0;
-    while count < to.len() {
-        match file.read_at(&mut to[count..], at + count as u64) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
-}
-
-fn damaged(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }

@@ -8,14 +8,15 @@ use larder_model::{Looked, Unrecorded};
 use larder_sys::Kind;
 
 use super::facts::OwnedFact;
-use super::{Done, Walk, refuse, split};
-use crate::check::look;
+use super::{Done, SplitPath, Walk, refuse};
+use crate::current::look;
 
 impl Walk<'_> {
     /// Records each symbolic link on the way as a fact. The file at the end must have been made in
     /// this run, under the name at which it was found. Another hard link of the same file could
     /// lead elsewhere in the next run.
-    pub(super) fn leads(&mut self, path: &[u8], directory: &[u8], name: &[u8], depth: usize) -> Done {
+    pub(super) fn leads(&mut self, at: SplitPath<'_>, depth: usize) -> Done {
+        let SplitPath { path, directory, name } = at;
         let entry = self.entry(directory);
         (entry.links_matter, entry.wanted) = (true, true);
         let is_link = look(self.opened(directory), name, false).is_ok_and(|found| found.kind == Kind::Link);
@@ -31,7 +32,7 @@ impl Walk<'_> {
         }
         let names = self.names;
         for (made, _) in names {
-            let (there, its_name) = split(made);
+            let SplitPath { directory: there, name: its_name, .. } = SplitPath::of(made);
             if its_name == name && self.open(there).is_ok() && self.is_one_directory(there, directory) {
                 return Ok(());
             }

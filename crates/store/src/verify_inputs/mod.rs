@@ -8,6 +8,7 @@
 
 mod facts;
 mod leads;
+mod open;
 
 use std::io;
 
@@ -20,7 +21,7 @@ pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
-use crate::check::{Listing, failure, listing_digest, look, status_of};
+use crate::current::{Listing, failure, listing_digest, look, status_of};
 use crate::scan::{Forms, Held, Scan};
 
 /// How many symbolic links are followed from one path.
@@ -58,6 +59,7 @@ pub struct InputVerifier<'a> {
     pub value_key: ValueKey,
 }
 
+/// A directory that the walk has open.
 struct Opened {
     dir: Dir,
     /// No symbolic link is in its path.
@@ -85,6 +87,29 @@ struct Walk<'a> {
     made_names: Set<&'a [u8]>,
 }
 
+/// A path, split into directory and name as the kernel does, without normalising it. The name is
+/// empty if the path can only be a directory: `/`, or a path that ends in a slash, `.` or `..`.
+#[derive(Clone, Copy)]
+struct SplitPath<'p> {
+    path: &'p [u8],
+    directory: &'p [u8],
+    name: &'p [u8],
+}
+
+impl<'p> SplitPath<'p> {
+    fn of(path: &'p [u8]) -> SplitPath<'p> {
+        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
+            return SplitPath { path, directory: b".", name: path };
+        };
+        let name = &path[slash + 1..];
+        if name.is_empty() || name == b"." || name == b".." {
+            let end = path.iter().rposition(|&b| b != b'/').map_or(1, |last| last + 1);
+            return SplitPath { path, directory: &path[..end], name: b"" };
+        }
+        SplitPath { path, directory: &path[..slash.max(1)], name }
+    }
+}
+
 type Done = Result<(), Refusal>;
 
 fn refuse<T>(why: Unrecorded, path: &[u8]) -> Result<T, Refusal> {
@@ -103,7 +128,7 @@ impl InputVerifier<'_> {
             scan: Scan::new(self.roots, self.stat_cache, self.forms),
             set: VerifiedInputs::default(),
             names: &seen.names,
-            made_names: seen.names.iter().map(|(path, _)| split(path).1).collect(),
+            made_names: seen.names.iter().map(|(path, _)| SplitPath::of(path).name).collect(),
         };
         for (path, looked) in &seen.looked {
             walk.path(path, looked, 0)?;
@@ -139,52 +164,22 @@ impl Walk<'_> {
         if depth > LINKS_MAX {
             return refuse(Unrecorded::InputChanged, path);
         }
-        let (directory, name) = split(path);
+        let at = SplitPath::of(path);
+        let SplitPath { directory, name, .. } = at;
         if let Err(error) = self.open(directory) {
-            return self.below_missing(path, directory, looked, &error, depth);
+            return self.below_missing(at, looked, &error, depth);
         }
         if looked.leads {
-            self.leads(path, directory, name, depth)?;
+            self.leads(at, depth)?;
             if *looked == (Looked { leads: true, ..Looked::default() }) {
                 return Ok(());
             }
         }
         if let Some(prior) = looked.prior {
-            match prior {
-                Prior::Absent => self.absent(directory, name),
-                Prior::Other { mode } => {
-                    self.fact(directory, name, OwnedFact::Other((mode >> 12) as u8));
-                    let counts = mode >> 12 == 0o10 && (looked.executed || looked.times >= Times::Mode);
-                    match mode & 0o7777 {
-                        _ if !counts => {}
-                        0 => return refuse(Unrecorded::UpdatesFile, path),
-                        mode => self.fact(directory, name, OwnedFact::Mode(mode)),
-                    }
-                }
-                Prior::File { digest, mode } => {
-                    let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
-                    // Its earlier content cannot be searched any more.
-                    self.note_carried(path, &Held::ANYTHING);
-                    self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false, rooted: None });
-                    match mode {
-                        _ if looked.times < Times::Mode => {}
-                        Some(mode) => self.fact(directory, name, OwnedFact::Mode(mode)),
-                        None => return refuse(Unrecorded::UpdatesFile, path),
-                    }
-                }
-            }
-            if let (true, Some(identity)) = (looked.compared && prior != Prior::Absent, looked.identity) {
-                self.note_age(path, identity.modified_ns)?;
-            }
-            if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
-                && prior != Prior::Absent
-            {
-                self.fact(directory, name, OwnedFact::Modified(identity.modified_ns));
-            }
-            return Ok(());
+            return self.prior(at, looked, prior);
         }
         if let Some((operation, errno)) = looked.failed {
-            self.failed(path, directory, name, operation, errno)?;
+            self.failed(at, operation, errno)?;
             if !(looked.content || looked.kind || looked.link) {
                 return Ok(());
             }
@@ -195,10 +190,8 @@ impl Walk<'_> {
             return Ok(());
         }
         match look(self.opened(directory), name, false) {
-            Ok(found) if found.kind == Kind::Link && !name.is_empty() => {
-                self.link(path, directory, name, looked, depth)
-            }
-            Ok(found) => self.present(path, directory, name, looked, &found, looked.link),
+            Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(at, looked, depth),
+            Ok(found) => self.present(at, looked, &found, looked.link),
             Err(error) if error.kind() == io::ErrorKind::NotFound && looked.absent => {
                 self.absent(directory, name);
                 Ok(())
@@ -207,15 +200,45 @@ impl Walk<'_> {
         }
     }
 
-    fn present(
-        &mut self,
-        path: &[u8],
-        directory: &[u8],
-        name: &[u8],
-        looked: &Looked,
-        found: &Look,
-        plain: bool,
-    ) -> Done {
+    /// Records what was at a path before the run changed it.
+    fn prior(&mut self, at: SplitPath<'_>, looked: &Looked, prior: Prior) -> Done {
+        let SplitPath { path, directory, name } = at;
+        match prior {
+            Prior::Absent => self.absent(directory, name),
+            Prior::Other { mode } => {
+                self.fact(directory, name, OwnedFact::Other((mode >> 12) as u8));
+                let counts = mode >> 12 == 0o10 && (looked.executed || looked.times >= Times::Mode);
+                match mode & 0o7777 {
+                    _ if !counts => {}
+                    0 => return refuse(Unrecorded::UpdatesFile, path),
+                    mode => self.fact(directory, name, OwnedFact::Mode(mode)),
+                }
+            }
+            Prior::File { digest, mode } => {
+                let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
+                // Its earlier content cannot be searched any more.
+                self.note_carried(path, &Held::ANYTHING);
+                self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false, rooted: None });
+                match mode {
+                    _ if looked.times < Times::Mode => {}
+                    Some(mode) => self.fact(directory, name, OwnedFact::Mode(mode)),
+                    None => return refuse(Unrecorded::UpdatesFile, path),
+                }
+            }
+        }
+        if let (true, Some(identity)) = (looked.compared && prior != Prior::Absent, looked.identity) {
+            self.note_age(path, identity.modified_ns)?;
+        }
+        if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
+            && prior != Prior::Absent
+        {
+            self.fact(directory, name, OwnedFact::Modified(identity.modified_ns));
+        }
+        Ok(())
+    }
+
+    fn present(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Look, plain: bool) -> Done {
+        let SplitPath { path, directory, name } = at;
         if plain {
             self.entry(directory).links_matter = true;
         }
@@ -224,7 +247,7 @@ impl Walk<'_> {
         }
         match found.kind {
             Kind::File => {
-                let fact = self.content(path, directory, name, looked, found, plain)?;
+                let fact = self.content(at, looked, found, plain)?;
                 if looked.content {
                     self.note_source(path, found, &fact);
                 }
@@ -267,15 +290,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn content(
-        &mut self,
-        path: &[u8],
-        directory: &[u8],
-        name: &[u8],
-        looked: &Looked,
-        found: &Look,
-        plain: bool,
-    ) -> Result<OwnedFact, Refusal> {
+    fn content(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Look, plain: bool) -> Result<OwnedFact, Refusal> {
+        let SplitPath { path, directory, name } = at;
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
         if !virtual_file && !self.is_as_the_tool_saw_it(directory, looked, found) {
             return refuse(Unrecorded::InputChanged, path);
@@ -388,7 +404,7 @@ impl Walk<'_> {
             return refuse(Unrecorded::InputChanged, path);
         };
         for (changed, existed) in self.names {
-            let (directory, name) = split(changed);
+            let SplitPath { directory, name, .. } = SplitPath::of(changed);
             let is_here = |walk: &Self| walk.opened(directory).itself().ok().map(|l| (l.device, l.inode));
             if self.open(directory).is_err()
                 || is_here(self) != self.opened(path).itself().ok().map(|l| (l.device, l.inode))
@@ -418,7 +434,8 @@ impl Walk<'_> {
 
     /// Verifies a symbolic link. Its target is a fact if the tool accessed the link itself. What
     /// the link leads to is always verified.
-    fn link(&mut self, path: &[u8], directory: &[u8], name: &[u8], looked: &Looked, depth: usize) -> Done {
+    fn link(&mut self, at: SplitPath<'_>, looked: &Looked, depth: usize) -> Done {
+        let SplitPath { path, directory, name } = at;
         let Ok(target) = self.opened(directory).read_link(name) else {
             return refuse(Unrecorded::InputChanged, path);
         };
@@ -426,7 +443,7 @@ impl Walk<'_> {
         if !looked.link
             && let Ok(found) = &through
         {
-            return self.present(path, directory, name, looked, found, false);
+            return self.present(at, looked, found, false);
         }
         let mut encoded = Vec::new();
         self.witness.roots.encode_path(&target, &mut encoded);
@@ -439,145 +456,13 @@ impl Walk<'_> {
         self.path(&next, &beyond, depth + 1)
     }
 
-    fn failed(&mut self, path: &[u8], directory: &[u8], name: &[u8], operation: u8, errno: u32) -> Done {
+    fn failed(&mut self, at: SplitPath<'_>, operation: u8, errno: u32) -> Done {
+        let SplitPath { path, directory, name } = at;
         if failure(self.opened(directory), name, operation).unwrap_or(0) != errno {
             return refuse(Unrecorded::InputChanged, path);
         }
         self.fact(directory, name, OwnedFact::Error(operation, errno));
         Ok(())
-    }
-
-    /// Verifies a path whose directory cannot be opened. An absence is recorded for the deepest
-    /// directory that exists.
-    fn below_missing(
-        &mut self,
-        path: &[u8],
-        directory: &[u8],
-        looked: &Looked,
-        error: &io::Error,
-        depth: usize,
-    ) -> Done {
-        // A failed `access` for execution counts as an access to an existing file. If a directory
-        // above may not be searched, that was the reason of the failure.
-        let is_barred = error.kind() == io::ErrorKind::PermissionDenied;
-        if looked.content || looked.kind && !looked.absent && !is_barred {
-            return refuse(Unrecorded::InputChanged, path);
-        }
-        let mut missing = directory;
-        let existing = loop {
-            let above = above(missing);
-            if above.len() >= missing.len() {
-                return refuse(Unrecorded::InputChanged, path);
-            }
-            if self.open(above).is_ok() {
-                break above;
-            }
-            missing = above;
-        };
-        if error.kind() == io::ErrorKind::NotFound {
-            let absent = Looked { absent: true, link: true, ..Looked::default() };
-            let (directory, name) = split(missing);
-            if name.is_empty() || directory.len() != existing.len() {
-                // `..` or `.` in a directory that exists are never absent, so something has changed
-                // meanwhile.
-                return refuse(Unrecorded::InputChanged, path);
-            }
-            if self.is_missing(missing, directory, name) {
-                let rest = &path[missing.len()..];
-                let plain = rest[1..].split(|&b| b == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
-                let name = if plain { [name, rest].concat() } else { name.to_vec() };
-                self.absent(directory, &name);
-                return Ok(());
-            }
-            return self.path(missing, &absent, depth + 1);
-        }
-        let existing = existing.to_vec();
-        if is_barred && looked.kind {
-            // The directory must not have changed since the run began.
-            let changed_ns = self.opened(&existing).itself().map_or(i64::MAX, |look| look.changed_ns);
-            if changed_ns >= self.witness.started_ns {
-                return refuse(Unrecorded::InputChanged, path);
-            }
-        }
-        // Not a directory, no permission, or too many links. This is recorded as the error of a
-        // `stat` of the whole path.
-        let name =
-            path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
-        let errno = error.raw_os_error().unwrap_or(0) as u32;
-        self.failed(path, &existing, &name.unwrap_or_default(), 0, errno)
-    }
-
-    /// Returns true if `name` is not in `directory`. `path` is both together.
-    fn is_missing(&mut self, path: &[u8], directory: &[u8], name: &[u8]) -> bool {
-        if self.absent.contains(path) {
-            return true;
-        }
-        let found = look(self.opened(directory), name, false);
-        let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        if is_missing {
-            self.absent.insert(path.to_vec());
-        }
-        is_missing
-    }
-
-    fn open(&mut self, path: &[u8]) -> io::Result<()> {
-        if self.open.contains_key(path) {
-            return Ok(());
-        }
-        if let Some(errno) = self.missing.get(path) {
-            return Err(io::Error::from_raw_os_error(*errno));
-        }
-        let opened = self.open_new(path);
-        if let Some(errno) = opened.as_ref().err().and_then(io::Error::raw_os_error) {
-            self.missing.insert(path.to_vec(), errno);
-        }
-        opened
-    }
-
-    fn open_new(&mut self, path: &[u8]) -> io::Result<()> {
-        let (above, name) = split(path);
-        let parent = self.open.get(above).filter(|above| above.plain && !name.is_empty());
-        // Opening relative to the parent directory is cheaper, and it also shows that the name is
-        // absent.
-        let opened = match parent {
-            Some(above) => above.dir.open_in(name),
-            None => Dir::open(path, true),
-        };
-        let (dir, real) = match opened {
-            Ok(dir) => (dir, None),
-            Err(error) if parent.is_some() && error.kind() == io::ErrorKind::NotFound => {
-                self.absent.insert(path.to_vec());
-                return Err(error);
-            }
-            Err(error) if error.raw_os_error() == Some(ELOOP) => {
-                let dir = Dir::open(path, false)?;
-                let real = dir.real_path()?;
-                (dir, Some(real))
-            }
-            Err(error) => return Err(error),
-        };
-        let look = dir.itself()?;
-        let old = look.changed_ns < self.witness.started_ns;
-        let trusted = old && self.witness.stat_cache.trusts_directories(&look, || dir.trust().unwrap_or(Trust::NONE));
-        let encode = |path: &[u8]| {
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(path, &mut encoded);
-            encoded
-        };
-        let entry = self.set.directories.entry(encode(path)).or_default();
-        entry.real = real.as_deref().map(encode);
-        entry.unchanged = trusted.then_some(look);
-        entry.identity = (look.device, look.inode);
-        self.open.insert(path.to_vec(), Opened { dir, plain: real.is_none(), unchanged: trusted });
-        Ok(())
-    }
-
-    /// Returns a directory that was opened by `open`.
-    fn opened(&self, path: &[u8]) -> &Dir {
-        match self.open.get(path) {
-            Some(opened) => &opened.dir,
-            None => unreachable!("{} is opened before it is used", String::from_utf8_lossy(path)),
-        }
     }
 
     fn entry(&mut self, directory: &[u8]) -> &mut Directory {
@@ -615,28 +500,4 @@ impl Walk<'_> {
         self.witness.roots.encode_names(name, &mut encoded);
         encoded
     }
-}
-
-/// Linux's errno for "too many levels of symbolic links". Opening a path fails with it if symbolic
-/// links are refused and the path contains one.
-const ELOOP: i32 = 40;
-
-/// Returns the path without its last component, which may also be `.` or `..`.
-fn above(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-    let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
-    let end = path[..slash].iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
-    &path[..end.max(1)]
-}
-
-/// Splits a path into directory and name as the kernel does, without normalising it. The name is
-/// empty if the path can only be a directory: `/`, or a path that ends in a slash, `.` or `..`.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let Some(slash) = path.iter().rposition(|&b| b == b'/') else { return (b".", path) };
-    let name = &path[slash + 1..];
-    if name.is_empty() || name == b"." || name == b".." {
-        let end = path.iter().rposition(|&b| b != b'/').map_or(1, |last| last + 1);
-        return (&path[..end], b"");
-    }
-    (&path[..slash.max(1)], name)
 }

@@ -14,6 +14,7 @@ mod machine;
 mod map;
 #[cfg(target_arch = "x86_64")]
 mod memcpy;
+mod memory_file;
 mod mount;
 mod namespace;
 mod notify;
@@ -37,15 +38,16 @@ pub use clock::{now_coarse_ns, now_ms};
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
-    Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_open_for_writing,
-    is_write_locked, look, look_through, may_access, may_make_in, may_write, memory_file, open, own_program,
-    random_u64, read_at_most, read_rest_at_most, read_sized, real_path_of, rename_new, seal, sealed_memory_file,
-    standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
+    Dir, Opening, boot_id, file_look, file_trust, has_attributes, is_open_for_writing, is_write_locked, look,
+    look_through, may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most,
+    read_sized, real_path_of, rename_new, standard_look, times_are_multigrain, try_write_lock, volatile_path,
+    write_lock,
 };
 pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::loop_device;
 pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room, processors, resident_below_kb};
 pub use map::Words;
+pub use memory_file::{growing_memory_file, memory_file, seal, sealed_memory_file};
 pub use mount::{
     MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, house_mount, in_lasting_mounts,
     in_private_mounts, is_mount_root, knows_mount_option, mount_number, mount_place, new_mount, open_directory,

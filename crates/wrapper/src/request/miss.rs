@@ -64,23 +64,10 @@ pub(super) fn run(
 ) -> RunEnd {
     let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
-    let untouched = |outcome: Outcome| {
-        report(context, Some(store), outcome, By::request(request), "");
-        RunEnd::Code(job_slot::start(context, &request.command, request.family, true))
-    };
-    if settings.read_only {
-        return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
-    }
-    let recorder = match Recorder::open(store, caller(&context.loaded.settings)) {
+    let recorder = match recorder(cx, trouble) {
         Ok(recorder) => recorder,
-        Err(closed) => {
-            report(context, Some(store), closed.outcome(), By::request(request), &closed.detail());
-            return RunEnd::Code(job_slot::start(context, &request.command, request.family, true));
-        }
+        Err(end) => return end,
     };
-    if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
-        return untouched(Outcome::Bypass(Bypass::OutputToStdout));
-    }
     let known = |key: &Digest| recorder.judgement(key);
     let keep = |key: &Digest, judgement: &Judgement| recorder.keep_judgement(key, judgement);
     let abilities = Abilities::new(&context.place, &known, &keep);
@@ -88,14 +75,10 @@ pub(super) fn run(
     let choice = choice.map_err(Outcome::Bypass);
     let strategy = match choice.and_then(|choice| ObservationStrategy::of(choice, closing(request.family))) {
         Ok(strategy) => strategy,
-        Err(outcome) => return untouched(outcome),
+        Err(outcome) => return unrecorded(cx, outcome, ""),
     };
     let numbers_differ = request.family != Family::Command || skip_process_numbers();
-    let token = match token {
-        Some(token) => Some(token),
-        None => job_slot::take(cx, rival(&mut race)).map(Box::new),
-    };
-    let Some(mut token) = token else {
+    let Some(mut token) = token.or_else(|| job_slot::take(cx, rival(&mut race)).map(Box::new)) else {
         return match race {
             Some(race) => RunEnd::Overtaken(race.fetched(false), turn),
             None => RunEnd::Code(job_slot::start(context, &request.command, request.family, true)),
@@ -155,6 +138,28 @@ pub(super) fn run(
     }
     conclude(cx, &run, &observed_run, trouble, verify.as_ref(), turn, token);
     RunEnd::Code(leave(observed_run.observed.finished))
+}
+
+/// Returns where the run is recorded. If it must not be recorded, runs the tool without.
+fn recorder(cx: RequestContext<'_>, trouble: Option<Fallback>) -> Result<Recorder<'_>, RunEnd> {
+    let settings = &cx.context.loaded.settings;
+    if settings.read_only {
+        let outcome = trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback);
+        return Err(unrecorded(cx, outcome, ""));
+    }
+    let recorder = Recorder::open(cx.store, caller(settings))
+        .map_err(|closed| unrecorded(cx, closed.outcome(), &closed.detail()))?;
+    if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
+        return Err(unrecorded(cx, Outcome::Bypass(Bypass::OutputToStdout), ""));
+    }
+    Ok(recorder)
+}
+
+/// Reports the outcome and runs the tool without recording it.
+fn unrecorded(cx: RequestContext, outcome: Outcome, detail: &str) -> RunEnd {
+    let RequestContext { context, store, request, .. } = cx;
+    report(context, Some(store), outcome, By::request(request), detail);
+    RunEnd::Code(job_slot::start(context, &request.command, request.family, true))
 }
 
 /// Records a run that has ended, and reports the outcome.

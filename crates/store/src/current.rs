@@ -1,0 +1,82 @@
+//! The state of a path now, as facts are recorded and checked: its `stat`, the error of an
+//! operation, the digest of a listing.
+//!
+//! Unaware of: what was recorded.
+
+use std::io;
+
+use larder_model::{Digest, Fact, Status, names_digest};
+use larder_sys::{Dir, Kind, Look};
+
+/// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
+/// if links are followed.
+pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
+    if name.is_empty() {
+        return dir.itself();
+    }
+    let look = dir.look(name)?;
+    if follow && look.kind == Kind::Link { dir.look_through(name) } else { Ok(look) }
+}
+
+/// Returns the errno of an operation if it fails.
+pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
+    let name = if name.is_empty() { b"." } else { name };
+    let error = match operation {
+        0 => dir.look_through(name).err(),
+        access if access & Fact::ACCESS != 0 => dir.access(name, access & 7).err(),
+        _ => dir.open_file(name).err(),
+    };
+    error.and_then(|error| error.raw_os_error()).map(|errno| errno as u32)
+}
+
+/// Which properties of a listing count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listing {
+    Names,
+    /// The names, and the kinds of those without a leading dot. Patterns do not match the others,
+    /// and `.git` is a file in a worktree.
+    Kinds,
+    /// The names, the kinds of all of them, and their order.
+    Order,
+}
+
+/// Returns the digest of a directory's names.
+pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Digest {
+    for (name, kind) in &mut names {
+        if counts == Listing::Order || counts == Listing::Kinds && !name.starts_with(b".") {
+            name.extend([b'/', *kind]);
+        }
+    }
+    if counts != Listing::Order {
+        names.sort_unstable();
+    }
+    let names: Vec<&[u8]> = names.iter().map(|(name, _)| name.as_slice()).collect();
+    names_digest(&names)
+}
+
+pub(crate) fn status_of(look: &Look) -> Status {
+    let Look { mode, owner, group, links, inode, modified_ns, .. } = *look;
+    Status { mode, owner, group, links, inode, modified_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_of_a_listing() {
+        let digest = |counts, names: [(&str, u8); 3]| {
+            listing_digest(names.map(|(name, kind)| (name.as_bytes().to_vec(), kind)).to_vec(), counts)
+        };
+        let before = [("a", 8), (".git", 4), ("b", 8)];
+        let check = |after, expect: [bool; 3]| {
+            let same = [Listing::Names, Listing::Kinds, Listing::Order]
+                .map(|counts| digest(counts, before) == digest(counts, after));
+            assert_eq!(same, expect);
+        };
+        check(before, [true, true, true]);
+        check([("b", 8), (".git", 4), ("a", 8)], [true, true, false]);
+        check([("a", 4), (".git", 4), ("b", 8)], [true, false, false]);
+        check([("a", 8), (".git", 8), ("b", 8)], [true, true, false]);
+    }
+}
