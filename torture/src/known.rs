@@ -3,7 +3,7 @@
 //!
 //! Unaware of: how cases are run.
 
-use crate::caches::{Chosen, Kind};
+use crate::caches::{CacheKind, Chosen};
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -61,7 +61,7 @@ pub fn rows() -> impl Iterator<Item = &'static str> {
 
 /// Returns the index and the reason of the row that excuses this missed hit, if there is one.
 pub fn miss(case: &str, step: &str, cache: &Chosen) -> Option<(usize, &'static str)> {
-    if cache.kind != Kind::Larder {
+    if cache.kind != CacheKind::Larder {
         return None;
     }
     let name = format!("{case} · {step}");
