@@ -3,7 +3,7 @@
 //!
 //! Unaware of: how cases are run.
 
-use crate::caches::{Chosen, Kind, Observer};
+use crate::caches::{CacheKind, Chosen, Observer};
 use crate::machine::{Version, version};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -140,7 +140,7 @@ pub fn rows() -> impl Iterator<Item = &'static str> {
 /// Returns the index and the reason of the row that excuses this missed hit, if there is one. `said`
 /// is what larder said about the step.
 pub fn miss(case: &str, step: &str, said: &str, cache: &Chosen) -> Option<(usize, &'static str)> {
-    if cache.kind != Kind::Larder {
+    if cache.kind != CacheKind::Larder {
         return None;
     }
     let name = format!("{case} · {step}");

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use larder_torture::caches::{Chosen, Kind, Observer};
+use larder_torture::caches::{CacheKind, Chosen, Observer};
 use larder_torture::case::Case;
 use larder_torture::machine::{Machine, is_root};
 use larder_torture::{cases, report, suite, table};
@@ -29,7 +29,7 @@ struct Options {
     skip: Vec<String>,
     /// The cache to test
     #[arg(long, value_enum, default_value = "larder")]
-    cache: Kind,
+    cache: CacheKind,
     /// The cache's program [default: larder as xtask builds it; other caches as found on PATH]
     #[arg(long, value_name = "PATH")]
     bin: Option<PathBuf>,
@@ -115,7 +115,7 @@ fn act(options: &Options) -> Result<bool> {
         let text = serde_json::to_string_pretty(&report::as_json(&results, &cache, seconds))?;
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    Ok(verdict.wrong == 0 && (cache.kind != Kind::Larder || verdict.missed == 0))
+    Ok(verdict.wrong == 0 && (cache.kind != CacheKind::Larder || verdict.missed == 0))
 }
 
 /// Fails if the locale is not installed, because the C library would silently use another one.

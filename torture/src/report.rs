@@ -2,7 +2,7 @@
 //!
 //! Unaware of: how they were found.
 
-use crate::caches::{Chosen, Counts, Kind};
+use crate::caches::{CacheKind, Chosen, Counts};
 use crate::drive::StepResult;
 use crate::known;
 use crate::step::Expect;
@@ -97,7 +97,7 @@ struct Hits {
 impl Hits {
     fn of(results: &[CaseResult], cache: &Chosen) -> Self {
         let mut hits = Self { expected: 0, got: 0, known: 0, unknown: 0, lines: Vec::new() };
-        if cache.kind == Kind::None {
+        if cache.kind == CacheKind::None {
             return hits;
         }
         let mut asked = BTreeMap::<usize, bool>::new();

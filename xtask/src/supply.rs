@@ -4,6 +4,9 @@
 //! The advisories are those of the RustSec advisory database, without their texts: `--update` reads
 //! a checkout of it and writes `supply-chain/advisories.json`. `supply-chain/accepted.toml` lists
 //! what the project accepts, with reasons.
+//!
+//! This is not `cargo deny`, because that would be built from source on each machine and downloads
+//! the advisory database in each run.
 
 use crate::arch::Arch;
 use crate::binaries::{BINARIES, cargo};

@@ -43,7 +43,6 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
         source,
         output,
         depfile: None,
-        depfile_has_system_headers: false,
         asks_processor: false,
         standard_input: StandardInput::Unread,
         environment: EnvironmentRule::Listed,

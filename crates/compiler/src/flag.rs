@@ -63,12 +63,10 @@ pub(crate) enum Meaning {
     Compile,
     /// Writes what a depfile contains to the output, and compiles nothing.
     Dependencies,
-    /// Requests a depfile that lists all headers.
-    DepfileAll,
+    /// Requests a depfile.
+    Depfile,
     /// Gives the path of the depfile.
     DepfileName,
-    /// Requests a depfile without system headers.
-    DepfileUser,
     /// Changes the default names of further outputs, by rules that larder does not model.
     DumpName,
     /// Ends the flags: only files follow.

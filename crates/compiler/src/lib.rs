@@ -137,8 +137,6 @@ pub struct Invocation {
     pub output: Option<Vec<u8>>,
     /// The depfile, if the command asks for one and its path is known.
     pub depfile: Option<Vec<u8>>,
-    /// True if the depfile lists system headers (`-MD`), false if it does not (`-MMD`).
-    pub depfile_has_system_headers: bool,
     /// True if the tool may query the features of the processor, for example because of
     /// `-march=native`.
     pub asks_processor: bool,

@@ -51,7 +51,6 @@ fn any_command(arguments: &[Vec<u8>]) -> Invocation {
         source: file.cloned().unwrap_or_default(),
         output: None,
         depfile: None,
-        depfile_has_system_headers: false,
         asks_processor: true,
         standard_input: StandardInput::Unknown,
         environment: Family::Command.environment_rule(),
@@ -83,8 +82,8 @@ struct Typed<'a> {
     standard_input: bool,
     output: Option<&'a [u8]>,
     output_ending: &'static [u8],
-    /// `Some` if a depfile is requested; true if it lists system headers.
-    dependencies: Option<bool>,
+    /// A depfile is requested.
+    dependencies: bool,
     depfile: Option<&'a [u8]>,
     names_unknown: bool,
 }
@@ -104,7 +103,7 @@ impl<'a> Typed<'a> {
             standard_input: false,
             output: None,
             output_ending: b".o",
-            dependencies: None,
+            dependencies: false,
             depfile: None,
             names_unknown: false,
         }
@@ -114,9 +113,8 @@ impl<'a> Typed<'a> {
         match meaning {
             Meaning::Bitcode => self.output_ending = b".bc",
             Meaning::Compile => self.compiles = true,
-            Meaning::DepfileAll => self.dependencies = Some(true),
+            Meaning::Depfile => self.dependencies = true,
             Meaning::DepfileName => self.depfile = Some(value),
-            Meaning::DepfileUser => self.dependencies = Some(false),
             Meaning::DumpName => self.names_unknown = true,
             Meaning::EndOfFlags => self.only_files = true,
             Meaning::FrontEnd => self.front_end(value),
@@ -148,7 +146,7 @@ impl<'a> Typed<'a> {
         while let Some(word) = words.next() {
             match word {
                 b"-MD" | b"-MMD" => {
-                    self.dependencies = Some(word == b"-MD");
+                    self.dependencies = true;
                     if let Some(name) = words.next_if(|next| !next.starts_with(b"-")) {
                         self.depfile = Some(name);
                     }
@@ -188,7 +186,6 @@ impl<'a> Typed<'a> {
             source: source.to_vec(),
             output: self.named_output(source),
             depfile: self.named_depfile(source),
-            depfile_has_system_headers: self.dependencies == Some(true),
             asks_processor: self.asks_processor,
             standard_input: match self.family {
                 _ if self.standard_input => StandardInput::Read,
@@ -211,8 +208,7 @@ impl<'a> Typed<'a> {
     }
 
     fn named_depfile(&self, source: &[u8]) -> Option<Vec<u8>> {
-        self.dependencies?;
-        if self.sources.len() != 1 {
+        if !self.dependencies || self.sources.len() != 1 {
             return None;
         }
         match self.depfile {

@@ -38,9 +38,9 @@ mod tests;
 pub use choices::{Class, Handover};
 pub use load::{Loaded, LookedAt, Value, load};
 pub use meaning::REMOTE_SCHEMES;
-pub use problem::{Fault, Place, Problem, problems_digest};
+pub use problem::{Fault, Position, Problem, problems_digest};
 pub use secret::{larderd_needs, masked};
-pub use settings::{Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
+pub use settings::{OTHER_VARIABLES, SETTINGS, Setting, Settings, ValueKind};
 pub use size::{NotASize, parse_size, show_size};
 pub use surroundings::{Source, Surroundings};
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use crate::document::{self, Entry, Typed, Unusable};
 use crate::meaning::{Base, Given};
 use crate::places::{self, Candidate, Environment, Home, Role};
-use crate::problem::{self, Fault, Place, Problem};
-use crate::settings::{Kind, SETTINGS, Setting, Settings};
+use crate::problem::{self, Fault, Position, Problem};
+use crate::settings::{SETTINGS, Setting, Settings, ValueKind};
 use crate::surroundings::{Source, Surroundings};
 use crate::{FILE_BYTES_MAX, OTHER_VARIABLES};
 
@@ -134,13 +134,13 @@ impl Loaded {
                 Ok(()) => {}
                 Err(_) if self.problems.len() - before >= FILE_PROBLEMS_MAX => more += 1,
                 Err(fault) => {
-                    let place = Place::Line(candidate.path.clone(), entry.line);
+                    let place = Position::Line(candidate.path.clone(), entry.line);
                     self.problems.push(Problem { place, fault });
                 }
             }
         }
         if more > 0 {
-            self.problems.push(Problem { place: Place::File(candidate.path.clone()), fault: Fault::More(more) });
+            self.problems.push(Problem { place: Position::File(candidate.path.clone()), fault: Fault::More(more) });
         }
     }
 
@@ -177,12 +177,12 @@ impl Loaded {
     /// set.
     fn environment(&mut self, environment: &Environment, base: &Base) {
         for (at, setting) in SETTINGS.iter().enumerate() {
-            let text = environment.settings[at].filter(|text| !text.is_empty() || setting.kind() == Kind::Switch);
+            let text = environment.settings[at].filter(|text| !text.is_empty() || setting.kind() == ValueKind::Switch);
             let Some(text) = text else { continue };
             match setting.put(&mut self.settings, Given::Text(text), base) {
                 Ok(()) => self.sources[at] = Source::Environment(setting.variable),
                 Err(advice) => self.problems.push(Problem {
-                    place: Place::Variable(setting.variable.to_owned()),
+                    place: Position::Variable(setting.variable.to_owned()),
                     fault: bad_value(setting, Given::Text(text), advice),
                 }),
             }
@@ -192,15 +192,15 @@ impl Loaded {
         for name in environment.unknown.iter().rev() {
             let name = name.to_string_lossy().into_owned();
             let fault = Fault::UnknownVariable { meant: problem::nearest(&name, known()) };
-            self.notes.push(Problem { place: Place::Variable(name), fault });
+            self.notes.push(Problem { place: Position::Variable(name), fault });
         }
     }
 }
 
 /// Returns the entries of the file at `path`, given the result of reading it.
 fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<Entry>, Problem> {
-    let file = |fault| Problem { place: Place::File(path.to_owned()), fault };
-    let line = |line, fault| Problem { place: Place::Line(path.to_owned(), line), fault };
+    let file = |fault| Problem { place: Position::File(path.to_owned()), fault };
+    let line = |line, fault| Problem { place: Position::Line(path.to_owned(), line), fault };
     let bytes = read.map_err(|error| file(Fault::Unreadable(error.to_string())))?;
     if bytes.len() > FILE_BYTES_MAX {
         return Err(file(Fault::TooLarge));
@@ -216,7 +216,7 @@ fn bad_value(setting: &Setting, given: Given, mut advice: String) -> Fault {
         advice += "; no remote is used until this is corrected";
     }
     let value = match given {
-        Given::Text(_) | Given::List(_) if setting.kind() == Kind::Urls => "this value".to_owned(),
+        Given::Text(_) | Given::List(_) if setting.kind() == ValueKind::Urls => "this value".to_owned(),
         Given::Text(text) => problem::quoted(&text.to_string_lossy()),
         Given::List(_) => "an array".to_owned(),
         Given::Plain(text) => text.to_owned(),

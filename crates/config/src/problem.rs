@@ -19,7 +19,7 @@ const SHOWN_CHARS_MAX: usize = 60;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where the problem is.
-    pub place: Place,
+    pub place: Position,
     /// What the problem is, and what to do.
     pub fault: Fault,
 }
@@ -51,7 +51,7 @@ impl Problem {
 
 /// Where a problem is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// In this environment variable.
     Variable(String),
     /// In this file as a whole.
@@ -150,13 +150,13 @@ impl fmt::Display for Fault {
 
 impl Error for Fault {}
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let escaped = |path: &Path| one_line(&path.to_string_lossy());
         match self {
-            Place::Variable(name) => f.write_str(&one_line(name)),
-            Place::File(path) => f.write_str(&escaped(path)),
-            Place::Line(path, line) => write!(f, "{}:{line}", escaped(path)),
+            Position::Variable(name) => f.write_str(&one_line(name)),
+            Position::File(path) => f.write_str(&escaped(path)),
+            Position::Line(path, line) => write!(f, "{}:{line}", escaped(path)),
         }
     }
 }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn one_line_and_a_stable_digest() {
         let problem = |value: &str| Problem {
-            place: Place::Line(PathBuf::from("/a\n\u{1b}[31m/larder.toml"), 3),
+            place: Position::Line(PathBuf::from("/a\n\u{1b}[31m/larder.toml"), 3),
             fault: Fault::BadValue { key: "disable", value: quoted(value), advice: "write true or false".to_owned() },
         };
         let text = problem("may\nbe\u{7}").to_string();

@@ -137,7 +137,7 @@ impl Default for Settings {
 
 /// The type of a setting, for help and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Paths separated by colons, and the words that the setting knows.
     Paths,
     /// Public keys: separated by commas, or in a file an array of strings.
@@ -454,20 +454,20 @@ impl Setting {
     }
 
     /// Returns the type of the setting.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ValueKind {
         match self.field {
-            Field::Path(_) => Kind::Path,
-            Field::Size(_) => Kind::Size,
-            Field::Number(_) => Kind::Number,
-            Field::Switch(_) => Kind::Switch,
-            Field::Text(_) => Kind::Text,
-            Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
-            Field::Class(_) => Kind::Choice(Class::WORDS),
-            Field::Handover(_) => Kind::Choice(Handover::WORDS),
-            Field::Roots => Kind::Paths,
-            Field::Remotes => Kind::Urls,
-            Field::Keys => Kind::Keys,
-            Field::Word(_, words) => Kind::Choice(words),
+            Field::Path(_) => ValueKind::Path,
+            Field::Size(_) => ValueKind::Size,
+            Field::Number(_) => ValueKind::Number,
+            Field::Switch(_) => ValueKind::Switch,
+            Field::Text(_) => ValueKind::Text,
+            Field::Observer(_) => ValueKind::Choice(meaning::OBSERVERS),
+            Field::Class(_) => ValueKind::Choice(Class::WORDS),
+            Field::Handover(_) => ValueKind::Choice(Handover::WORDS),
+            Field::Roots => ValueKind::Paths,
+            Field::Remotes => ValueKind::Urls,
+            Field::Keys => ValueKind::Keys,
+            Field::Word(_, words) => ValueKind::Choice(words),
         }
     }
 

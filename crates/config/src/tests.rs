@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use crate::{
-    FILE_BYTES_MAX, Loaded, OTHER_VARIABLES, Place, SETTINGS, Settings, Source, Surroundings, load, problems_digest,
+    FILE_BYTES_MAX, Loaded, OTHER_VARIABLES, Position, SETTINGS, Settings, Source, Surroundings, load, problems_digest,
 };
 
 const SYSTEM: &str = "/etc/larder/larder.toml";
@@ -240,7 +240,7 @@ fn files_that_cannot_be_used() {
     assert_eq!(with(io::ErrorKind::PermissionDenied).problems.len(), 4);
     assert!(with(io::ErrorKind::IsADirectory).files.iter().all(|file| file.found));
     let bytes = load_with(&[], &|_| Ok(b"\n\xff".to_vec()));
-    assert_eq!(bytes.problems[0].place, Place::Line(PathBuf::from(SYSTEM), 2));
+    assert_eq!(bytes.problems[0].place, Position::Line(PathBuf::from(SYSTEM), 2));
     let many: String = (0..1000).map(|n| format!("unknown{n} = 1\n")).collect();
     let many = loaded(&[], &[(SYSTEM, &many)]).problems;
     assert_eq!((many.len(), many[20].to_string()), (21, format!("{SYSTEM}: and 980 more lines with problems")));

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use larder_config::{Kind, OTHER_VARIABLES, SETTINGS, Setting};
+use larder_config::{OTHER_VARIABLES, SETTINGS, Setting, ValueKind};
 
 pub(crate) const USAGE: &str = "larder COMPILER ARGUMENT...
        larder run -- COMMAND ARGUMENT...
@@ -221,10 +221,15 @@ pub(crate) fn top_long() -> String {
 
 fn choices(setting: &Setting) -> String {
     match setting.kind() {
-        Kind::Choice(words) => format!(" One of {}.", words.join(", ")),
-        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Text | Kind::Urls | Kind::Keys => {
-            String::new()
-        }
+        ValueKind::Choice(words) => format!(" One of {}.", words.join(", ")),
+        ValueKind::Number
+        | ValueKind::Path
+        | ValueKind::Paths
+        | ValueKind::Size
+        | ValueKind::Switch
+        | ValueKind::Text
+        | ValueKind::Urls
+        | ValueKind::Keys => String::new(),
     }
 }
 

@@ -7,7 +7,7 @@ use larder_store::{Lease, Store};
 
 use crate::ImageError;
 use crate::compress::{Unpacker, unpacked_size};
-use crate::tree::{Kind, Tree};
+use crate::tree::{NodeKind, Tree};
 
 /// The most bytes of a tree or list in the store.
 const PART_BYTES_MAX: u64 = 512 << 20;
@@ -101,16 +101,11 @@ impl Image {
     pub fn lacking(&self, store: &Store, packs: &[usize]) -> Vec<usize> {
         packs.iter().copied().filter(|&number| !store.has_blob(&self.packs.packs[number].blob)).collect()
     }
-
-    /// Returns the number of the saved path with this name.
-    pub fn saved_as(&self, name: &[u8]) -> Option<usize> {
-        self.record.saved.iter().position(|saved| saved.path == name)
-    }
 }
 
 /// Returns whether the saved path of this tree is a directory.
 pub fn is_directory(store: &Store, blob: &Blob) -> Result<bool, ImageError> {
-    Ok(matches!(tree(store, blob)?.nodes[0].kind, Kind::Directory(_)))
+    Ok(matches!(tree(store, blob)?.nodes[0].kind, NodeKind::Directory(_)))
 }
 
 fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {

@@ -59,4 +59,4 @@ pub use place::{Aside, is_mounted_on};
 pub use progress::{Progress, Step};
 pub use restore::{Existing, Left, Target, Unset, restore, sweep};
 pub use save::{Request, Rights, Saved, name_of, save};
-pub use tree::{Attribute, Extent, Kind, Node, Span, Tree};
+pub use tree::{Attribute, Extent, Node, NodeKind, Span, Tree};

@@ -165,6 +165,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Takes a number of at most `limit`.
+    pub fn number_up_to(&mut self, limit: u64) -> Result<u64, DecodeError> {
+        let at = self.position();
+        let number = self.number()?;
+        if number > limit { Err(DecodeError::Limit { limit, at }) } else { Ok(number) }
+    }
+
     fn long_number(&mut self) -> Result<u64, DecodeError> {
         let start = self.at;
         let mut value = 0u64;

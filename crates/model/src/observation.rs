@@ -414,6 +414,7 @@ impl<'a> DirFacts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Status;
 
     #[test]
     fn every_fact_there_and_back() {

@@ -59,14 +59,6 @@ pub enum MountError {
         /// What the program printed, or how it ended.
         why: String,
     },
-    /// A file in a state directory is damaged or of an unknown format.
-    #[error("{}: {what}: remove it if nothing is mounted from it", path.display())]
-    Odd {
-        /// The path of the file.
-        path: PathBuf,
-        /// What is wrong with the file.
-        what: &'static str,
-    },
     /// Lazy filling of an image could not be set up, or failed later.
     #[error("{what}: {error}")]
     Lazy {

@@ -19,7 +19,7 @@ pub const LAYOUT: u8 = 1;
 
 /// The kind of an object. It is part of the object's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ObjectKind {
     /// A blob, named by its BLAKE3 digest. It never changes.
     Blob,
     /// A list of records, named by weak fingerprint. It grows.
@@ -33,22 +33,22 @@ pub enum Kind {
     Part,
 }
 
-impl Kind {
+impl ObjectKind {
     /// Returns the letter that stands for it in names.
     pub fn letter(self) -> char {
         match self {
-            Kind::Blob => 'b',
-            Kind::Manifest => 'm',
-            Kind::Images => 'i',
-            Kind::Used => 'u',
-            Kind::Part => 'p',
+            ObjectKind::Blob => 'b',
+            ObjectKind::Manifest => 'm',
+            ObjectKind::Images => 'i',
+            ObjectKind::Used => 'u',
+            ObjectKind::Part => 'p',
         }
     }
 
     /// Returns true if all objects of this name have the same bytes, so that it does not matter
     /// which of several uploads is kept.
     pub fn is_immutable(self) -> bool {
-        matches!(self, Kind::Blob)
+        matches!(self, ObjectKind::Blob)
     }
 }
 
@@ -56,7 +56,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// The kind of the object.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// The digest that names it among objects of its kind.
     pub digest: Digest,
 }
@@ -64,22 +64,22 @@ pub struct Key {
 impl Key {
     /// Returns the key of a blob.
     pub fn blob(digest: Digest) -> Self {
-        Key { kind: Kind::Blob, digest }
+        Key { kind: ObjectKind::Blob, digest }
     }
 
     /// Returns the key of the record list of a weak fingerprint.
     pub fn manifest(weak: Digest) -> Self {
-        Key { kind: Kind::Manifest, digest: weak }
+        Key { kind: ObjectKind::Manifest, digest: weak }
     }
 
     /// Returns the key of the image list of a key or prefix.
     pub fn images(list: Digest) -> Self {
-        Key { kind: Kind::Images, digest: list }
+        Key { kind: ObjectKind::Images, digest: list }
     }
 
     /// Returns the key of the list of what builds of a commit used. `place` is the commit's digest.
     pub fn used(place: Digest) -> Self {
-        Key { kind: Kind::Used, digest: place }
+        Key { kind: ObjectKind::Used, digest: place }
     }
 
     /// Returns the object's path below the prefix of a remote, at most 75 bytes.
@@ -93,7 +93,7 @@ impl Key {
     pub fn part(&self, number: u64) -> Key {
         let mut name = self.path().into_bytes();
         name.extend_from_slice(&number.to_le_bytes());
-        Key { kind: Kind::Part, digest: Digest::of(&name) }
+        Key { kind: ObjectKind::Part, digest: Digest::of(&name) }
     }
 }
 

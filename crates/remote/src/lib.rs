@@ -51,7 +51,7 @@ pub use body::{Body, collect, file_body, whole};
 pub use bundle::{Unpacked, Whole};
 pub use error::{RemoteError, Trouble};
 pub use images::BelievedImage;
-pub use key::{Key, Kind, LAYOUT};
+pub use key::{Key, LAYOUT, ObjectKind};
 pub use leaf::memory::Memory;
 pub use options::{Options, Variables};
 pub use publish::Published;

@@ -47,8 +47,6 @@ pub struct Abilities {
     pub replace: bool,
     /// [`Remote::swap`] works: compare-and-swap.
     pub swap: bool,
-    /// Several small objects share one request.
-    pub batch: bool,
     /// An object of up to this many bytes takes one request. A larger one may take several.
     pub one_request_bytes: u64,
     /// The most bytes of an object; `None` if no limit is known.
@@ -56,13 +54,12 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// A service that supports everything for objects of any size, but no batches.
+    /// A service that supports everything for objects of any size.
     pub(crate) const STORE: Abilities = Abilities {
         writable: true,
         create_new: true,
         replace: true,
         swap: true,
-        batch: false,
         one_request_bytes: SMALL_BYTES_MAX,
         largest_bytes: None,
     };

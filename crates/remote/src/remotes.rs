@@ -285,24 +285,6 @@ impl Remotes {
         trouble.map_or(Ok(None), Err)
     }
 
-    /// Fetches and verifies blobs of at most [`crate::SMALL_BYTES_MAX`] bytes, in batches, in the
-    /// order of their digests. A blob is `None` if no remote has it, or if it could not be fetched.
-    pub async fn small_blobs(&self, digests: &[Digest]) -> Vec<Option<Bytes>> {
-        let mut found = vec![None; digests.len()];
-        for one in &self.all {
-            let missing: Vec<usize> = (0..digests.len()).filter(|&at| found[at].is_none()).collect();
-            if missing.is_empty() {
-                break;
-            }
-            let keys: Vec<Key> = missing.iter().map(|&at| Key::blob(digests[at])).collect();
-            let Ok(bytes) = one.remote.get_small(&keys).await else { continue };
-            for (at, bytes) in missing.into_iter().zip(bytes) {
-                found[at] = bytes.filter(|bytes| Digest::of(bytes) == digests[at]);
-            }
-        }
-        found
-    }
-
     fn wrong(&self) -> MutexGuard<'_, HashSet<(String, Digest)>> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
     }

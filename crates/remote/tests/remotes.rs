@@ -294,8 +294,6 @@ async fn blobs_come_before_their_record_and_are_verified_both_ways() {
     let wrong_size = remotes.blob(&blob.digest, blob.size_bytes - 1, &mut Vec::new()).await;
     assert_eq!(wrong_size.expect_err("another size").trouble(), Some(Trouble::Damaged));
     assert!(!remotes.blob(&Digest::of(b"absent"), 9, &mut Vec::new()).await.expect("asked"));
-    let digests = [Digest::of(b"absent"), Digest::of(&[])];
-    assert_eq!(remotes.small_blobs(&digests).await, [None, None]);
 }
 
 /// A wrong blob on a remote, for example after a power failure of its server, would otherwise be a

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use larder_sys::{Door, Kind, Look};
+use larder_sys::{Door, Look};
 
 use crate::layout::{make_directory, read_plain};
 use crate::{Store, StoreError};
@@ -86,7 +86,12 @@ impl Store {
     /// Returns true if a `larderd` of this store runs. Creates nothing, so it also works in a store
     /// that cannot be written.
     pub fn daemon_runs(&self) -> bool {
-        let file = OpenOptions::new().read(true).open(self.file("locks").join("daemon"));
+        self.is_locked("daemon")
+    }
+
+    /// Returns true if a process holds the lock with this name.
+    pub(crate) fn is_locked(&self, name: &str) -> bool {
+        let file = File::open(self.file("locks").join(name));
         file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
     }
 
@@ -213,13 +218,6 @@ impl Store {
     pub fn daemon_takes(&self) -> bool {
         larder_sys::look(self.file("locks").join(HITS_ONLY).as_os_str().as_encoded_bytes()).is_err()
     }
-
-    /// Returns true if there is a socket, even if no process listens on it.
-    pub fn has_daemon_socket(&self) -> bool {
-        const SOCKET: Kind = Kind::Other(0o14);
-        let path = self.daemon_socket();
-        larder_sys::look(path.as_os_str().as_encoded_bytes()).is_ok_and(|look| look.kind == SOCKET)
-    }
 }
 
 #[cfg(test)]
@@ -227,6 +225,13 @@ mod tests {
     use std::os::unix::fs::OpenOptionsExt;
 
     use super::*;
+
+    /// Returns true if there is a socket, even if no process listens on it.
+    fn has_socket(store: &Store) -> bool {
+        const SOCKET: larder_sys::Kind = larder_sys::Kind::Other(0o14);
+        let path = store.daemon_socket();
+        larder_sys::look(path.as_os_str().as_encoded_bytes()).is_ok_and(|look| look.kind == SOCKET)
+    }
 
     #[test]
     fn one_of_many_starts_it() {
@@ -254,7 +259,7 @@ mod tests {
     fn there_is_one() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(!store.daemon_runs() && !store.has_daemon_socket());
+        assert!(!store.daemon_runs() && !has_socket(&store));
         let lock = store.lock_daemon().expect("locks").expect("no process has it");
         assert!(store.lock_daemon().expect("asks").is_none());
         assert!(store.daemon_runs());
@@ -296,7 +301,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
         let (_, first) = store.open_daemon_door().expect("listens");
-        assert!(first.is_there() && store.has_daemon_socket());
+        assert!(first.is_there() && has_socket(&store));
         let (door, second) = store.open_daemon_door().expect("listens");
         assert!(!first.is_there() && second.is_there());
         first.remove();
@@ -305,7 +310,7 @@ mod tests {
         assert!(larder_sys::Channel::connect(&store.daemon_socket(), patience).is_ok());
         drop(door);
         second.remove();
-        assert!(!store.has_daemon_socket());
+        assert!(!has_socket(&store));
     }
 
     #[test]

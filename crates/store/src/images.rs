@@ -344,8 +344,7 @@ impl Store {
 
     /// Returns true if a process has the lock of [`Store::lock_image_broker`].
     pub fn image_broker_runs(&self) -> bool {
-        let file = OpenOptions::new().read(true).open(self.file("locks").join("broker"));
-        file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
+        self.is_locked("broker")
     }
 
     /// Returns the directory with the files for mounts: one subdirectory for each image.

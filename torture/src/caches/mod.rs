@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// A cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Kind {
+pub enum CacheKind {
     /// No cache: both runs are plain, and must not differ
     None,
     /// larder
@@ -29,27 +29,27 @@ pub enum Kind {
     Sccache,
 }
 
-impl Kind {
+impl CacheKind {
     /// The name as it is typed.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::None => "none",
-            Kind::Larder => "larder",
-            Kind::Ccache => "ccache",
-            Kind::Sccache => "sccache",
+            CacheKind::None => "none",
+            CacheKind::Larder => "larder",
+            CacheKind::Ccache => "ccache",
+            CacheKind::Sccache => "sccache",
         }
     }
 
     /// Returns true if it can run any command, not only compilers.
     pub fn takes_any(self) -> bool {
-        matches!(self, Kind::None | Kind::Larder)
+        matches!(self, CacheKind::None | CacheKind::Larder)
     }
 }
 
 /// The cache that the suite was asked to test.
 pub struct Chosen {
     /// The cache.
-    pub kind: Kind,
+    pub kind: CacheKind,
     /// The absolute path of its program.
     pub program: PathBuf,
     /// The observer that larder uses, or `None` for its own choice.
@@ -60,9 +60,9 @@ pub struct Chosen {
 
 impl Chosen {
     /// Finds the program: the given one, or the one on `PATH`.
-    pub fn find(kind: Kind, given: Option<&Path>, observer: Option<Observer>, locale: &str) -> Result<Self> {
+    pub fn find(kind: CacheKind, given: Option<&Path>, observer: Option<Observer>, locale: &str) -> Result<Self> {
         let program = match (kind, given) {
-            (Kind::None, _) => PathBuf::new(),
+            (CacheKind::None, _) => PathBuf::new(),
             (_, Some(path)) => path.canonicalize().with_context(|| format!("there is no {}", path.display()))?,
             (_, None) => on_path(kind.name()).with_context(|| format!("there is no {} on PATH", kind.name()))?,
         };
@@ -77,10 +77,10 @@ impl Chosen {
     pub fn instance(&self, dir: &Path, basic: &[(OsString, OsString)]) -> Box<dyn Cache> {
         let program = self.program.clone();
         match self.kind {
-            Kind::None => Box::new(none::Nothing::new(dir)),
-            Kind::Larder => Box::new(larder::Larder::new(program, dir, basic, self.observer)),
-            Kind::Ccache => Box::new(ccache::Ccache::new(program, dir)),
-            Kind::Sccache => Box::new(sccache::Sccache::new(program, dir, basic)),
+            CacheKind::None => Box::new(none::Nothing::new(dir)),
+            CacheKind::Larder => Box::new(larder::Larder::new(program, dir, basic, self.observer)),
+            CacheKind::Ccache => Box::new(ccache::Ccache::new(program, dir)),
+            CacheKind::Sccache => Box::new(sccache::Sccache::new(program, dir, basic)),
         }
     }
 }

@@ -55,8 +55,8 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "--user-dependencies"           None     Dependencies _             _           _      Drop      _            _;
     "--verbose"                     None     _           _              _           _      _         _            _;
     "--version"                     None     StopsEarly  _              _           _      _         _            _;
-    "--write-dependencies"          None     DepfileAll  _              _           _      Drop      _            _;
-    "--write-user-dependencies"     None     DepfileUser _              _           _      Drop      _            _;
+    "--write-dependencies"          None     Depfile     _              _           _      Drop      _            _;
+    "--write-user-dependencies"     None     Depfile     _              _           _      Drop      _            _;
     "-A"                            Either   _           Definition     _           _      _         _            _;
     "-B"                            Either   _           System         _           _      _         _            Programs;
     "-D"                            Either   _           Definition     _           _      _         Definition   _;
@@ -69,10 +69,10 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-J"                            Either   _           _              _           _      _         _            _;
     "-L"                            Either   _           Place          _           _      _         _            _;
     "-M"                            None     Dependencies Place         _           _      Drop      _            _;
-    "-MD"                           None     DepfileAll  Place          _           _      Drop      Dependencies _;
+    "-MD"                           None     Depfile     Place          _           _      Drop      Dependencies _;
     "-MF"                           Either   DepfileName Place          _           _      Drop      Depfile      _;
     "-MM"                           None     Dependencies Place         _           _      Drop      _            _;
-    "-MMD"                          None     DepfileUser Place          _           _      Drop      _            _;
+    "-MMD"                          None     Depfile     Place          _           _      Drop      _            _;
     "-MP"                           None     _           Place          _           _      Drop      Ignored      _;
     "-MQ"                           Either   _           Place          _           _      Drop      IgnoredValue _;
     "-MT"                           Either   _           Place          _           _      Drop      IgnoredValue _;

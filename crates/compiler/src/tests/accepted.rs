@@ -4,7 +4,7 @@
 use super::{Files, words};
 use crate::{Family, StandardInput, parse};
 
-/// Returns `source output [depfile] [system] [stdin] [processor]` as one line, or the reason for a
+/// Returns `source output [depfile] [stdin] [processor]` as one line, or the reason for a
 /// bypass.
 fn summary(family: Family, line: &str) -> String {
     let invocation = match parse(family, &words(line), &Files) {
@@ -16,7 +16,6 @@ fn summary(family: Family, line: &str) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut parts = vec![text(&invocation.source), text(&invocation.output.unwrap_or_default())];
     parts.extend(invocation.depfile.map(|depfile| format!("d:{}", text(&depfile))));
-    parts.extend(invocation.depfile_has_system_headers.then(|| "system".to_owned()));
     parts.extend((invocation.standard_input == StandardInput::Read).then(|| "stdin".to_owned()));
     parts.extend(invocation.asks_processor.then(|| "processor".to_owned()));
     parts.join(" ")
@@ -60,18 +59,18 @@ const BOTH: &[(&str, &str)] = &[
     ("-x assembler-with-cpp -c x.asm", "x.asm x.o"),
     ("-c x.f90 -J mods", "x.f90 x.o"),
     ("-c x.mm", "x.mm x.o"),
-    ("-c x.c -MD", "x.c x.o d:x.d system"),
+    ("-c x.c -MD", "x.c x.o d:x.d"),
     ("-c x.c -MMD", "x.c x.o d:x.d"),
     ("-c x.c -MD -MMD", "x.c x.o d:x.d"),
-    ("-c x.c -MD -o o/y.o", "x.c o/y.o d:o/y.d system"),
+    ("-c x.c -MD -o o/y.o", "x.c o/y.o d:o/y.d"),
     ("-c x.c -MMD -o y", "x.c y d:y.d"),
-    ("-c x.c -MD -MF o/f.d -MP", "x.c x.o d:o/f.d system"),
-    ("-c x.c -MD -MFf.d", "x.c x.o d:f.d system"),
-    ("-c x.c -MF a.d -MD -MF b.d", "x.c x.o d:b.d system"),
+    ("-c x.c -MD -MF o/f.d -MP", "x.c x.o d:o/f.d"),
+    ("-c x.c -MD -MFf.d", "x.c x.o d:f.d"),
+    ("-c x.c -MF a.d -MD -MF b.d", "x.c x.o d:b.d"),
     ("-c x.c -MF f.d", "x.c x.o"),
-    ("-c x.c -MD -MF -", "x.c x.o system"),
-    ("-c x.c -MD -MF x.c", "x.c x.o d:x.c system"),
-    ("-c x.c -Wp,-MD,q.d -o y.o", "x.c y.o d:q.d system"),
+    ("-c x.c -MD -MF -", "x.c x.o"),
+    ("-c x.c -MD -MF x.c", "x.c x.o d:x.c"),
+    ("-c x.c -Wp,-MD,q.d -o y.o", "x.c y.o d:q.d"),
     ("-c x.c -Wp,-MMD,o/.y.o.d -o o/y.o", "x.c o/y.o d:o/.y.o.d"),
     ("-c x.c -Wp,-DA,-MMD,q.d,-MT,t", "x.c x.o d:q.d"),
     ("-c x.c -Wp,-MMD,-MF,q.d", "x.c x.o d:q.d"),
@@ -102,7 +101,7 @@ const BOTH: &[(&str, &str)] = &[
     ("-c", " "),
     ("-c x.o", "x.o "),
     ("-c x.c y.c", "x.c "),
-    ("-c x.c y.c -MD", "x.c  system"),
+    ("-c x.c y.c -MD", "x.c "),
     ("-c x.c @source", "x.c "),
     ("-c x.c -arch x86_64 -arch arm64", "x.c x.o"),
     ("-E -", "  stdin"),
@@ -135,7 +134,7 @@ fn gcc() {
         Family::Gcc,
         &[
             ("-c x.c -aux-info a.c -wrapper b.c", "x.c x.o processor"),
-            ("-c x.c -MD -dumpbase foo.c", "x.c x.o system"),
+            ("-c x.c -MD -dumpbase foo.c", "x.c x.o"),
             ("-c x.c -dumpdir d.c -dumpbase-ext e.c", "x.c x.o"),
             ("-c x.h", "x.h x.o"),
             ("-c x.c -dM -dD -fdump-tree-all", "x.c x.o"),

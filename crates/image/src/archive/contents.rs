@@ -10,7 +10,7 @@ use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 use larder_store::Store;
 
 use crate::compress::Unpacker;
-use crate::tree::{HOLE, Kind, Node, Tree, piece_length};
+use crate::tree::{HOLE, Node, NodeKind, Tree, piece_length};
 use crate::{Image, ImageError, packs};
 
 /// The most unpacked packs in memory. Files in the order of names need one pack after the other,
@@ -33,7 +33,7 @@ impl<'a> Contents<'a> {
     /// Returns the content of a file of a tree.
     pub(super) fn file<'b>(&'b mut self, tree: &'a Tree, node: &Node) -> Bytes<'a, 'b> {
         let (size, blocks) = match node.kind {
-            Kind::File { size, pieces, .. } => (size, &tree.blocks[pieces.range()]),
+            NodeKind::File { size, pieces, .. } => (size, &tree.blocks[pieces.range()]),
             _ => (0, &[][..]),
         };
         Bytes { contents: self, size, blocks, at: 0 }

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{Node, NodeKind, Tree};
 use crate::{Image, ImageError};
 
 /// An entry of an archive.
@@ -34,7 +34,7 @@ impl Entry {
         let tree = self.tree(image);
         let node = &tree.nodes[self.node as usize];
         match node.kind {
-            Kind::Again(first) => &tree.nodes[first as usize],
+            NodeKind::Again(first) => &tree.nodes[first as usize],
             _ => node,
         }
     }
@@ -48,7 +48,7 @@ impl Entry {
     /// Returns the size of the file, in bytes; 0 for a hard link.
     pub(super) fn size(&self, image: &Image) -> u64 {
         match self.tree(image).nodes[self.node as usize].kind {
-            Kind::File { size, .. } => size,
+            NodeKind::File { size, .. } => size,
             _ => 0,
         }
     }
@@ -90,7 +90,7 @@ pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Opti
     };
     let entry = |node: u32| {
         let first = match tree.nodes[node as usize].kind {
-            Kind::Again(first) => Some(path(first)),
+            NodeKind::Again(first) => Some(path(first)),
             _ => None,
         };
         Entry { path: path(node), saved, node, first, saver }
@@ -98,8 +98,8 @@ pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Opti
     let mut open = vec![0];
     while let Some(node) = open.pop() {
         all.push(entry(node));
-        let Kind::Directory(names) = tree.nodes[node as usize].kind else { continue };
-        let is_directory = |node: &u32| matches!(tree.nodes[*node as usize].kind, Kind::Directory(_));
+        let NodeKind::Directory(names) = tree.nodes[node as usize].kind else { continue };
+        let is_directory = |node: &u32| matches!(tree.nodes[*node as usize].kind, NodeKind::Directory(_));
         let names = names.range().map(|node| node as u32);
         let (directories, others): (Vec<u32>, Vec<u32>) = names.partition(is_directory);
         all.extend(others.into_iter().map(entry));

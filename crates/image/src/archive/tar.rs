@@ -19,7 +19,7 @@ use super::format::{self, Format, Packing};
 use super::out::Entry;
 use super::squash::{TRIES, begin, unreadable};
 use super::stage::{Meta, Stage};
-use crate::tree::{Attribute, Kind};
+use crate::tree::{Attribute, NodeKind};
 use crate::{ImageError, Progress, Step};
 
 /// The most bytes of a name in a plain header.
@@ -115,20 +115,20 @@ fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Wr
     let mut link = entry.first.clone().unwrap_or_default();
     let kind = match (&entry.first, node.kind) {
         (Some(_), _) => EntryType::Link,
-        (None, Kind::Directory(_)) => {
+        (None, NodeKind::Directory(_)) => {
             path.push(b'/');
             EntryType::Directory
         }
-        (None, Kind::Link(target)) => {
+        (None, NodeKind::Link(target)) => {
             link = tree.target(target).to_vec();
             EntryType::Symlink
         }
-        (None, Kind::Fifo) => EntryType::Fifo,
-        (None, Kind::File { size, .. }) => {
+        (None, NodeKind::Fifo) => EntryType::Fifo,
+        (None, NodeKind::File { size, .. }) => {
             header.set_size(size);
             EntryType::Regular
         }
-        (None, Kind::Again(_)) => return Err(io::Error::other("a hard link to nothing")),
+        (None, NodeKind::Again(_)) => return Err(io::Error::other("a hard link to nothing")),
     };
     header.set_entry_type(kind);
     if entry.first.is_none() {

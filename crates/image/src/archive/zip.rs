@@ -14,7 +14,7 @@ use super::contents::{Contents, failed};
 use super::exported::Exported;
 use super::out::Entry;
 use super::stage::{Meta, Stage};
-use crate::tree::Kind;
+use crate::tree::NodeKind;
 use crate::{ImageError, Progress};
 
 /// The size from which a file needs the larger size fields. It is a little below their limit,
@@ -58,7 +58,7 @@ fn add(
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| ImageError::archive(to, why()))
     };
     let name = text(&entry.path)?;
-    let is_large = matches!(node.kind, Kind::File { size, .. } if size >= LARGE_BYTES);
+    let is_large = matches!(node.kind, NodeKind::File { size, .. } if size >= LARGE_BYTES);
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
         .unix_permissions(node.mode.into())
@@ -68,17 +68,17 @@ fn add(
     let stamped = options.with_extended_timestamp(seconds, None, None).map_err(io::Error::from).map_err(failed(to))?;
     exported.attributes_left += u64::from(node.set != 0);
     let added = match node.kind {
-        Kind::Directory(_) => writer.add_directory(name, stamped),
-        Kind::Link(target) => writer.add_symlink(name, text(tree.target(target))?, stamped),
-        Kind::Fifo => {
+        NodeKind::Directory(_) => writer.add_directory(name, stamped),
+        NodeKind::Link(target) => writer.add_symlink(name, text(tree.target(target))?, stamped),
+        NodeKind::Fifo => {
             exported.left += 1;
             return Ok(());
         }
-        Kind::File { .. } => {
+        NodeKind::File { .. } => {
             exported.copied += u64::from(entry.first.is_some());
             return add_file(contents, entry, writer, name, stamped).map_err(failed(to));
         }
-        Kind::Again(_) => return Ok(()),
+        NodeKind::Again(_) => return Ok(()),
     };
     added.map_err(io::Error::from).map_err(failed(to))
 }

@@ -6,7 +6,7 @@ use super::bytes::BLOCK;
 use super::entries::{ENTRY, Named, entries};
 use super::layout::Layout;
 use crate::ImageError;
-use crate::tree::{Kind, Span, Tree};
+use crate::tree::{NodeKind, Span, Tree};
 
 /// Encodes directories, one after the other.
 #[derive(Default)]
@@ -61,10 +61,10 @@ fn fill(tree: &Tree, layout: &Layout, block: &[Named<'_>], bytes: &mut Vec<u8>) 
 /// Returns the file type that an entry has.
 fn kind(tree: &Tree, node: u32) -> u8 {
     match tree.nodes[node as usize].kind {
-        Kind::File { .. } => 1,
-        Kind::Directory(_) => 2,
-        Kind::Fifo => 5,
-        Kind::Link(_) => 7,
-        Kind::Again(file) => kind(tree, file),
+        NodeKind::File { .. } => 1,
+        NodeKind::Directory(_) => 2,
+        NodeKind::Fifo => 5,
+        NodeKind::Link(_) => 7,
+        NodeKind::Again(file) => kind(tree, file),
     }
 }

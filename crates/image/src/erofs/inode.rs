@@ -7,7 +7,7 @@ use super::directory;
 use super::layout::{INODE, Layout, Split, suffix};
 use super::out::Out;
 use crate::ImageError;
-use crate::tree::{HOLE, Kind, Node, Span, Tree};
+use crate::tree::{HOLE, Node, NodeKind, Span, Tree};
 
 /// The long form of an inode, with 64 bytes, because the short form has no times.
 const LONG: u16 = 1;
@@ -46,17 +46,17 @@ impl<'a> Inodes<'a> {
     pub(super) fn write(&mut self, number: usize, node: &Node, out: &mut Out<'_>) -> Result<(), ImageError> {
         let (tree, layout) = (self.tree, self.layout);
         let split = match node.kind {
-            Kind::Again(_) => return Ok(()),
-            Kind::Directory(_) => self.splits.next().copied().unwrap_or_default(),
-            Kind::Link(target) => layout.split_link(node, target),
+            NodeKind::Again(_) => return Ok(()),
+            NodeKind::Directory(_) => self.splits.next().copied().unwrap_or_default(),
+            NodeKind::Link(target) => layout.split_link(node, target),
             _ => Split::default(),
         };
         out.inodes.zeros_to(layout.place(number));
         out.inodes.add(&self.inode(number, node, split));
         self.attributes(node.set, out);
         match node.kind {
-            Kind::File { pieces, .. } if layout.is_listed(node) => chunks(tree, pieces, out),
-            Kind::Directory(children) => {
+            NodeKind::File { pieces, .. } if layout.is_listed(node) => chunks(tree, pieces, out),
+            NodeKind::Directory(children) => {
                 let mut left = split.blocks;
                 self.directories.write(tree, layout, number as u32, children, |part| {
                     let elsewhere = left > 0;
@@ -64,7 +64,7 @@ impl<'a> Inodes<'a> {
                     out.put(elsewhere, part)
                 })?;
             }
-            Kind::Link(target) => out.put(split.blocks > 0, tree.target(target))?,
+            NodeKind::Link(target) => out.put(split.blocks > 0, tree.target(target))?,
             _ => {}
         }
         self.block += split.blocks;
@@ -77,16 +77,16 @@ impl<'a> Inodes<'a> {
         let bytes = u64::from(split.blocks) * BLOCK as u64 + u64::from(split.tail);
         let block = if split.blocks > 0 { self.block } else { 0 };
         let (form, kind, size, told) = match node.kind {
-            Kind::File { size: 0, .. } => (LAYOUT_PLAIN, FILE, 0, 0),
-            Kind::File { size, .. } if layout.is_listed(node) => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
-            Kind::File { size, pieces, .. } => {
+            NodeKind::File { size: 0, .. } => (LAYOUT_PLAIN, FILE, 0, 0),
+            NodeKind::File { size, .. } if layout.is_listed(node) => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
+            NodeKind::File { size, pieces, .. } => {
                 let copy = layout.copies.as_ref().and_then(|copies| copies.start(number));
                 let start = copy.unwrap_or_else(|| tree.blocks[pieces.range().start]);
                 (LAYOUT_PLAIN, FILE, size, layout.blocks + start)
             }
-            Kind::Directory(_) => (inline, DIRECTORY, bytes, block),
-            Kind::Link(target) => (inline, LINK, target.range().len() as u64, block),
-            Kind::Fifo | Kind::Again(_) => (LAYOUT_PLAIN, FIFO, 0, 0),
+            NodeKind::Directory(_) => (inline, DIRECTORY, bytes, block),
+            NodeKind::Link(target) => (inline, LINK, target.range().len() as u64, block),
+            NodeKind::Fifo | NodeKind::Again(_) => (LAYOUT_PLAIN, FIFO, 0, 0),
         };
         let set = layout.set_bytes(node.set);
         let (user, group) = if node.owner == 0 { self.owner } else { tree.owners[node.owner as usize] };

@@ -7,7 +7,7 @@ use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 use super::bytes::{BLOCK, HEAD_BYTES};
 use super::entries;
 use crate::ImageError;
-use crate::tree::{Attribute, HOLE, Kind, Node, Span, Tree};
+use crate::tree::{Attribute, HOLE, Node, NodeKind, Span, Tree};
 
 /// The bytes of an inode.
 pub(super) const INODE: usize = 64;
@@ -59,7 +59,7 @@ impl Copies {
     fn of(tree: &Tree, device_blocks: u32) -> Result<Copies, ImageError> {
         let mut copies = Copies::default();
         for (number, node) in tree.nodes.iter().enumerate() {
-            let Kind::File { size, pieces, .. } = node.kind else { continue };
+            let NodeKind::File { size, pieces, .. } = node.kind else { continue };
             let blocks = &tree.blocks[pieces.range()];
             let follows = |pair: &[u32]| pair[0].checked_add(PIECE_BLOCKS) == Some(pair[1]);
             if size == 0 || !blocks.contains(&HOLE) && blocks.windows(2).all(follows) {
@@ -133,14 +133,14 @@ impl Layout {
         };
         let (mut at, mut blocks) = (HEAD_BYTES, 0u64);
         for node in &tree.nodes {
-            if let Kind::Again(file) = node.kind {
+            if let NodeKind::Again(file) = node.kind {
                 layout.slots.push(layout.slots[file as usize]);
                 continue;
             }
             let split = layout.split(tree, node);
             let before = layout.before(node);
             let (length, together) = match node.kind {
-                Kind::File { pieces, .. } if layout.is_listed(node) => {
+                NodeKind::File { pieces, .. } if layout.is_listed(node) => {
                     (before.next_multiple_of(8) + 8 * pieces.range().len(), INODE)
                 }
                 _ if split.tail > 0 => (before + split.tail as usize, before + split.tail as usize),
@@ -151,7 +151,7 @@ impl Layout {
                 at = at.next_multiple_of(BLOCK);
             }
             layout.slots.push(u32::try_from(at / SLOT).map_err(|_| ImageError::TooLarge(NAMES_MAX))?);
-            if matches!(node.kind, Kind::Directory(_)) {
+            if matches!(node.kind, NodeKind::Directory(_)) {
                 layout.directories.push(split);
             }
             blocks += u64::from(split.blocks);
@@ -168,8 +168,8 @@ impl Layout {
     /// only once, because it adds up all names.
     fn split(&self, tree: &Tree, node: &Node) -> Split {
         match node.kind {
-            Kind::Directory(children) => Split::of(entries::size(tree, children), self.before(node)),
-            Kind::Link(target) => self.split_link(node, target),
+            NodeKind::Directory(children) => Split::of(entries::size(tree, children), self.before(node)),
+            NodeKind::Link(target) => self.split_link(node, target),
             _ => Split::default(),
         }
     }
@@ -190,7 +190,7 @@ impl Layout {
     /// each entry can be changed to read from another device. Without a device a file is one run of
     /// blocks, and its inode has the first of them.
     pub(super) fn is_listed(&self, node: &Node) -> bool {
-        self.copies.is_none() && matches!(node.kind, Kind::File { size, .. } if size > 0)
+        self.copies.is_none() && matches!(node.kind, NodeKind::File { size, .. } if size > 0)
     }
 
     /// Returns the offset of a node's inode, in bytes.
@@ -234,8 +234,8 @@ fn links(tree: &Tree) -> Vec<u32> {
     let mut links = vec![1u32; tree.nodes.len()];
     for (number, node) in tree.nodes.iter().enumerate() {
         match node.kind {
-            Kind::Again(file) => links[file as usize] += 1,
-            Kind::Directory(_) => {
+            NodeKind::Again(file) => links[file as usize] += 1,
+            NodeKind::Directory(_) => {
                 links[number] += 1;
                 if number > 0 {
                     links[node.parent as usize] += 1;

@@ -33,7 +33,7 @@ use self::inode::Inodes;
 use self::layout::Layout;
 use self::out::Out;
 use crate::ImageError;
-use crate::tree::{HOLE, Kind, Tree};
+use crate::tree::{HOLE, NodeKind, Tree};
 
 const MAGIC: u32 = 0xe0f5_e1e2;
 const BLOCK_BITS: u8 = 12;
@@ -60,7 +60,7 @@ pub fn whole(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) ->
     let bytes = |block: u32| (u64::from(layout.blocks) + u64::from(block)) * BLOCK_BYTES;
     let mut ranges = Vec::new();
     for &(node, start) in &copies.files {
-        let Kind::File { size, pieces, .. } = tree.nodes[node as usize].kind else { continue };
+        let NodeKind::File { size, pieces, .. } = tree.nodes[node as usize].kind else { continue };
         for (number, &block) in tree.blocks[pieces.range()].iter().enumerate().filter(|(_, block)| **block != HOLE) {
             let done = number as u64 * PIECE_BYTES;
             ranges.push((bytes(block), bytes(start) + done, PIECE_BYTES.min(size - done)));

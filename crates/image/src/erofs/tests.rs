@@ -88,7 +88,7 @@ fn in_one_file_each_file_is_one_stretch() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     let mut several = 0;
     for (number, node) in tree.nodes.iter().enumerate() {
-        let Kind::File { size, pieces, .. } = node.kind else { continue };
+        let NodeKind::File { size, pieces, .. } = node.kind else { continue };
         let name = std::ffi::OsString::from_vec(tree.path(number as u32));
         let bytes = std::fs::read(to.join(&name)).expect("was unpacked");
         assert_eq!(bytes.len() as u64, size);

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 use super::unset::Unset;
 use crate::ImageError;
 use crate::place::{Site, TOP};
-use crate::tree::{Extent, Kind, Node, Span, Tree, piece_length};
+use crate::tree::{Extent, Node, NodeKind, Span, Tree, piece_length};
 
 /// Set-user-id and set-group-id. They are not set if the file gets another owner than it had.
 const RIGHTS: u32 = 0o6000;
@@ -38,7 +38,7 @@ impl<'a> Writer<'a> {
     /// created and finished here; others exist already. Returns the length of the piece.
     pub(super) fn write(&mut self, number: u32, piece: u64, bytes: &[u8]) -> Result<u64, ImageError> {
         let node = &self.tree.nodes[number as usize];
-        let Kind::File { size, pieces, extents } = node.kind else { return Ok(0) };
+        let NodeKind::File { size, pieces, extents } = node.kind else { return Ok(0) };
         let length = piece_length(size, piece);
         let bytes = &bytes[..length as usize];
         let is_whole = pieces.range().len() == 1;

@@ -11,22 +11,22 @@ use super::file::{Settle, is_made_before, path_of};
 use super::unset::Unset;
 use crate::ImageError;
 use crate::place::Site;
-use crate::tree::{Kind, Tree};
+use crate::tree::{NodeKind, Tree};
 
 /// Creates what must exist before the files.
 pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
     for (number, node) in (0..).zip(&tree.nodes) {
         let path = || path_of(tree, number);
         let made = match node.kind {
-            Kind::Directory(_) => rustix::fs::mkdirat(site.inside(), path(), Mode::RWXU),
-            Kind::Link(target) => rustix::fs::symlinkat(tree.target(target), site.inside(), path()),
-            Kind::Fifo => rustix::fs::mknodat(site.inside(), path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0),
-            Kind::File { size, pieces, .. } if is_made_before(tree, pieces) => {
+            NodeKind::Directory(_) => rustix::fs::mkdirat(site.inside(), path(), Mode::RWXU),
+            NodeKind::Link(target) => rustix::fs::symlinkat(tree.target(target), site.inside(), path()),
+            NodeKind::Fifo => rustix::fs::mknodat(site.inside(), path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0),
+            NodeKind::File { size, pieces, .. } if is_made_before(tree, pieces) => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(site.inside(), path(), flags, Mode::RUSR | Mode::WUSR);
                 file.and_then(|file| rustix::fs::ftruncate(file, size))
             }
-            Kind::File { .. } | Kind::Again(_) => Ok(()),
+            NodeKind::File { .. } | NodeKind::Again(_) => Ok(()),
         };
         made.map_err(|error| ImageError::io("create it", &site.shown(&tree.path(number)))(error))?;
     }
@@ -39,7 +39,7 @@ pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
 pub(super) fn after(tree: &Tree, site: &Site, unset: &Unset) -> Result<(), ImageError> {
     let settle = Settle::new(tree, unset);
     for (number, node) in (0..tree.nodes.len() as u32).zip(&tree.nodes).rev() {
-        let Kind::Again(file) = node.kind else { continue };
+        let NodeKind::Again(file) = node.kind else { continue };
         let (from, to) = (path_of(tree, file), path_of(tree, number));
         let linked = rustix::fs::linkat(site.inside(), from, site.inside(), to, AtFlags::empty());
         linked.map_err(|error| ImageError::io("link it", &site.shown(&tree.path(number)))(error))?;
@@ -49,11 +49,13 @@ pub(super) fn after(tree: &Tree, site: &Site, unset: &Unset) -> Result<(), Image
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || rustix::fs::openat(site.inside(), path(), flags, Mode::empty()).map(File::from);
         let settled = match node.kind {
-            Kind::Directory(_) => open().map_err(Into::into).and_then(|dir| settle.all(dir, node, 0o700)),
-            Kind::Link(_) => settle.link(site, &path(), node),
-            Kind::Again(_) => Ok(()),
-            Kind::File { pieces, .. } if !is_made_before(tree, pieces) => Ok(()),
-            Kind::File { .. } | Kind::Fifo => open().map_err(Into::into).and_then(|file| settle.all(file, node, 0o600)),
+            NodeKind::Directory(_) => open().map_err(Into::into).and_then(|dir| settle.all(dir, node, 0o700)),
+            NodeKind::Link(_) => settle.link(site, &path(), node),
+            NodeKind::Again(_) => Ok(()),
+            NodeKind::File { pieces, .. } if !is_made_before(tree, pieces) => Ok(()),
+            NodeKind::File { .. } | NodeKind::Fifo => {
+                open().map_err(Into::into).and_then(|file| settle.all(file, node, 0o600))
+            }
         };
         settled.map_err(|error| ImageError::io("set its mode and times", &site.shown(&tree.path(number)))(error))?;
     }

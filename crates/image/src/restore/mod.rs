@@ -21,7 +21,7 @@ use larder_model::BLOCK_BYTES;
 use self::file::Writer;
 use crate::compress::Unpacker;
 use crate::place::Site;
-use crate::tree::{HOLE, Kind, Tree};
+use crate::tree::{HOLE, NodeKind, Tree};
 use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 
 pub use self::unset::Unset;
@@ -102,7 +102,7 @@ pub fn restore(
 
 /// Returns the bytes of all files in a tree.
 fn size_of(tree: &Tree) -> u64 {
-    let size = |kind| if let Kind::File { size, .. } = kind { size } else { 0 };
+    let size = |kind| if let NodeKind::File { size, .. } = kind { size } else { 0 };
     tree.nodes.iter().map(|node| size(node.kind)).sum()
 }
 
@@ -112,7 +112,7 @@ fn uses(image: &Image, trees: &[&Tree]) -> Vec<Use> {
     let mut uses = Vec::new();
     for (target, tree) in (0..).zip(trees) {
         for (node, known) in (0..).zip(&tree.nodes) {
-            let Kind::File { pieces, .. } = known.kind else { continue };
+            let NodeKind::File { pieces, .. } = known.kind else { continue };
             for (number, &block) in (0..).zip(&tree.blocks[pieces.range()]) {
                 let Some(pack) = image.packs.of_block(block).filter(|_| block != HOLE) else { continue };
                 uses.push(Use { pack: pack as u32, target, node, number, block: block - image.packs.start(pack) });

@@ -31,7 +31,7 @@ use self::plan::{Known, Plan, Wanted};
 use self::snapshot::{Opened, Snapshot};
 use crate::compress::Packer;
 use crate::image::check_tree;
-use crate::tree::{HOLE, Kind, piece_length};
+use crate::tree::{HOLE, NodeKind, piece_length};
 use crate::{Image, ImageError, Progress, Step, threads};
 
 /// The most earlier images whose packs are reused. Further ones rarely have what these lack.
@@ -210,7 +210,7 @@ fn pieces(snapshots: &[Snapshot]) -> Vec<(Place, Wanted)> {
     let mut all = Vec::new();
     for (at, snapshot) in snapshots.iter().enumerate() {
         for (node, size, pieces) in snapshot.files() {
-            let Kind::File { extents, .. } = snapshot.tree.nodes[node as usize].kind else { continue };
+            let NodeKind::File { extents, .. } = snapshot.tree.nodes[node as usize].kind else { continue };
             let written = &snapshot.tree.extents[extents.range()];
             for (number, piece) in (0..).zip(pieces.range()) {
                 if contents::is_written(written, number) {
@@ -293,7 +293,7 @@ fn keep(
     }
     let files = snapshots.iter().flat_map(|snapshot| &snapshot.tree.nodes);
     let sizes = files.filter_map(|node| match node.kind {
-        Kind::File { size, .. } => Some(size),
+        NodeKind::File { size, .. } => Some(size),
         _ => None,
     });
     let (files, size_bytes) = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
@@ -314,7 +314,7 @@ fn place(snapshot: &mut Snapshot, packs: &PackList, places: &HashMap<Digest, (us
     let written: Vec<(usize, bool)> = snapshot
         .files()
         .flat_map(|(node, _, pieces)| {
-            let Kind::File { extents, .. } = snapshot.tree.nodes[node as usize].kind else { return Vec::new() };
+            let NodeKind::File { extents, .. } = snapshot.tree.nodes[node as usize].kind else { return Vec::new() };
             let written = &snapshot.tree.extents[extents.range()];
             (0..).zip(pieces.range()).map(|(number, piece)| (piece, contents::is_written(written, number))).collect()
         })

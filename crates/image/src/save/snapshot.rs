@@ -13,7 +13,7 @@ use larder_model::Digest;
 use larder_sys::{Dir, Look};
 
 use super::scan::{Entry, Found, Scanned};
-use crate::tree::{Grower, Kind, Known, NODES_MAX, Span, Tree};
+use crate::tree::{Grower, Known, NODES_MAX, NodeKind, Span, Tree};
 use crate::{ImageError, Progress, threads};
 
 /// The names that a thread takes at once.
@@ -67,7 +67,7 @@ impl Snapshot {
     /// Returns the files that are not empty: node, size in bytes, pieces.
     pub(super) fn files(&self) -> impl Iterator<Item = (u32, u64, Span)> + '_ {
         (0..).zip(&self.tree.nodes).filter_map(|(number, node)| match node.kind {
-            Kind::File { size, pieces, .. } if size > 0 => Some((number, size, pieces)),
+            NodeKind::File { size, pieces, .. } if size > 0 => Some((number, size, pieces)),
             _ => None,
         })
     }
@@ -126,11 +126,11 @@ impl Growing {
             attributes,
         };
         let (kind, directory) = match (first, kind) {
-            (Some(first), _) => (Kind::Again(first), None),
+            (Some(first), _) => (NodeKind::Again(first), None),
             (None, Found::File) => (self.grower.file(look.size_bytes), None),
-            (None, Found::Directory(number)) => (Kind::Directory(Span::default()), Some(number)),
+            (None, Found::Directory(number)) => (NodeKind::Directory(Span::default()), Some(number)),
             (None, Found::Link(target)) => (self.grower.link(&target), None),
-            (None, Found::Fifo) => (Kind::Fifo, None),
+            (None, Found::Fifo) => (NodeKind::Fifo, None),
         };
         let node = self.grower.add(parent, &name, known, kind);
         self.looks.push(look);
@@ -157,7 +157,7 @@ impl Opened {
             std::io::ErrorKind::NotFound => ImageError::Changed(snapshot.path(node)),
             _ => ImageError::io("read it", &snapshot.path(node))(error),
         };
-        if node == 0 && matches!(snapshot.tree.nodes[0].kind, Kind::Directory(_)) {
+        if node == 0 && matches!(snapshot.tree.nodes[0].kind, NodeKind::Directory(_)) {
             // The path may end in `..`, or be a link with a trailing slash.
             let dir = Dir::open(snapshot.root.as_os_str().as_bytes(), false).map_err(failed)?;
             return ask(&dir, b".").map_err(failed);

@@ -8,8 +8,8 @@ use larder_model::{DecodeError, IMAGE_VERSION, Reader};
 
 use super::encode::Last;
 use super::{
-    ATTRIBUTES_MAX, Attribute, Extent, HOLE, Kind, NODES_MAX, Node, Span, Tree, VALUE_BYTES_MAX, blocks_of, is_kept,
-    piece_length, pieces_of,
+    ATTRIBUTES_MAX, Attribute, Extent, HOLE, NODES_MAX, Node, NodeKind, Span, Tree, VALUE_BYTES_MAX, blocks_of,
+    is_kept, piece_length, pieces_of,
 };
 
 /// The most bytes of a name: the limit of Linux.
@@ -116,7 +116,7 @@ impl Tree {
         self.nodes.push(top);
         let mut open = vec![0u32];
         while let Some(directory) = open.pop() {
-            if !matches!(self.nodes[directory as usize].kind, Kind::Directory(_)) {
+            if !matches!(self.nodes[directory as usize].kind, NodeKind::Directory(_)) {
                 continue;
             }
             let from = self.nodes.len();
@@ -131,8 +131,8 @@ impl Tree {
                 self.nodes.push(node);
             }
             let to = self.nodes.len();
-            self.nodes[directory as usize].kind = Kind::Directory(Span::new(from..to));
-            let is_directory = |&number: &usize| matches!(self.nodes[number].kind, Kind::Directory(_));
+            self.nodes[directory as usize].kind = NodeKind::Directory(Span::new(from..to));
+            let is_directory = |&number: &usize| matches!(self.nodes[number].kind, NodeKind::Directory(_));
             for number in (from..to).rev().filter(is_directory) {
                 push(&mut open, number as u32, r.position())?;
             }
@@ -171,31 +171,31 @@ impl Tree {
         let tag = r.u8()?;
         if tag == 6 {
             let at = r.position();
-            let first = limited(r, self.nodes.len().saturating_sub(1) as u64)? as u32;
+            let first = r.number_up_to(self.nodes.len().saturating_sub(1) as u64)? as u32;
             let Some(&file) = self.nodes.get(first as usize) else { return Err(DecodeError::Limit { limit: 0, at }) };
-            if !matches!(file.kind, Kind::File { .. } | Kind::Fifo | Kind::Link(_)) {
+            if !matches!(file.kind, NodeKind::File { .. } | NodeKind::Fifo | NodeKind::Link(_)) {
                 return Err(DecodeError::Limit { limit: 0, at });
             }
-            return Ok(Node { name, parent, kind: Kind::Again(first), ..file });
+            return Ok(Node { name, parent, kind: NodeKind::Again(first), ..file });
         }
-        let mode = limited(r, MODE_MAX)? as u16;
-        let owner = limited(r, self.owners.len() as u64 - 1)? as u32;
-        let set = limited(r, self.sets.len() as u64 - 1)? as u32;
+        let mode = r.number_up_to(MODE_MAX)? as u16;
+        let owner = r.number_up_to(self.owners.len() as u64 - 1)? as u32;
+        let set = r.number_up_to(self.sets.len() as u64 - 1)? as u32;
         let seconds = last.seconds.wrapping_add(unzigzag(r.number()?));
-        let modified = (seconds, limited(r, SECOND_NS - 1)? as u32);
+        let modified = (seconds, r.number_up_to(SECOND_NS - 1)? as u32);
         last.seconds = seconds;
         let kind = match tag {
             1 | 2 => self.read_file(r, tag == 2, last, room)?,
-            3 => Kind::Directory(Span::default()),
+            3 => NodeKind::Directory(Span::default()),
             4 => {
                 let at = r.position();
                 let target = r.bytes(TARGET_BYTES_MAX)?;
                 if target.is_empty() || target.contains(&0) {
                     return Err(DecodeError::Limit { limit: 0, at });
                 }
-                Kind::Link(self.keep(target, at)?)
+                NodeKind::Link(self.keep(target, at)?)
             }
-            5 => Kind::Fifo,
+            5 => NodeKind::Fifo,
             _ => return Err(r.unknown_tag(tag)),
         };
         Ok(Node { name, parent, mode, owner, set, modified, kind })
@@ -207,15 +207,15 @@ impl Tree {
         has_holes: bool,
         last: &mut Last,
         room: &mut Room,
-    ) -> Result<Kind, DecodeError> {
-        let size = limited(r, SIZE_MAX)?;
+    ) -> Result<NodeKind, DecodeError> {
+        let size = r.number_up_to(SIZE_MAX)?;
         let from = self.extents.len();
         if has_holes {
             let mut end = 0;
             for _ in 0..r.count()? {
                 room.take(size_of::<Extent>(), r.position())?;
-                let offset = end + limited(r, size - end)?;
-                let length = limited(r, size - offset)?;
+                let offset = end + r.number_up_to(size - end)?;
+                let length = r.number_up_to(size - offset)?;
                 push(&mut self.extents, Extent { offset, length }, r.position())?;
                 end = offset + length;
             }
@@ -239,7 +239,7 @@ impl Tree {
             };
             push(&mut self.blocks, block, at)?;
         }
-        Ok(Kind::File { size, pieces: Span::new(from..self.blocks.len()), extents })
+        Ok(NodeKind::File { size, pieces: Span::new(from..self.blocks.len()), extents })
     }
 }
 
@@ -247,7 +247,7 @@ fn owners(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<(u32, u32)>, Decode
     let at = r.position();
     let mut one = |r: &mut Reader<'_>| {
         room.take(size_of::<(u32, u32)>(), r.position())?;
-        Ok((limited(r, u32::MAX.into())? as u32, limited(r, u32::MAX.into())? as u32))
+        Ok((r.number_up_to(u32::MAX.into())? as u32, r.number_up_to(u32::MAX.into())? as u32))
     };
     let mut all = Vec::new();
     for _ in 0..r.count()? {
@@ -262,7 +262,7 @@ fn sets(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<Vec<Attribute>>, Deco
     let mut all = Vec::new();
     for _ in 0..r.count()? {
         let mut set = Vec::new();
-        for _ in 0..limited(r, ATTRIBUTES_MAX)? {
+        for _ in 0..r.number_up_to(ATTRIBUTES_MAX)? {
             let at = r.position();
             let (name, value) = (r.bytes(NAME_BYTES_MAX)?, r.bytes(VALUE_BYTES_MAX)?);
             if !is_kept(name) || name.contains(&0) {
@@ -275,12 +275,6 @@ fn sets(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<Vec<Attribute>>, Deco
         push(&mut all, set, r.position())?;
     }
     if all.first().is_some_and(Vec::is_empty) { Ok(all) } else { Err(DecodeError::Limit { limit: 0, at }) }
-}
-
-fn limited(r: &mut Reader<'_>, limit: u64) -> Result<u64, DecodeError> {
-    let at = r.position();
-    let number = r.number()?;
-    if number > limit { Err(DecodeError::Limit { limit, at }) } else { Ok(number) }
 }
 
 fn unzigzag(value: u64) -> i64 {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use larder_model::{IMAGE_VERSION, Writer};
 
-use super::{Attribute, Extent, HOLE, Kind, Node, Span, Tree, blocks_of, piece_length, pieces_of};
+use super::{Attribute, Extent, HOLE, Node, NodeKind, Span, Tree, blocks_of, piece_length, pieces_of};
 
 /// Builds a tree node by node, in the order of the encoding: the top, then all names in the top,
 /// then all names in its first directory, and so on.
@@ -37,7 +37,7 @@ impl Grower {
     }
 
     /// Adds a node and returns its number. For a file `kind` is the result of `file`.
-    pub(crate) fn add(&mut self, parent: u32, name: &[u8], known: Known, kind: Kind) -> u32 {
+    pub(crate) fn add(&mut self, parent: u32, name: &[u8], known: Known, kind: NodeKind) -> u32 {
         let owners = self.tree.owners.len() as u32;
         let owner = *self.owners.entry(known.owner).or_insert(owners);
         if owner == owners {
@@ -59,21 +59,21 @@ impl Grower {
 
     /// Returns the kind of a file of this size, whose pieces are all holes until their blocks are
     /// set.
-    pub(crate) fn file(&mut self, size: u64) -> Kind {
+    pub(crate) fn file(&mut self, size: u64) -> NodeKind {
         let from = self.tree.blocks.len();
         self.tree.blocks.resize(from + pieces_of(size) as usize, HOLE);
-        Kind::File { size, pieces: Span::new(from..self.tree.blocks.len()), extents: Span::default() }
+        NodeKind::File { size, pieces: Span::new(from..self.tree.blocks.len()), extents: Span::default() }
     }
 
     /// Returns the kind of a symbolic link.
-    pub(crate) fn link(&mut self, target: &[u8]) -> Kind {
-        Kind::Link(self.text(target))
+    pub(crate) fn link(&mut self, target: &[u8]) -> NodeKind {
+        NodeKind::Link(self.text(target))
     }
 
     /// Sets the children of a directory: the nodes from number `from` on.
     pub(crate) fn close(&mut self, directory: u32, from: usize) {
         let to = self.tree.nodes.len();
-        self.tree.nodes[directory as usize].kind = Kind::Directory(Span::new(from..to));
+        self.tree.nodes[directory as usize].kind = NodeKind::Directory(Span::new(from..to));
     }
 
     pub(crate) fn done(self) -> Tree {
@@ -92,7 +92,7 @@ impl Tree {
     pub(crate) fn set_extents(&mut self, node: u32, written: &[Extent]) {
         let from = self.extents.len();
         self.extents.extend_from_slice(written);
-        if let Kind::File { extents, .. } = &mut self.nodes[node as usize].kind {
+        if let NodeKind::File { extents, .. } = &mut self.nodes[node as usize].kind {
             *extents = Span::new(from..self.extents.len());
         }
     }
@@ -120,29 +120,29 @@ impl Tree {
         self.write_node(&mut w, top, &mut last);
         let mut open = vec![top];
         while let Some(directory) = open.pop() {
-            let Kind::Directory(children) = directory.kind else { continue };
+            let NodeKind::Directory(children) = directory.kind else { continue };
             w.number(children.range().len() as u64);
             for node in &self.nodes[children.range()] {
                 w.bytes(self.name(node));
                 self.write_node(&mut w, node, &mut last);
             }
-            open.extend(self.nodes[children.range()].iter().rev().filter(|n| matches!(n.kind, Kind::Directory(_))));
+            open.extend(self.nodes[children.range()].iter().rev().filter(|n| matches!(n.kind, NodeKind::Directory(_))));
         }
         w.bytes
     }
 
     fn write_node(&self, w: &mut Writer, node: &Node, last: &mut Last) {
-        if let Kind::Again(number) = node.kind {
+        if let NodeKind::Again(number) = node.kind {
             w.u8(6);
             w.number(number.into());
             return;
         }
         w.u8(match node.kind {
-            Kind::File { extents, .. } if extents.range().is_empty() => 1,
-            Kind::File { .. } => 2,
-            Kind::Directory(_) => 3,
-            Kind::Link(_) => 4,
-            Kind::Fifo | Kind::Again(_) => 5,
+            NodeKind::File { extents, .. } if extents.range().is_empty() => 1,
+            NodeKind::File { .. } => 2,
+            NodeKind::Directory(_) => 3,
+            NodeKind::Link(_) => 4,
+            NodeKind::Fifo | NodeKind::Again(_) => 5,
         });
         w.number(node.mode.into());
         w.number(node.owner.into());
@@ -151,14 +151,14 @@ impl Tree {
         w.number(node.modified.1.into());
         last.seconds = node.modified.0;
         match node.kind {
-            Kind::File { size, pieces, extents } => {
+            NodeKind::File { size, pieces, extents } => {
                 w.number(size);
                 if !extents.range().is_empty() {
                     self.write_extents(w, extents);
                 }
                 self.write_pieces(w, size, pieces, last);
             }
-            Kind::Link(target) => w.bytes(self.target(target)),
+            NodeKind::Link(target) => w.bytes(self.target(target)),
             _ => {}
         }
     }

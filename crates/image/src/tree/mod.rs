@@ -63,7 +63,7 @@ impl Span {
 
 /// The kind of a node, with the data of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// A file.
     File {
         /// The size, in bytes.
@@ -98,7 +98,7 @@ pub struct Node {
     /// The time of its last modification: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
     /// Its kind.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// A part of a file that is not a hole.
@@ -188,7 +188,7 @@ impl Tree {
                 })
         };
         self.nodes.iter().all(|node| match node.kind {
-            Kind::File { size, pieces, .. } => {
+            NodeKind::File { size, pieces, .. } => {
                 self.blocks[pieces.range()].iter().enumerate().all(|(at, &block)| is_within(size, at, block))
             }
             _ => true,

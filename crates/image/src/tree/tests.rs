@@ -12,7 +12,7 @@ fn known(mode: u16, owner: u32, seconds: i64, attributes: &[(&str, &str)]) -> Kn
 /// Returns a tree with each kind of node, holes, another owner, attributes, and times before 1970.
 pub(crate) fn sample() -> Tree {
     let mut grower = Grower::new((0, 0));
-    let directory = Kind::Directory(Span::default());
+    let directory = NodeKind::Directory(Span::default());
     let top = grower.add(0, b"", known(0o755, 0, 1_700_000_000, &[]), directory);
     let empty = grower.file(0);
     let file = grower.file(5000);
@@ -24,15 +24,15 @@ pub(crate) fn sample() -> Tree {
     let holes = grower.add(top, b"d", known(0o600, 0, 4, &[("user.x", "y")]), sparse);
     grower.close(top, 1);
     let from = grower.len();
-    grower.add(sub, b"again", known(0o644, 7, 0, &[]), Kind::Again(first));
+    grower.add(sub, b"again", known(0o644, 7, 0, &[]), NodeKind::Again(first));
     grower.add(sub, b"link", known(0o777, 0, 9, &[]), link);
-    grower.add(sub, b"pipe", known(0o644, 0, 9, &[]), Kind::Fifo);
+    grower.add(sub, b"pipe", known(0o644, 0, 9, &[]), NodeKind::Fifo);
     grower.close(sub, from);
     let mut tree = grower.done();
     tree.set_extents(holes, &[Extent { offset: 0, length: 4096 }, Extent { offset: 3 * PIECE_BYTES, length: 1 }]);
-    let Kind::File { pieces, .. } = tree.nodes[first as usize].kind else { unreachable!("it is a file") };
+    let NodeKind::File { pieces, .. } = tree.nodes[first as usize].kind else { unreachable!("it is a file") };
     tree.blocks[pieces.range()].copy_from_slice(&[7]);
-    let Kind::File { pieces, .. } = tree.nodes[holes as usize].kind else { unreachable!("it is a file") };
+    let NodeKind::File { pieces, .. } = tree.nodes[holes as usize].kind else { unreachable!("it is a file") };
     tree.blocks[pieces.range()].copy_from_slice(&[9, HOLE, HOLE, 0]);
     tree
 }
@@ -75,16 +75,16 @@ fn damage_is_an_error_or_another_tree() {
 fn names_that_lead_elsewhere_are_refused() {
     for name in [&b".."[..], b".", b"", b"a/b", b"/", b"a\0"] {
         let mut grower = Grower::new((0, 0));
-        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), Kind::Directory(Span::default()));
-        grower.add(top, name, known(0o644, 0, 0, &[]), Kind::Fifo);
+        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), NodeKind::Directory(Span::default()));
+        grower.add(top, name, known(0o644, 0, 0, &[]), NodeKind::Fifo);
         grower.close(top, 1);
         assert!(Tree::decode(&grower.done().encode()).is_err(), "{name:?}");
     }
     for names in [["a", "a"], ["b", "a"]] {
         let mut grower = Grower::new((0, 0));
-        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), Kind::Directory(Span::default()));
+        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), NodeKind::Directory(Span::default()));
         for name in names {
-            grower.add(top, name.as_bytes(), known(0o644, 0, 0, &[]), Kind::Fifo);
+            grower.add(top, name.as_bytes(), known(0o644, 0, 0, &[]), NodeKind::Fifo);
         }
         grower.close(top, 1);
         assert!(Tree::decode(&grower.done().encode()).is_err(), "{names:?}");
@@ -96,8 +96,8 @@ fn names_that_lead_elsewhere_are_refused() {
 fn only_attributes_that_images_keep_are_read() {
     let is_read = |name: &str| {
         let mut grower = Grower::new((0, 0));
-        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), Kind::Directory(Span::default()));
-        grower.add(top, b"x", known(0o644, 0, 0, &[(name, "y")]), Kind::Fifo);
+        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), NodeKind::Directory(Span::default()));
+        grower.add(top, b"x", known(0o644, 0, 0, &[(name, "y")]), NodeKind::Fifo);
         grower.close(top, 1);
         Tree::decode(&grower.done().encode()).is_ok()
     };
@@ -124,11 +124,11 @@ fn only_attributes_that_images_keep_are_read() {
 #[test]
 fn rights_are_dropped() {
     let mut grower = Grower::new((0, 0));
-    let top = grower.add(0, b"", known(0o3755, 0, 0, &[]), Kind::Directory(Span::default()));
+    let top = grower.add(0, b"", known(0o3755, 0, 0, &[]), NodeKind::Directory(Span::default()));
     let capability = ("security.capability", "y");
-    grower.add(top, b"a", known(0o4711, 0, 0, &[]), Kind::Fifo);
-    grower.add(top, b"b", known(0o644, 0, 0, &[("user.x", "y"), capability]), Kind::Fifo);
-    grower.add(top, b"c", known(0o644, 0, 0, &[("user.x", "y")]), Kind::Fifo);
+    grower.add(top, b"a", known(0o4711, 0, 0, &[]), NodeKind::Fifo);
+    grower.add(top, b"b", known(0o644, 0, 0, &[("user.x", "y"), capability]), NodeKind::Fifo);
+    grower.add(top, b"c", known(0o644, 0, 0, &[("user.x", "y")]), NodeKind::Fifo);
     grower.close(top, 1);
     let mut tree = grower.done();
     assert_eq!((tree.drop_rights(), tree.drop_rights()), (3, 0));

@@ -135,8 +135,8 @@ impl PackList {
 
 fn read_pack(r: &mut Reader<'_>) -> Result<Pack, DecodeError> {
     let digest = r.digest()?;
-    let size_bytes = limited(r, PACK_BYTES_MAX)?;
-    let blocks = limited(r, PACK_BLOCKS_MAX)? as u32;
+    let size_bytes = r.number_up_to(PACK_BYTES_MAX)?;
+    let blocks = r.number_up_to(PACK_BLOCKS_MAX)? as u32;
     Ok(Pack { blob: Blob { digest, size_bytes }, blocks })
 }
 
@@ -169,7 +169,7 @@ impl PieceList {
         let mut packs = Vec::new();
         for _ in 0..r.count()? {
             let count = r.count()?;
-            let piece = |r: &mut Reader<'_>| Ok((r.digest()?, limited(r, PIECE_BYTES / BLOCK_BYTES)? as u32));
+            let piece = |r: &mut Reader<'_>| Ok((r.digest()?, r.number_up_to(PIECE_BYTES / BLOCK_BYTES)? as u32));
             packs.push((0..count).map(|_| piece(&mut r)).collect::<Result<_, DecodeError>>()?);
         }
         r.finish()?;
@@ -191,12 +191,6 @@ pub(super) fn opened(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
         IMAGE_VERSION => Ok(r),
         other => Err(DecodeError::Version(other)),
     }
-}
-
-fn limited(r: &mut Reader<'_>, limit: u64) -> Result<u64, DecodeError> {
-    let at = r.position();
-    let number = r.number()?;
-    if number > limit { Err(DecodeError::Limit { limit, at }) } else { Ok(number) }
 }
 
 #[cfg(test)]

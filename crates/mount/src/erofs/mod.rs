@@ -11,6 +11,7 @@
 //! Unaware of: FUSE, and whether the bytes of files are local yet.
 
 mod bytes;
+mod directory;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,7 +20,10 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+pub(crate) use self::directory::{Entry, entry};
+
 use self::bytes::{Attribute, attribute, attribute_bytes, damaged, read_some, u16_at, u32_at, u64_at};
+use self::directory::{NAME_BYTES_MAX, find};
 
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_BYTES: usize = 128;
@@ -29,7 +33,6 @@ const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 /// Inodes are numbered by slots of this many bytes.
 const SLOT: u64 = 32;
 const DEVICE_BYTES: u64 = 128;
-const ENTRY: usize = 12;
 /// The size of the header before the extended attributes of an inode, in bytes.
 const ATTRIBUTES_HEAD: usize = 12;
 /// The incompatible features that are supported: `LZ4_0PADDING` (0x1), `CHUNKED_FILE` (0x4) and
@@ -37,8 +40,6 @@ const ATTRIBUTES_HEAD: usize = 12;
 const FEATURES: u32 = 0x1 | 0x4 | 0x8;
 /// The limit for the target of a symbolic link, in bytes. It is Linux' own limit.
 const TARGET_BYTES_MAX: u64 = 4095;
-/// The limit for a file name, in bytes. It is Linux' own limit.
-const NAME_BYTES_MAX: usize = 255;
 /// The block number of a chunk that is a hole.
 const HOLE: u32 = u32::MAX;
 /// The limit for the chunk size of files that name a device for each chunk, as a base-2 logarithm:
@@ -108,15 +109,6 @@ pub(crate) struct Inode {
     /// The position and the length of the extended attributes in the image, in bytes.
     attributes_at: u64,
     attributes_bytes: usize,
-}
-
-/// An entry of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) number: u64,
-    /// The file type as EROFS numbers it: 1 is a regular file, 2 a directory, 7 a symbolic link.
-    pub(crate) kind: u8,
 }
 
 /// The position of some bytes of a file.
@@ -536,52 +528,6 @@ impl Erofs {
     pub(crate) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(to, at)
     }
-}
-
-/// Returns the entry of this index in a block of a directory, or `None` if the block has fewer.
-pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
-    let cut = || damaged("an entry of a directory is cut");
-    let count = entries(block)?;
-    if number >= count {
-        return Ok(None);
-    }
-    let head = |number: usize| block.get(number * ENTRY..(number + 1) * ENTRY).ok_or_else(cut);
-    let this = head(number)?;
-    let start = usize::from(u16_at(this, 8));
-    let end = if number + 1 < count { usize::from(u16_at(head(number + 1)?, 8)) } else { block.len() };
-    let name = block.get(start..end).ok_or_else(cut)?;
-    // Zeros may follow the last name.
-    let name = &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())];
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&b'/') {
-        return Err(damaged("a file name is invalid"));
-    }
-    Ok(Some(Entry { name, number: u64_at(this, 0), kind: this[10] }))
-}
-
-fn entries(block: &[u8]) -> io::Result<usize> {
-    if block.len() < ENTRY {
-        return Err(damaged("a block of a directory is cut"));
-    }
-    let first = usize::from(u16_at(block, 8));
-    if first < ENTRY || first % ENTRY != 0 || first > block.len() {
-        return Err(damaged("a block of a directory has no names"));
-    }
-    Ok(first / ENTRY)
-}
-
-/// Finds a name in a sorted block of a directory, and returns its inode number.
-fn find(block: &[u8], name: &[u8]) -> io::Result<Option<u64>> {
-    let (mut low, mut high) = (0, entries(block)?);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let found = entry(block, middle)?.ok_or_else(|| damaged("an entry is missing"))?;
-        match found.name.cmp(name) {
-            std::cmp::Ordering::Equal => return Ok(Some(found.number)),
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    Ok(None)
 }
 
 /// Appends a part, or extends the last one if the new part continues it.

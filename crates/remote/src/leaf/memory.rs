@@ -20,8 +20,7 @@ pub struct Memory {
 impl Memory {
     /// Returns an empty remote that supports everything.
     pub fn new(name: &str) -> Self {
-        let abilities = Abilities { batch: true, ..Abilities::STORE };
-        Memory::with(name, abilities)
+        Memory::with(name, Abilities::STORE)
     }
 
     /// Returns an empty remote with these abilities.

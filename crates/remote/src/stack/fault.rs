@@ -4,7 +4,7 @@
 
 use crate::wait::Wait;
 use crate::{
-    Abilities, Body, Key, Kind, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, collect, whole,
+    Abilities, Body, Key, Mark, ObjectKind, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, collect, whole,
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -66,7 +66,7 @@ pub struct Faults {
     /// The older version of each replaced object.
     before: Mutex<HashMap<Key, Bytes>>,
     /// The last object of each kind that was returned.
-    last: Mutex<HashMap<Kind, Bytes>>,
+    last: Mutex<HashMap<ObjectKind, Bytes>>,
 }
 
 impl Faults {
@@ -153,7 +153,7 @@ impl Faults {
     }
 
     async fn remember(&self, key: Key) {
-        if key.kind != Kind::Blob
+        if key.kind != ObjectKind::Blob
             && let Ok(found) = self.inner.get_small(&[key]).await
             && let Some(Some(bytes)) = found.into_iter().next()
         {

@@ -2,7 +2,7 @@
 //!
 //! Unaware of: which service it is, what other objects contain.
 
-use crate::{Abilities, Body, Key, Kind, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble};
+use crate::{Abilities, Body, Key, Mark, ObjectKind, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
@@ -85,7 +85,7 @@ impl Remote for Verify {
         Box::pin(async move {
             let found = self.inner.get(key).await?;
             Ok(found.map(|(size, body)| match key.kind {
-                Kind::Blob => (size, verified(self.name.clone(), key, None, body)),
+                ObjectKind::Blob => (size, verified(self.name.clone(), key, None, body)),
                 _ => (size, body),
             }))
         })
@@ -93,7 +93,7 @@ impl Remote for Verify {
 
     fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
         let body = match key.kind {
-            Kind::Blob => verified(self.name.clone(), key, Some(size), body),
+            ObjectKind::Blob => verified(self.name.clone(), key, Some(size), body),
             _ => body,
         };
         self.inner.put(key, size, body, how)
@@ -136,7 +136,7 @@ impl Remote for Verify {
 
 impl Verify {
     fn check(&self, key: Key, bytes: &Bytes) -> Result<(), RemoteError> {
-        if key.kind != Kind::Blob || (bytes.len() as u64 <= SMALL_BYTES_MAX && Digest::of(bytes) == key.digest) {
+        if key.kind != ObjectKind::Blob || (bytes.len() as u64 <= SMALL_BYTES_MAX && Digest::of(bytes) == key.digest) {
             return Ok(());
         }
         let why = format!("its {} bytes have another digest", bytes.len());

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use futures::future::join_all;
 use larder_model::Digest;
-use larder_remote::{Key, Kind, Put, Remote, RemoteError, Stored, Trouble, collect, whole};
+use larder_remote::{Key, ObjectKind, Put, Remote, RemoteError, Stored, Trouble, collect, whole};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Suite {
         bytes(&format!("{}/{name}", self.seed), length)
     }
 
-    fn key(&self, kind: Kind, name: &str) -> Key {
+    fn key(&self, kind: ObjectKind, name: &str) -> Key {
         Key { kind, digest: Digest::of(format!("{}/{name}", self.seed).as_bytes()) }
     }
 
@@ -66,7 +66,7 @@ impl Suite {
     }
 
     async fn absent(&self) {
-        for kind in [Kind::Blob, Kind::Manifest, Kind::Used] {
+        for kind in [ObjectKind::Blob, ObjectKind::Manifest, ObjectKind::Used] {
             let key = self.key(kind, "absent");
             assert!(self.get(key).await.is_none(), "{key}");
             assert!(!self.has(key).await, "{key}");
@@ -86,7 +86,7 @@ impl Suite {
     }
 
     async fn replaced_or_not(&self) {
-        let key = self.key(Kind::Manifest, "replaced");
+        let key = self.key(ObjectKind::Manifest, "replaced");
         let (first, second, third) = (self.bytes("1", 5000), self.bytes("2", 300_000), self.bytes("3", 10));
         assert_eq!(self.put(key, &first, Put::Replace).await.expect("put"), Stored::New);
         assert_eq!(self.put(key, &second, Put::IfAbsent).await.expect("put"), Stored::Existed);
@@ -105,7 +105,7 @@ impl Suite {
         for (name, length) in [("small", 3000), ("large", 6 << 20)] {
             for there_before in [false, true] {
                 let bytes = self.bytes(name, length);
-                let key = self.key(Kind::Manifest, &format!("part {name} {there_before}"));
+                let key = self.key(ObjectKind::Manifest, &format!("part {name} {there_before}"));
                 if there_before {
                     self.put(key, &old, Put::Replace).await.expect("put");
                 }
@@ -135,7 +135,7 @@ impl Suite {
     async fn dropped(&self) {
         for (name, sent, size) in [("small", 1000, 2000), ("large", 5_500_000, 11_000_000)] {
             let bytes = self.bytes(name, sent);
-            let key = self.key(Kind::Manifest, &format!("dropped {name}"));
+            let key = self.key(ObjectKind::Manifest, &format!("dropped {name}"));
             let put = self.remote.put(key, size, stuck(bytes), Put::Replace);
             assert!(
                 tokio::time::timeout(Duration::from_millis(150), put).await.is_err(),
@@ -206,7 +206,7 @@ impl Suite {
         let stored = self.remote.put_small(&objects, Put::IfAbsent).await.expect("put");
         assert_eq!(stored.len(), objects.len());
         let mut keys: Vec<Key> = objects.iter().map(|(key, _)| *key).collect();
-        keys.insert(3, self.key(Kind::Blob, "absent from a batch"));
+        keys.insert(3, self.key(ObjectKind::Blob, "absent from a batch"));
         let found = self.remote.get_small(&keys).await.expect("get");
         let mut expected: Vec<Option<Bytes>> = objects.into_iter().map(|(_, bytes)| Some(bytes)).collect();
         expected.insert(3, None);
@@ -217,7 +217,7 @@ impl Suite {
     }
 
     async fn at_once(&self) {
-        let same = self.key(Kind::Manifest, "first wins");
+        let same = self.key(ObjectKind::Manifest, "first wins");
         let writers = (0..16).map(|number| async move {
             let bytes = self.bytes(&format!("at once {number}"), 20_000);
             let key = Key::blob(Digest::of(&bytes));
@@ -237,7 +237,7 @@ impl Suite {
     }
 
     async fn swapped(&self) {
-        let key = self.key(Kind::Manifest, "swapped");
+        let key = self.key(ObjectKind::Manifest, "swapped");
         let (a, b) = (self.bytes("a", 900), self.bytes("b", 900));
         if !self.remote.abilities().swap {
             assert!(self.remote.swap(key, a, None).await.is_err());
@@ -256,7 +256,7 @@ impl Suite {
 
     /// Eight tasks each add one five times, by compare-and-swap: no addition is lost.
     async fn counted_up(&self) {
-        let key = self.key(Kind::Manifest, "counter");
+        let key = self.key(ObjectKind::Manifest, "counter");
         let adder = |_| async move {
             for _ in 0..5 {
                 loop {

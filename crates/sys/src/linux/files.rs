@@ -604,8 +604,6 @@ pub fn boot_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
 
     /// A directory that is removed with its content when it is dropped.

@@ -319,7 +319,7 @@ fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<
 /// Fails if there is no such saved path, or if it is no directory.
 fn directory(image: &Image, saved: usize) -> Result<()> {
     let tree = image.trees.get(saved).context("the image has no such path")?;
-    if !matches!(tree.nodes[0].kind, larder_image::Kind::Directory(_)) {
+    if !matches!(tree.nodes[0].kind, larder_image::NodeKind::Directory(_)) {
         bail!("the saved path is no directory and cannot be mounted: use `larder image restore`");
     }
     Ok(())

@@ -236,7 +236,7 @@ impl Remote for Grpc {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { batch: true, ..Abilities::LAST_WINS }
+        Abilities::LAST_WINS
     }
 
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
