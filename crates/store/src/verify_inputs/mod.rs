@@ -21,7 +21,6 @@ use larder_sys::{Dir, Kind, Look, Trust};
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
-use self::twins::Source;
 use crate::StatCache;
 use crate::check::{Listing, failure, listing_digest, look, status_of};
 use crate::git_index::is_index;
@@ -29,6 +28,13 @@ use crate::scan::{Forms, Held, Scan};
 
 /// How many symbolic links are followed from one path.
 const LINKS_MAX: usize = 40;
+
+/// A file that was read, with its identity and its mtime.
+struct Source {
+    path: Vec<u8>,
+    file: (u64, u64),
+    modified_ns: i64,
+}
 
 /// Why a run cannot be recorded, and which path shows it.
 #[derive(Debug)]

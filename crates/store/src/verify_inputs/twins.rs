@@ -6,16 +6,9 @@
 use larder_sys::{Look, Opening};
 use memchr::memmem;
 
-use super::Walk;
 use super::facts::OwnedFact;
+use super::{Source, Walk};
 use crate::scan::read_text;
-
-/// A file that was read, with its identity and its mtime.
-pub(super) struct Source {
-    path: Vec<u8>,
-    file: (u64, u64),
-    modified_ns: i64,
-}
 
 impl Walk<'_> {
     /// Notes a file that was read, with its content.

@@ -1,15 +1,14 @@
 //! Places that are removed before the next one is used, what lies above a place, and search paths.
 
-use super::fill;
 use crate::case::{Case, case};
-use crate::cases::{H1, X_C};
 use crate::change::{Change, all, nothing, put, rm, script, sh};
 
-const PLAIN: [(&str, &str); 2] = [("x.c", X_C), ("h.h", H1)];
+const PLAIN: [(&str, &str); 2] = [("x.c", "#include \"h.h\"\nint f(void){return H;}\n"), ("h.h", "#define H 1\n")];
 
 /// Makes the place `jobs/NAME/src` and removes all others.
 fn only(name: &str) -> Change {
-    all([rm("jobs"), fill(&format!("jobs/{name}/src"), &PLAIN), sh("touch -d '2020-01-01' jobs/*/src/*")])
+    let files = PLAIN.map(|(file, text)| put(format!("jobs/{name}/src/{file}"), text));
+    all([rm("jobs")].into_iter().chain(files).chain([sh("touch -d '2020-01-01' jobs/*/src/*")]))
 }
 
 /// Runs the command of `case` in four places, of which only one exists at a time.
