@@ -27,7 +27,6 @@ const MISSES: &[(&str, &str)] = &[
     (r"^C/script-makes-directories", "an existing directory is another state than a missing one"),
     (r"^C/dies-.* · lives, again", "the script uses its process ID, and leaves bytes that are not text"),
     (r"^C/script-moves/clang · over", THERE),
-    (r"^F/link-map/", "the map is opened several times, and is not as it was last closed"),
     (r"^F/run-list-(find|find-name|tar-names) · ", "it asks for the time"),
     (r"^F/run-(list-cp-r|makes-directories|output-removed-before) · ", THERE),
     (r"^F/run-list-python-glob", "not understood yet"),
