@@ -18,7 +18,7 @@ use larder_sys::{Dir, Kind, Look, Trust};
 const SETTLED_NS: i64 = 1_000_000_000;
 
 /// The programs that gcc and clang look for along `PATH`, besides their own name.
-const SEARCHED: [&[u8]; 28] = [
+const SEARCHED: [&[u8]; 29] = [
     b"ar",
     b"as",
     b"c++",
@@ -44,6 +44,7 @@ const SEARCHED: [&[u8]; 28] = [
     b"lto-wrapper",
     b"nm",
     b"objcopy",
+    b"ptxas",
     b"ranlib",
     b"real-ld",
     b"strip",

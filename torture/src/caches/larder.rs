@@ -50,7 +50,9 @@ impl Cache for Larder {
 
     fn env(&self) -> Vec<(OsString, OsString)> {
         let store = ("LARDER_DIR".into(), self.store.clone().into());
-        let mut env = vec![store, ("LARDER_LOG".into(), self.log.clone().into())];
+        let log = ("LARDER_LOG".into(), self.log.clone().into());
+        // On a terminal, `larder run` would say in one line why it did not cache a command.
+        let mut env = vec![store, log, ("LARDER_QUIET".into(), "1".into())];
         let name = match self.observer {
             None => return env,
             Some(Observer::Preload) => "preload",

@@ -7,24 +7,25 @@
 //! Unaware of: which observer it was, what happens with the facts.
 
 mod facts;
+mod index;
 mod leads;
 mod open;
+mod twins;
 
 use std::io;
 
 use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
-use larder_sys::{Dir, Kind, Look, Opening, Trust};
-use memchr::memmem;
+use larder_sys::{Dir, Kind, Look, Trust};
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
 use crate::current::{Listing, failure, listing_digest, look, status_of};
-use crate::git_index::{entries, is_index};
-use crate::scan::{Forms, Held, Scan, read_text};
+use crate::git_index::is_index;
+use crate::scan::{Forms, Held, Scan};
 
 /// How many symbolic links are followed from one path.
 const LINKS_MAX: usize = 40;
@@ -334,27 +335,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the digest of the entries of git's index, if only git read it. Refuses an index with
-    /// which git does not look at all files and directories.
-    fn entries_of_index(
-        &self,
-        path: &[u8],
-        directory: &[u8],
-        name: &[u8],
-        looked: &Looked,
-    ) -> Result<Option<Digest>, Refusal> {
-        if looked.read_by_others || !is_index(path) {
-            return Ok(None);
-        }
-        let read = self.opened(directory).open_file(name).and_then(|mut file| read_text(&mut file));
-        let Some(bytes) = read.ok().flatten() else { return refuse(Unrecorded::InputChanged, path) };
-        // The untracked cache has the mtimes of directories, and the monitor tells what changed.
-        if [&b"UNTR"[..], b"FSMN"].iter().any(|extension| memmem::find(&bytes, extension).is_some()) {
-            return refuse(Unrecorded::ComparesTimes, path);
-        }
-        Ok(entries(&bytes))
-    }
-
     /// Returns true if a file is still what the tool opened. A file that is as new as the run could
     /// have been changed within the same clock tick. It is only accepted if the file system's times
     /// are exact and the tool's own `stat` of it is known.
@@ -398,54 +378,6 @@ impl Walk<'_> {
         self.witness.roots.encode_path(path, &mut encoded);
         self.set.ages.insert(encoded, modified_ns);
         Ok(())
-    }
-
-    fn note_source(&mut self, path: &[u8], found: &Look, fact: &OwnedFact) {
-        if let OwnedFact::Content { digest, executable: false, .. } = fact {
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(path, &mut encoded);
-            let file = (found.device, found.inode);
-            let source = Source { path: encoded, file, modified_ns: found.modified_ns };
-            let sources = self.sources.entry(*digest).or_default();
-            if !sources.iter().any(|known| known.path == source.path) {
-                sources.push(source);
-            }
-        }
-    }
-
-    /// Returns true if two files of one content may count as one file for gcc: if the content may
-    /// have `#pragma once`, or if any file may have `#import`.
-    fn may_read_once(&self) -> bool {
-        let holds = |source: &Source, is_in: &dyn Fn(&[u8]) -> bool| {
-            let mut path = Vec::new();
-            if !self.witness.roots.decode_path(&source.path, &mut path) {
-                return true;
-            }
-            let bytes = larder_sys::open(&path, Opening::Read).and_then(|mut file| read_text(&mut file));
-            bytes.ok().flatten().is_none_or(|bytes| is_in(&bytes))
-        };
-        let says_once = |text: &[u8]| memmem::find(text, b"once").is_some();
-        let twins = self.sources.values().filter(|sources| sources.len() > 1);
-        let mut first = twins.filter_map(|sources| sources.first()).peekable();
-        first.peek().is_some()
-            && (first.any(|source| holds(source, &says_once))
-                || self.sources.values().filter_map(|sources| sources.first()).any(|source| holds(source, &may_import)))
-    }
-
-    /// Notes pairs of files with equal content: each file with the first one of that content.
-    fn find_twins(&mut self) {
-        if self.witness.only_once_counts && !self.may_read_once() {
-            return;
-        }
-        for sources in self.sources.values().filter(|sources| sources.len() > 1) {
-            for other in &sources[1..] {
-                let first = &sources[0];
-                let same_file = first.file == other.file;
-                let same_time = first.modified_ns == other.modified_ns;
-                self.set.twins.push(([first.path.clone(), other.path.clone()], same_file, same_time));
-            }
-        }
-        self.set.twins.sort();
     }
 
     /// Records the names that a directory had before the run.
@@ -576,20 +508,4 @@ impl Walk<'_> {
         self.witness.roots.encode_names(name, &mut encoded);
         encoded
     }
-}
-
-/// Returns true if a text may have `#import`, also with a digraph or trigraph for `#` and with the
-/// word continued in the next line.
-fn may_import(text: &[u8]) -> bool {
-    fn after_mark(line: &[u8]) -> Option<&[u8]> {
-        let line = line.trim_ascii_start();
-        [&b"#"[..], b"%:", b"??="].iter().find_map(|mark| Some(line.strip_prefix(*mark)?.trim_ascii_start()))
-    }
-    let may_be_one = |word: &[u8]| {
-        let end = word.iter().position(|byte| !byte.is_ascii_alphabetic()).unwrap_or(word.len());
-        &word[..end] == b"import" || word.get(end) == Some(&b'\\') || word[end..].starts_with(b"/*")
-    };
-    // A comment may be before the mark.
-    let ends = memmem::find_iter(text, b"*/").map(|at| &text[at + 2..]);
-    text.split(|&byte| byte == b'\n').chain(ends).filter_map(after_mark).any(may_be_one)
 }

@@ -28,11 +28,7 @@ const COMMANDS: [&str; 6] = [
     "git diff --quiet HEAD; echo $?",
 ];
 
-fn repository() -> Option<Project> {
-    if !has("git") {
-        probe_skip!("git is missing");
-        return None;
-    }
+fn repository() -> Project {
     let project = Project::of(&[("a", "1\n"), ("b", "2\n")]);
     let begin = format!("{BEGIN}; find . -name .git -prune -o -type f -exec touch -d '2 hours ago' {{}} +; git status");
     let set = |run: larder_testkit::Run| {
@@ -41,7 +37,7 @@ fn repository() -> Option<Project> {
             .fold(run, |run, who| run.env(&format!("GIT_{who}_NAME"), "n").env(&format!("GIT_{who}_EMAIL"), "e@x"))
     };
     set(project.place.run(&["sh", "-euc", &begin])).cwd(project.place.path("work/pristine")).run().ends(0);
-    Some(project)
+    project
 }
 
 fn with_author(change: &str) -> String {
@@ -50,7 +46,8 @@ fn with_author(change: &str) -> String {
 
 #[test]
 fn what_it_prints_follows_from_the_repository() {
-    let Some(project) = repository() else { return };
+    probe_skip!(has("git"), "git is not installed");
+    let project = repository();
     for command in COMMANDS {
         let argv = ["sh", "-c", command];
         let outcomes: Vec<_> = [0, 1, 2, 3].map(|at| project.compared(at, &argv)).into();
@@ -68,7 +65,8 @@ fn what_it_prints_follows_from_the_repository() {
 
 #[test]
 fn a_relative_date_is_not_recorded() {
-    let Some(project) = repository() else { return };
+    probe_skip!(has("git"), "git is not installed");
+    let project = repository();
     project.lay_out(0);
     for command in ["git log -1 --format=%cr", "git log -1 --date=relative"] {
         for _ in 0..2 {

@@ -72,9 +72,7 @@ fn an_absolute_path_above_the_place_stays() {
 
 #[test]
 fn compilers_do_not_depend_on_the_directory_of_make() {
-    if !has("make") {
-        return probe_skip!("make is missing");
-    }
+    probe_skip!(has("make"), "make is not installed");
     let project = Project::of(&[
         ("src/x.c", "int x;\n"),
         ("src/Makefile", "x.o: x.c\n\t$(LARDER) gcc -c x.c\n"),
@@ -95,9 +93,7 @@ fn compilers_do_not_depend_on_the_directory_of_make() {
 #[test]
 fn search_paths_count_by_what_is_found() {
     let project = Project::of(&[("x.c", "int x;\n"), ("Makefile", "x.o: x.c\n\t$(LARDER) gcc -c x.c\n")]);
-    if !has("make") {
-        return probe_skip!("make is missing");
-    }
+    probe_skip!(has("make"), "make is not installed");
     let usual = std::env::var("PATH").expect("PATH is not set");
     let tools = project.place.path("work/tools");
     let with = |name: &str| format!("{}/{name}/bin:{usual}", tools.display());

@@ -178,7 +178,10 @@ fn without_logs(top: &str) -> Tree {
     if log.exists() {
         fs::write(log, "").expect("cannot empty the file");
     }
-    Tree::of(Path::new(top))
+    let mut tree = Tree::of(Path::new(top));
+    // The index of git holds times and inode numbers, and commits made by the test hold times.
+    tree.0.retain(|path, _| !path.starts_with(".git"));
+    tree
 }
 
 fn age(path: &Path, seconds: u64) {

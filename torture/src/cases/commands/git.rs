@@ -10,7 +10,7 @@ fn git(text: &str) -> Change {
     sh(format!("{REPOSITORY}{text}; sleep 0.02"))
 }
 
-/// The command in one repository, after each change of it.
+/// Returns a case that runs the command in one repository, after each change of it.
 fn changed(name: &str, text: &str) -> Case {
     let begin = "git init -q; echo 1 > a; echo 2 > b; git add a b; git commit -qm one; git tag -a v1 -m v1; \
         echo 3 > b; git commit -qam two; touch -d '2020-01-01' a b";
