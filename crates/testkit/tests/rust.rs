@@ -45,7 +45,8 @@ impl Macros {
              let v = {{ {body} }}; format!(\"{{:?}}\", v.to_string()).parse().expect(\"a literal\") }}\n"
         );
         self.place.put("m.rs", text);
-        let argv = [&self.rustc, "--crate-type", "proc-macro", "--crate-name", "m", "m.rs", "-o", "libm.so"];
+        let argv =
+            [&self.rustc, "--edition=2021", "--crate-type=proc-macro", "--crate-name=m", "m.rs", "-o", "libm.so"];
         self.place.run(&argv).run().ends(0);
         let age = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         let made = std::fs::File::open(self.place.path("work/libm.so")).expect("is made");
@@ -255,6 +256,7 @@ fn sessions_are_left_to_rustc() {
         for directory in ["inc", "out"] {
             let _ = std::fs::remove_dir_all(place.path("work").join(directory));
         }
+        std::fs::create_dir(place.path("work/out")).expect("makes");
     };
     for _ in 0..RUNS_MAX {
         forget();
