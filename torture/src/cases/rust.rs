@@ -38,7 +38,10 @@ fn macro_of(body: &str) -> crate::change::Change {
     );
     all([
         put("m.rs", text),
-        sh(format!("{} --edition 2021 --crate-type proc-macro --crate-name m m.rs -o libm.so", *RUSTC)),
+        sh(format!(
+            "{} --edition 2021 --extern proc_macro --crate-type proc-macro --crate-name m m.rs -o libm.so",
+            *RUSTC
+        )),
     ])
 }
 
