@@ -16,6 +16,7 @@ pub const CLASSES: &[(&str, &str)] = &[
     ("D", "trouble"),
     ("E", "configure and build tools"),
     ("F", "links, archives and other commands"),
+    ("R", "rustc and cargo"),
     ("W", "classes A and B as part of a whole command"),
     ("N", "the same, with the cache inside as well"),
     ("G", "time, host, randomness, processor, limits"),

@@ -45,7 +45,16 @@ impl Macros {
              let v = {{ {body} }}; format!(\"{{:?}}\", v.to_string()).parse().expect(\"a literal\") }}\n"
         );
         self.place.put("m.rs", text);
-        let argv = [&self.rustc, "--crate-type", "proc-macro", "--crate-name", "m", "m.rs", "-o", "libm.so"];
+        let argv = [
+            &self.rustc,
+            "--edition=2021",
+            "--extern=proc_macro",
+            "--crate-type=proc-macro",
+            "--crate-name=m",
+            "m.rs",
+            "-o",
+            "libm.so",
+        ];
         self.place.run(&argv).run().ends(0);
         let age = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         let made = std::fs::File::open(self.place.path("work/libm.so")).expect("is made");
@@ -186,8 +195,10 @@ fn what_differs_in_each_run_is_not_recorded() {
     assert_eq!(macros.outcomes(runs, &same), ["miss:clock"; 3]);
     macros.make("std::net::TcpStream::connect(\"127.0.0.1:1\").is_ok()");
     assert_eq!(macros.outcomes(runs, &same), ["miss:network"; 3]);
+    // It reads the limits of the control group as well, and either is a reason.
     macros.make("std::thread::available_parallelism().map_or(0, |n| n.get() >> 20)");
-    assert_eq!(macros.outcomes(runs, &same), ["miss:not-observed"; 3]);
+    let found = macros.outcomes(runs, &same);
+    assert!(found.iter().all(|one| ["miss:device", "miss:not-observed"].contains(&&one[..])), "{found:?}");
     // A result with random numbers is used after a second run with other numbers gave the same.
     macros.make("std::collections::HashMap::from([(1, 2)]).len()");
     let found = macros.outcomes(RUNS_MAX, &same);
@@ -255,6 +266,7 @@ fn sessions_are_left_to_rustc() {
         for directory in ["inc", "out"] {
             let _ = std::fs::remove_dir_all(place.path("work").join(directory));
         }
+        std::fs::create_dir(place.path("work/out")).expect("makes");
     };
     for _ in 0..RUNS_MAX {
         forget();

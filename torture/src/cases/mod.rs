@@ -8,6 +8,7 @@ mod identity;
 mod inputs;
 mod outputs;
 mod places;
+mod rust;
 mod texts;
 mod trouble;
 
@@ -49,6 +50,7 @@ fn told() -> Vec<Case> {
         configure::cases,
         commands::cases,
         identity::cases,
+        rust::cases,
     ];
     files.iter().flat_map(|cases| cases()).collect()
 }

@@ -3,14 +3,15 @@
 //!
 //! Unaware of: what else a run relied on.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{Family, runs_code_of_builds, rust};
-use larder_model::Unrecorded;
 use larder_model::path::file_name;
+use larder_model::{Looked, Unrecorded};
 use larder_observe::{Folded, imported_symbols};
 use larder_sys::ChildEnd;
 
@@ -44,16 +45,39 @@ impl Run<'_> {
         rust(&self.request.action.argv[1..]).incremental.map(|path| self.request.absolute(path))
     }
 
+    /// Returns the directories of `-L dependency=`.
+    fn searched_for_crates(&self) -> Vec<Vec<u8>> {
+        let named = rust(&self.request.action.argv[1..]);
+        named.dependency_directories.iter().map(|directory| self.request.absolute(directory)).collect()
+    }
+
+    /// Narrows what the loader looks at. cargo puts the directory of the crates into
+    /// `LD_LIBRARY_PATH`, and crates appear there all the time. Only the libraries that the loader
+    /// found elsewhere matter: none of their names may appear in that directory.
+    pub(super) fn name_what_the_loader_looks_for(&self, looks: &mut Vec<(Vec<u8>, Looked)>) {
+        let searched = self.searched_for_crates();
+        let (listed, others): (Vec<_>, Vec<_>) =
+            std::mem::take(looks).into_iter().partition(|(path, looked)| looked.listed && searched.contains(path));
+        *looks = others;
+        let libraries: BTreeSet<&[u8]> =
+            self.model.images.iter().filter(|image| !image.is_program).map(|image| file_name(image.path)).collect();
+        for (directory, _) in listed {
+            let paths = libraries.iter().map(|name| [&directory, &b"/"[..], name].concat());
+            // A library that is there was loaded from there, so its content is an observation.
+            let missing = paths.filter(|path| larder_sys::look(path).is_err());
+            looks.extend(missing.map(|path| (path, Looked { absent: true, ..Looked::default() })));
+            looks.push((directory, Looked { kind: true, ..Looked::default() }));
+        }
+    }
+
     /// Leaves out what does not matter, and adds what the preloaded library does not see of
     /// procedural macros.
     pub(super) fn of_a_crate(&self, observed_run: &ObservedRun, folded: &mut Folded) -> Result<(), NotRecorded> {
-        let named = rust(&self.request.action.argv[1..]);
         // A crate is found by its name and the hash in the metadata of the crate that needs it, and
         // each file that was opened on the way is an observation. So other names in the directory
         // matter only if a crate was not found.
         if observed_run.observed.finished.end == ChildEnd::Exited(0) {
-            let searched: Vec<Vec<u8>> =
-                named.dependency_directories.iter().map(|directory| self.request.absolute(directory)).collect();
+            let searched = self.searched_for_crates();
             let is_one = |path: &[u8]| searched.iter().any(|directory| directory == path);
             folded
                 .seen

@@ -127,7 +127,11 @@ impl Run<'_> {
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             seen.environment.push((name.to_vec(), place.asked(name)));
         }
-        seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
+        let mut looks = loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd);
+        if self.request.family == Family::Rustc {
+            self.name_what_the_loader_looks_for(&mut looks);
+        }
+        seen.looked.extend(looks);
         Ok(())
     }
 

@@ -1,0 +1,171 @@
+//! rustc as a compiler, and cargo with the cache as its wrapper: what a crate, a procedural macro or
+//! a build script may read, where the target directory is, and what cargo finds fresh.
+
+use std::process::Command;
+use std::sync::LazyLock;
+
+use crate::case::{Case, case};
+use crate::change::{all, dir, nothing, put, rm, sh, swap};
+use crate::machine::Need;
+
+/// The directory of the toolchain's programs, not of rustup's proxies. They are not on the suite's
+/// `PATH`.
+static BIN: LazyLock<String> = LazyLock::new(|| {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
+    let sysroot = output.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    format!("{}/bin", sysroot.trim())
+});
+/// rustc's path, for as long as the suite runs.
+static RUSTC: LazyLock<&'static str> = LazyLock::new(|| Box::leak(format!("{}/rustc", *BIN).into_boxed_str()));
+
+const LIB: &str = "pub fn f() -> u32 { 4 }\n";
+const LIB2: &str = "pub fn f() -> u32 { 5 }\n";
+
+fn crate_case(name: &str) -> Case {
+    case(format!("R/{name}")).needs(Need::Program(*RUSTC))
+}
+
+/// Returns a command line of rustc for `x.rs`.
+fn rustc(arguments: &str) -> String {
+    format!("{} --crate-name x x.rs {arguments}", *RUSTC)
+}
+
+/// Writes a procedural macro that expands to the text that `body` computes, and compiles it.
+fn macro_of(body: &str) -> crate::change::Change {
+    let text = format!(
+        "use proc_macro::TokenStream;\n#[proc_macro] pub fn m(_: TokenStream) -> TokenStream {{\n\
+         let v = {{ {body} }}; format!(\"{{:?}}\", v.to_string()).parse().unwrap() }}\n"
+    );
+    all([
+        put("m.rs", text),
+        sh(format!(
+            "{} --edition 2021 --extern proc_macro --crate-type proc-macro --crate-name m m.rs -o libm.so",
+            *RUSTC
+        )),
+    ])
+}
+
+fn with_macro(name: &str, body: &str) -> Case {
+    crate_case(&format!("macro-{name}"))
+        .setup(macro_of(body))
+        .file("x.rs", "pub fn v() -> String { m::m!().to_string() }\n")
+        .cmd(&rustc("--edition 2021 --crate-type lib --extern m=libm.so --emit metadata,link"))
+}
+
+#[rustfmt::skip]
+pub(super) fn cases() -> Vec<Case> {
+    let all_kinds = "--emit dep-info,metadata,link";
+    let with_lib = || crate_case("dependency").file("d.rs", LIB)
+        .setup(sh(format!("{} --crate-type lib --crate-name d d.rs", *RUSTC)))
+        .file("x.rs", "pub fn g() -> u32 { d::f() }\n");
+    let mut cases = vec![
+        crate_case("edited").file("x.rs", LIB).cmd(&rustc(&format!("--crate-type lib {all_kinds}"))).twice()
+            .changes("edited", put("x.rs", LIB2)).back("back", put("x.rs", LIB)).over(),
+        crate_case("same-time").file("x.rs", LIB).cmd(&rustc("--crate-type lib")).twice()
+            .changes("same size and time", swap("x.rs", LIB2)),
+        crate_case("module-appears").file("x.rs", "mod a;\n").file("a/mod.rs", "").cmd(&rustc("--crate-type lib")).twice()
+            .then("two files for one module", put("a.rs", "")).back("back", rm("a.rs")),
+        crate_case("module-missing").file("x.rs", "mod a;\n").cmd(&rustc("--crate-type lib")).twice()
+            .changes("appears", put("a.rs", "")),
+        crate_case("include-str").file("x.rs", "pub const A: &str = include_str!(\"a.txt\");\n").file("a.txt", "1")
+            .cmd(&rustc(&format!("--crate-type lib {all_kinds}"))).twice().changes("edited", put("a.txt", "2"))
+            .then("gone", rm("a.txt")),
+        crate_case("option-env").file("x.rs", "pub const A: Option<&str> = option_env!(\"A_VARIABLE\");\n")
+            .cmd(&rustc(&format!("--crate-type lib {all_kinds}"))).twice()
+            .env("A_VARIABLE", "1").changes("set", nothing()).env("A_VARIABLE", "2").changes("changed", nothing())
+            .without("A_VARIABLE").back("unset", nothing()),
+        crate_case("env-missing").file("x.rs", "pub const A: &str = env!(\"A_VARIABLE\");\n")
+            .cmd(&rustc("--crate-type lib")).twice().env("A_VARIABLE", "1").changes("set", nothing()),
+        crate_case("fails").file("x.rs", "pub fn f() -> u32 { \"\" }\n").cmd(&rustc("--crate-type lib")).twice()
+            .changes("mended", put("x.rs", LIB)),
+        crate_case("warns").file("x.rs", "pub fn f() { let a = 1; }\n").cmd(&rustc("--crate-type lib")).twice()
+            .cmd(&rustc("--crate-type lib -D warnings")).changes("denied", nothing())
+            .cmd(&rustc("--crate-type lib --cap-lints allow")).changes("capped", nothing())
+            .cmd(&rustc("--crate-type lib --error-format=json --json=artifacts,diagnostic-rendered-ansi"))
+            .changes("as JSON", nothing()),
+        with_lib().cmd(&rustc("--edition 2021 --crate-type lib --extern d=libd.rlib")).twice()
+            .changes("other content", all([put("d.rs", LIB2), sh(format!("{} --crate-type lib --crate-name d d.rs", *RUSTC))])),
+        crate_case("dependency-missing").file("x.rs", "extern crate d;\n").dir("l").cmd(&rustc("--crate-type lib -L l")).twice()
+            .then("appears", all([put("d.rs", LIB), sh(format!("{} --crate-type lib --crate-name d d.rs --out-dir l", *RUSTC))])),
+        crate_case("native-library").file("x.rs", "#[link(name = \"n\", kind = \"static\")] extern \"C\" { pub fn n() -> i32; }\n")
+            .setup(sh("mkdir -p l1 l2; echo 'int n(void){return 1;}' > n.c; gcc -c n.c; ar rcsD l2/libn.a n.o; rm n.?"))
+            .cmd(&rustc("--crate-type lib -L native=l1 -L native=l2")).twice()
+            .changes("appears earlier", sh("echo 'int n(void){return 2;}' > n.c; gcc -c n.c; ar rcsD l1/libn.a n.o; rm n.?")),
+        crate_case("linker").mask(r"rustc\w{6}", "a temporary directory").file("x.rs", "fn main() {}\n").setup(sh("printf '#!/bin/sh\\nexec cc \"$@\"\\n' > ld.sh; chmod 755 ld.sh"))
+            .cmd(&rustc("-C linker=./ld.sh")).twice().may_miss()
+            .then("changed", sh("printf '#!/bin/sh\\nexec cc -Wl,--strip-all \"$@\"\\n' > ld.sh")),
+        crate_case("out-dir").file("x.rs", LIB).dir("o").cmd(&rustc("--crate-type lib --out-dir o")).twice().over(),
+        crate_case("target-cpu").file("x.rs", LIB).cmd(&rustc("--crate-type lib -C target-cpu=native")).twice(),
+        crate_case("emit").file("x.rs", LIB).cmd(&rustc("--crate-type lib --emit asm,llvm-ir,mir,obj")).twice(),
+        crate_case("file-macro").file("x.rs", "pub const F: &str = file!();\n").dir("o")
+            .cmd(&format!("{} --crate-name x {{root}}/x.rs --crate-type lib", *RUSTC)).twice(),
+        crate_case("remapped").file("x.rs", "pub const F: &str = file!();\n")
+            .cmd(&format!("{} --crate-name x {{root}}/x.rs --crate-type lib --remap-path-prefix {{root}}=/w", *RUSTC)).twice(),
+        with_macro("variable", "std::env::var(\"A_VARIABLE\").unwrap_or_default()").twice()
+            .env("A_VARIABLE", "1").changes("set", nothing()).without("A_VARIABLE").back("unset", nothing()),
+        with_macro("all-variables", "std::env::vars().filter(|(name, _)| name.starts_with(\"A_\")).count()").twice().may_miss()
+            .env("A_VARIABLE", "1").then("set", nothing()).without("A_VARIABLE").then("unset", nothing()),
+        with_macro("file", "std::fs::read_to_string(\"data\").unwrap_or_default()").twice()
+            .changes("appears", put("data", "1")).changes("edited", put("data", "2")).back("goes", rm("data")),
+        with_macro("directory", "let mut names: Vec<_> = std::fs::read_dir(\"data\").unwrap().map(|e| e.unwrap().file_name()).collect(); names.sort(); format!(\"{names:?}\")")
+            .file("data/a", "").twice().changes("one more", put("data/b", "")).back("one less", rm("data/b")),
+        with_macro("link", "std::fs::read_link(\"link\").map_or_else(|_| String::new(), |to| to.display().to_string())").twice()
+            .changes("appears", sh("ln -sfn a link")).changes("changed", sh("ln -sfn b link")),
+        with_macro("clock", "std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() / 1_000_000_000_000_000_000_000")
+            .cold().fresh().then("again", nothing()).fresh(),
+        with_macro("child", "String::from_utf8(std::process::Command::new(\"cat\").arg(\"data\").output().unwrap().stdout).unwrap()")
+            .file("data", "1").twice().may_miss().then("edited", put("data", "2")),
+        with_macro("writes", "std::fs::write(\"made\", \"1\").is_ok()").cold().then("again", nothing()).may_miss(),
+        with_macro("changes", "1").twice().changes("another macro", macro_of("2")),
+    ];
+    cases.extend(target_directories());
+    cases.extend(with_cargo());
+    cases
+}
+
+/// Compiles into one target directory and then into another.
+#[rustfmt::skip]
+fn target_directories() -> Vec<Case> {
+    let target = |name: &str, at: &str| format!(
+        "$WRAP {} --crate-name x x.rs --crate-type lib --emit dep-info,metadata,link --error-format=json --json=artifacts \
+         --out-dir $PWD/{at}/debug/deps -L dependency=$PWD/{at}/debug/deps -C incremental=$PWD/{at}/inc{name}; \
+         end=$?; rm -rf {at}/inc{name}; exit $end", *RUSTC);
+    let made = || all([put("t/CACHEDIR.TAG", ""), put("u/CACHEDIR.TAG", ""), dir("t/debug/deps"), dir("u/debug/deps"),
+        put("t/out/g.rs", "pub fn g() {}\n"), put("u/out/g.rs", "pub fn g() {}\n")]);
+    let random = (r"\.[0-9a-z]{7}\.rcgu\.o", "rustc's own random names of members");
+    vec![
+        crate_case("target-plain").file("x.rs", LIB).setup(made()).mask(random.0, random.1).loose("*.rlib", random.1)
+            .sh(target("", "t")).twice().sh(target("", "u")).then("elsewhere", nothing()).hits(),
+        crate_case("target-included").file("x.rs", "include!(concat!(env!(\"OUT\"), \"/g.rs\"));\n").setup(made())
+            .loose("*.rlib", random.1).sh(format!("export OUT=$PWD/t/out; {}", target("", "t"))).twice()
+            .sh(format!("export OUT=$PWD/u/out; {}", target("", "u"))).then("elsewhere", nothing())
+            .changes("edited", put("u/out/g.rs", "pub fn g() -> u8 { 1 }\n")),
+    ]
+}
+
+/// Builds with cargo, and keeps its messages and what it made.
+#[rustfmt::skip]
+fn with_cargo() -> Vec<Case> {
+    let cargo = |more: &str| format!(
+        "export PATH={}:$PATH CARGO_HOME=$PWD/h RUSTC_WRAPPER=$WRAP CARGO_TERM_QUIET=true CARGO_INCREMENTAL=0\n\
+         rm -rf target; {more}\n\
+         cargo build --offline && cargo build --offline -v --config term.quiet=false 2>&1 | grep -E '^ *(Fresh|Compiling|Dirty)' | sed 's/ (.*//'\n\
+         ./target/debug/p; end=$?; mkdir -p made; cp target/debug/p made/; rm -rf target h; exit $end", *BIN);
+    let package = |name: &str, build: &str, main: &str| crate_case(&format!("cargo-{name}"))
+        .file("Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nd = { path = \"d\" }\n")
+        .file("d/Cargo.toml", "[package]\nname = \"d\"\nversion = \"0.1.0\"\nedition = \"2021\"\n").file("d/src/lib.rs", LIB)
+        .file("src/main.rs", main).file("build.rs", build);
+    let plain = "fn main() { println!(\"{}\", d::f()); }\n";
+    vec![
+        package("edited", "fn main() {}\n", plain).sh(cargo("")).cold().then("again", nothing())
+            .then("leaf edited", put("src/main.rs", "fn main() { println!(\"{}\", d::f() + 1); }\n"))
+            .then("root edited", put("d/src/lib.rs", LIB2)),
+        package("build-script", "fn main() { let out = std::env::var(\"OUT_DIR\").unwrap(); std::fs::copy(\"data\", out + \"/g.txt\").unwrap(); }\n",
+            "fn main() { println!(\"{} {}\", d::f(), include_str!(concat!(env!(\"OUT_DIR\"), \"/g.txt\"))); }\n")
+            .file("data", "1").sh(cargo("")).cold().then("again", nothing()).then("edited", put("data", "2")),
+        package("package-variables", "fn main() {}\n", "fn main() { println!(\"{} {}\", env!(\"CARGO_PKG_VERSION\"), d::f()); }\n")
+            .sh(cargo("")).cold().then("version", sh("sed -i 's/0.1.0/0.2.0/' Cargo.toml")),
+        package("rustflags", "fn main() {}\n", plain).sh(cargo("")).cold()
+            .sh(cargo("export RUSTFLAGS=-Copt-level=3")).then("other flags", nothing()),
+    ]
+}
