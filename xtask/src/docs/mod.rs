@@ -46,7 +46,7 @@ pub(crate) struct Options {
     larder: Option<PathBuf>,
 }
 
-/// `cargo xtask docs`. Returns `true` if every link leads somewhere and every example does what its
+/// Runs `cargo xtask docs`. Returns `true` if every link leads somewhere and every example does what its
 /// page says.
 pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
     if options.recording {
