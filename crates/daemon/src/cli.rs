@@ -13,6 +13,7 @@ use crate::help;
 
 mod daemon;
 mod image;
+mod init;
 mod record;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
@@ -20,6 +21,7 @@ pub(crate) use image::{
     ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageRun,
     ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images, ImagesWord, Policy, Via, ViaFile,
 };
+pub(crate) use init::{BuildTool, Init};
 pub(crate) use record::{
     CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
 };
@@ -42,6 +44,9 @@ pub(crate) enum Word {
     /// Say whether a command would be a hit or a miss now, and why, without running it
     #[command(after_help = help::EXPLAIN)]
     Explain(Explain),
+    /// Put larder in front of the build tools of this directory, after showing what changes
+    #[command(after_help = help::INIT)]
+    Init(Init),
     /// Check that larder works on this machine, and say how to fix what does not
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),

@@ -40,6 +40,17 @@ pub(crate) const DOCTOR: &str = "\
 Each line is ok, note (worth knowing) or problem (larder does not work, or not as it should). The exit code is 1 if
 there is a problem.
 
+pub(crate) const INIT: &str = "\
+Recognises cargo, CMake, make, autotools, Meson, Bazel, npm, pnpm and CI files in the working directory. Shows every
+change as a diff and asks once. Nothing is replaced, only added, so --undo also works if you edited a file since.
+
+Examples:
+  larder init                      everything that is found here
+  larder init --print              only look
+  larder init make --yes           links with compilers' names, first in PATH
+  larder init cargo --user         rustc-wrapper in your own configuration, for all projects
+  larder init --undo               take it back";
+
 Examples:
   larder doctor
   larder doctor --json | jq '.checks[] | select(.state != \"ok\")'";

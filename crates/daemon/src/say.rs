@@ -92,6 +92,19 @@ pub(crate) fn clean(bytes: &[u8]) -> String {
     text
 }
 
+/// Escapes the control characters of a text, except ends of lines and tabs.
+pub(crate) fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => printable.push(c),
+            c if c.is_control() => printable.extend(c.escape_default()),
+            c => printable.push(c),
+        }
+    }
+    printable
+}
+
 fn escape(bytes: &[u8], text: &mut String) {
     for c in String::from_utf8_lossy(bytes).chars() {
         if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }

@@ -14,6 +14,7 @@ pub(crate) mod fsck;
 pub(crate) mod gate;
 pub(crate) mod image;
 mod last_build;
+pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod record;
 pub(crate) mod remote;
