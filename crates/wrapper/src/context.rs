@@ -3,6 +3,7 @@
 //!
 //! Unaware of: what the values are for.
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -28,12 +29,17 @@ pub(crate) struct Context {
     pub(crate) own_directory: Option<PathBuf>,
     /// Set if the build is recorded (`larder record`).
     pub(crate) recording: Option<Recording>,
+    /// When this process began, in ticks.
+    pub(crate) began_ticks: u64,
+    /// Why no record answers, once that is known.
+    pub(crate) cause: RefCell<String>,
 }
 
 impl Context {
     /// Reads everything. `take_private` may remove variables that are not for the tool. Returns
     /// `None` if there is no working directory.
     pub(crate) fn read(take_private: impl FnOnce(&mut Vec<(Vec<u8>, Vec<u8>)>)) -> Option<Context> {
+        let began_ticks = larder_sys::ticks();
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let recording = Recording::find(&variables);
         let cwd = std::env::current_dir().ok()?;
@@ -67,7 +73,8 @@ impl Context {
         // `/proc/self/exe` can be read even if the executable was removed, to compare it with a
         // possible copy.
         let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, look)| look));
-        let context = Context { place, loaded, ourselves, own_directory, recording };
+        let cause = RefCell::default();
+        let context = Context { place, loaded, ourselves, own_directory, recording, began_ticks, cause };
         context.phase("settings");
         Some(context)
     }
