@@ -5,6 +5,7 @@ use crate::aarch64;
 use crate::arch::Arch;
 use crate::binaries::{self, cargo};
 use crate::demo;
+use crate::dist;
 use crate::fuzz;
 use crate::place::Place;
 use crate::run;
@@ -79,6 +80,7 @@ fn stages<'a>(place: &'a Place, options: &Options, skips: &'a RefCell<Skips>) ->
             run::shown_to_user(cargo(place).args(words))
         }),
         stage("supply chain", || supply::check(place)),
+        stage("packages in a clean root", || dist::stage(place)),
         stage("fuzz targets, shortly", || fuzz::short(place)),
     ];
     for target in CHECKED_TARGETS {
