@@ -155,3 +155,20 @@ fn rows(received: &str, columns: usize) -> Vec<String> {
     let rows = chars.iter().flat_map(|line| line.chunks(columns)).map(|row| row.iter().collect::<String>());
     rows.map(|row| row.trim_end().to_owned()).filter(|row| !row.is_empty()).collect()
 }
+
+#[test]
+fn doctor_names_what_calls_another_cache() {
+    let place = Place::new();
+    place.put(".cargo/config.toml", "[build]\nrustc-wrapper = \"/usr/bin/sccache\"\n");
+    let run = place.larder(&["doctor"]).env("PATH", place.path("bin")).env("CC", "ccache gcc").env("CXX", "g++");
+    let ran = run.env("RUSTC_WRAPPER", "kache").run();
+    let named: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("other cache")).collect();
+    assert_eq!(named.len(), 3, "{ran:#?}");
+    for (line, piece) in named.iter().zip([
+        "CC calls ccache: set CC=\"larder gcc\"",
+        "RUSTC_WRAPPER calls kache: set RUSTC_WRAPPER=larder",
+        ".cargo/config.toml calls sccache",
+    ]) {
+        assert!(line.contains(piece), "{piece}: {named:#?}");
+    }
+}
