@@ -87,15 +87,15 @@ fn show(store: &Store, found: &Found, options: &Explain, out: &mut dyn Write) ->
     }
     line("source", &source)?;
     line("when", &when(&recent, Timestamp::now()))?;
-    if options.verbose {
-        if let Some(weak) = recent.weak {
-            line("fingerprint", &format!("{} (weak)", weak.hex()))?;
-            let file = store.read_manifest(&weak, false).ok().flatten();
-            let manifest = file.as_ref().and_then(|file| Manifest::decode(&file.bytes).ok());
-            let entry = manifest.as_ref().and_then(|manifest| manifest.entries.first()?.open().ok());
-            for fact in entry.map(|(set, _)| facts::lines(&set, &Roots::default())).unwrap_or_default() {
-                writeln!(out, "    {fact}")?;
-            }
+    if options.verbose
+        && let Some(weak) = recent.weak
+    {
+        line("fingerprint", &format!("{} (weak)", weak.hex()))?;
+        let file = store.read_manifest(&weak, false).ok().flatten();
+        let manifest = file.as_ref().and_then(|file| Manifest::decode(&file.bytes).ok());
+        let entry = manifest.as_ref().and_then(|manifest| manifest.entries.first()?.open().ok());
+        for fact in entry.map(|(set, _)| facts::lines(&set, &Roots::default())).unwrap_or_default() {
+            writeln!(out, "    {fact}")?;
         }
     }
     Ok(FINE)
