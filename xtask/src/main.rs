@@ -1,5 +1,5 @@
 //! The commands of developers and CI:
-//! `cargo xtask setup | build | demo | test | docs | torture | matrix | supply-chain | fuzz | bench`.
+//! `cargo xtask setup | build | dist | demo | test | docs | torture | matrix | supply-chain | fuzz | bench`.
 //!
 //! This file parses the command line and calls the module of the same name.
 
@@ -9,6 +9,7 @@ mod bench;
 mod binaries;
 mod debian;
 mod demo;
+mod dist;
 mod docs;
 mod fetch;
 mod fuzz;
@@ -48,6 +49,8 @@ enum Word {
     Setup,
     /// Build the static release binaries into target/larder
     Build(binaries::Options),
+    /// Make the files of a release in target/dist: archives, Debian packages, sums
+    Dist(dist::Options),
     /// Build real C and C++ projects plainly and through larder, and compare every file
     Demo(demo::Options),
     /// Run every check and test: format, lints, tests, the torture suite, type checks for other
@@ -85,6 +88,7 @@ fn act(word: Word) -> Result<bool> {
     match word {
         Word::Setup => setup::everything(&place).map(|()| true),
         Word::Build(options) => binaries::build_as_asked(&place, &options).map(|()| true),
+        Word::Dist(options) => dist::dist(&place, &options).map(|()| true),
         Word::Demo(options) => demo::demo(&place, &options),
         Word::Test(options) => stages::test(&place, &options),
         Word::Docs(options) => docs::docs(&place, &options),

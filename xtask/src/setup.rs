@@ -37,6 +37,9 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("unshare"), "util-linux"),
     (Sign::Program("redis-server"), "redis-server"),
     (Sign::Program("fsck.erofs"), "erofs-utils"),
+    // The packages of a release are tried in a clean root.
+    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
+    (Sign::Program("lintian"), "lintian"),
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),

@@ -6,6 +6,7 @@ use crate::arch::Arch;
 use crate::binaries::{self, cargo};
 use crate::demo;
 use crate::docs;
+use crate::dist;
 use crate::fuzz;
 use crate::place::Place;
 use crate::run;
@@ -81,6 +82,7 @@ fn stages<'a>(place: &'a Place, options: &Options, skips: &'a RefCell<Skips>) ->
         }),
         stage("supply chain", || supply::check(place)),
         stage("documents: links and examples", || docs::stage(place)),
+        stage("packages in a clean root", || dist::stage(place)),
         stage("fuzz targets, shortly", || fuzz::short(place)),
     ];
     for target in CHECKED_TARGETS {

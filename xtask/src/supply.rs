@@ -191,7 +191,7 @@ fn packages(place: &Place) -> Result<Vec<Package>> {
 
 /// Writes `larder.cdx.json` and `larderd.cdx.json`: the crates that each program is built from,
 /// with versions and licences.
-fn write_sboms(place: &Place) -> Result<()> {
+pub(crate) fn write_sboms(place: &Place) -> Result<()> {
     let (tool, version) = SBOM_TOOL;
     let tools = tools::directory(place);
     let program = tools.join("bin").join(tool);

@@ -81,16 +81,26 @@ pub enum Family {
     Clang,
     /// An assembler, linker, archiver or another of the binutils, started directly.
     Binutils,
-    /// rustc, and clippy's driver.
-    Rustc,
     /// A program whose name looks like a compiler's but is neither GCC nor Clang, for example a
     /// script around one.
     Generic,
     /// Any command started with `larder run`.
     Command,
+    /// rustc, and clippy's driver.
+    Rustc,
 }
 
 impl Family {
+    /// All families. Counters are kept by position in this order, so new ones are added at the end.
+    pub const ALL: [Family; 6] = [
+        Family::Gcc,
+        Family::Clang,
+        Family::Binutils,
+        Family::Generic,
+        Family::Command,
+        Family::Rustc,
+    ];
+
     /// Returns the family's name as the key of an Action contains it.
     pub fn name(self) -> &'static str {
         match self {

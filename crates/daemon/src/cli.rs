@@ -13,6 +13,7 @@ use crate::help;
 
 mod daemon;
 mod image;
+mod init;
 mod record;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
@@ -20,6 +21,7 @@ pub(crate) use image::{
     ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageRun,
     ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images, ImagesWord, Policy, Via, ViaFile,
 };
+pub(crate) use init::{BuildTool, Init};
 pub(crate) use record::{
     CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
 };
@@ -42,6 +44,9 @@ pub(crate) enum Word {
     /// Say whether a command would be a hit or a miss now, and why, without running it
     #[command(after_help = help::EXPLAIN)]
     Explain(Explain),
+    /// Put larder in front of the build tools of this directory, after showing what changes
+    #[command(after_help = help::INIT)]
+    Init(Init),
     /// Check that larder works on this machine, and say how to fix what does not
     #[command(after_help = help::DOCTOR)]
     Doctor(Doctor),
@@ -108,6 +113,9 @@ pub(crate) struct Stats {
     /// Set the counters to zero; with --json, print their previous values
     #[arg(long)]
     pub(crate) zero: bool,
+    /// Show what a running build gets from the store, until you press Ctrl-C
+    #[arg(long, conflicts_with_all = ["json", "zero", "last_build", "markdown"])]
+    pub(crate) watch: bool,
     /// Show the last recorded build instead
     #[arg(long, conflicts_with = "zero")]
     pub(crate) last_build: bool,
@@ -126,21 +134,24 @@ pub(crate) struct Explain {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// List every fact that the record relies on
+    /// Add the details, and every fact that the record relies on
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Explain for a build whose output does not go to a terminal
     #[arg(long)]
     pub(crate) no_terminal: bool,
+    /// Say why the last command that ran in this directory was a hit or not
+    #[arg(long, conflicts_with_all = ["no_terminal", "last_build", "command"])]
+    pub(crate) last: bool,
     /// Say why commands of the last recorded build were not hits, grouped by first cause
     #[arg(long, conflicts_with_all = ["verbose", "no_terminal", "command"])]
     pub(crate) last_build: bool,
     /// Print Markdown, for the summary of a CI job
     #[arg(long, requires = "last_build", conflicts_with = "json")]
     pub(crate) markdown: bool,
-    /// The command, as the build runs it
+    /// The command, as the build runs it, or a file that a command wrote
     #[arg(
-        required_unless_present = "last_build",
+        required_unless_present_any = ["last", "last_build"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "COMMAND"

@@ -12,14 +12,16 @@ pub(crate) const USAGE: &str = "larder COMPILER ARGUMENT...
        larder WORD [OPTION]...";
 
 pub(crate) const STATS: &str = "\
-With --json: the integers hit, miss, bypass, fallback, store_bytes and limit_bytes, and the objects bypass_reasons,
-fallback_reasons and unrecorded_reasons, which map a reason's code to its count. If the store cannot be used, all
+With --json: the integers hit, miss, bypass, fallback, saved_us, store_bytes and limit_bytes, the objects today and
+families, and the objects bypass_reasons, fallback_reasons and unrecorded_reasons, which map a reason's code to its
+count. If the store cannot be used, all
 counts are zero, standard error has a message, and the exit code is 0.
 
 Examples:
   larder stats                     a table
   larder stats --zero && make && larder stats
   larder stats --json --zero       print the counts, then start again from zero
+  larder stats --watch             what a running build gets from the store
   larder stats --last-build        the last build that `larder record` recorded
   larder stats --last-build --markdown >> \"$GITHUB_STEP_SUMMARY\"
   larder -- stats                  not this subcommand: the tool called stats";
@@ -32,9 +34,22 @@ without a terminal.
 Examples:
   larder explain -- gcc -O2 -c x.c -o x.o
   larder explain gcc -c x.c                  the same without --
-  larder explain --verbose -- gcc -c x.c     with every fact that is checked
+  larder explain x.o                         why the command that wrote x.o was a hit or not
+  larder explain --last                      the same of the last command in this directory
+  larder explain --verbose -- gcc -c x.c     with details, and every fact that is checked
   larder explain --json -- g++ -c x.cc | jq .outcome
   larder explain --last-build                why commands of the last recorded build were not hits";
+
+pub(crate) const INIT: &str = "\
+Recognises cargo, CMake, make, autotools, Meson, Bazel, npm, pnpm and CI files in the working directory. Shows every
+change as a diff and asks once. Nothing is replaced, only added, so --undo also works if you edited a file since.
+
+Examples:
+  larder init                      everything that is found here
+  larder init --print              only look
+  larder init make --yes           links with compilers' names, first in PATH
+  larder init cargo --user         rustc-wrapper in your own configuration, for all projects
+  larder init --undo               take it back";
 
 pub(crate) const DOCTOR: &str = "\
 Each line is ok, note (worth knowing) or problem (larder does not work, or not as it should). The exit code is 1 if

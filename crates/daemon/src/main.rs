@@ -57,6 +57,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
     let code = match word {
         Word::Stats(options) => commands::stats::run(&around, &options, &mut out),
         Word::Explain(options) => commands::explain::run(&around, options, &mut out),
+        Word::Init(options) => commands::init::run(&around, &options, &mut out),
         Word::Doctor(options) => commands::doctor::run(&around, &options, &mut out),
         Word::Config(options) => commands::config::run(&around, &options, &mut out),
         Word::Evict(options) => commands::evict::run(&around, &options, &mut out),

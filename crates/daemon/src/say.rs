@@ -92,6 +92,19 @@ pub(crate) fn clean(bytes: &[u8]) -> String {
     text
 }
 
+/// Escapes the control characters of a text, except ends of lines and tabs.
+pub(crate) fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => printable.push(c),
+            c if c.is_control() => printable.extend(c.escape_default()),
+            c => printable.push(c),
+        }
+    }
+    printable
+}
+
 fn escape(bytes: &[u8], text: &mut String) {
     for c in String::from_utf8_lossy(bytes).chars() {
         if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
@@ -115,6 +128,19 @@ pub(crate) fn duration_us(us: u64) -> String {
         1_000..1_000_000 => format!("{} ms", us / 1_000),
         _ => format!("{}.{:02} s", us / 1_000_000, us % 1_000_000 / 10_000),
     }
+}
+
+/// Formats a sum of durations in microseconds, for example `6 min 12 s`. It may be negative.
+pub(crate) fn span_us(us: i64) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let (all_us, s) = (us.unsigned_abs(), us.unsigned_abs() / 1_000_000);
+    let text = match s {
+        0..60 => duration_us(all_us),
+        60..3_600 => format!("{} min {} s", s / 60, s % 60),
+        3_600..172_800 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
+        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3_600),
+    };
+    format!("{sign}{text}")
 }
 
 /// Formats a count with its noun, for example `1 file` or `2 files`.
@@ -151,5 +177,7 @@ mod tests {
         assert_eq!(clean(b"\0"), "<root>");
         assert_eq!(one_line("a\n  b\tc"), "a b c");
         assert_eq!([duration_us(5), duration_us(45_000), duration_us(1_234_567)], ["5 µs", "45 ms", "1.23 s"]);
+        let spans = [-1_500, 372_000_000, 7_380_000_000, 180_000_000_000].map(span_us);
+        assert_eq!(spans, ["-1 ms", "6 min 12 s", "2 h 3 min", "2 d 2 h"]);
     }
 }

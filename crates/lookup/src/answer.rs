@@ -41,6 +41,8 @@ pub struct Answer<'m> {
     pub rewritten: Vec<Vec<u8>>,
     /// The observer that watched the recorded run.
     pub observer: Observer,
+    /// How long the tool ran, in microseconds.
+    pub run_time_us: u64,
     /// The number of facts that were checked, and how many of them are absences of files.
     pub size: (usize, usize),
 }
@@ -64,7 +66,8 @@ pub fn ask<'m>(
             Ok((set, result)) => match relocated::rewritten(&result, &request.roots, store, stat_cache) {
                 Some(rewritten) => {
                     let size = set.size();
-                    return Some(Answer { set, result, rewritten, observer: entry.observer, size });
+                    let run_time_us = entry.run_time_us;
+                    return Some(Answer { set, result, rewritten, observer: entry.observer, run_time_us, size });
                 }
                 None => reject(about("the result", "was made in another checkout, and its paths cannot be rewritten")),
             },

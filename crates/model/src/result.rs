@@ -183,6 +183,19 @@ impl<'a> ActionResult<'a> {
         self.messages.iter().any(|rewrite| *rewrite != Rewrite::None) || self.outputs.iter().any(file)
     }
 
+    /// Returns the size of all files and messages.
+    pub fn size_bytes(&self) -> u64 {
+        let streams = match &self.streams {
+            Streams::Apart { stdout, stderr } => stdout.size_bytes() + stderr.size_bytes(),
+            Streams::Together(both) => both.size_bytes(),
+        };
+        let files = self.outputs.iter().map(|output| match &output.kind {
+            OutputKind::File { content, .. } => content.size_bytes(),
+            _ => 0,
+        });
+        streams + files.sum::<u64>()
+    }
+
     /// Appends the encoded result.
     pub fn encode(&self, w: &mut Writer) {
         w.number(u64::from(self.exit_code));

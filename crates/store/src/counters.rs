@@ -9,6 +9,12 @@
 //!   200…215 what larderd did with remotes
 //!   216…239 fetches by how long they took: word 216+n counts those of 2^n µs and more
 //!   240 tools that waited for a job slot · 241 of these, for memory · 242 their waiting time, ms
+//!   243 commands that were ever noted in the ring
+//!   256…319 families of tools, 8 words each: hits, misses, recorded run time of the hits in µs,
+//!           ticks that the hits took, bytes that they put in place
+//!   320…511 hours, 6 words each, the hour h since 1970 in row h % 32: h, then as of a family but
+//!           without bytes
+//!   512…    the ring of recent commands (format: recent.rs)
 //! ```
 //!
 //! Unaware of: when something is counted, how it is shown.
@@ -21,12 +27,15 @@ use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
 use larder_sys::{Opening, Words};
 
 use crate::layout::{open_plain, read_plain};
+use crate::recent::{self, Found, Recent, Wanted};
 use crate::{Store, StoreError};
 
 const VERSION: u64 = 0x4c52_4443_0000_0002;
-const WORDS: usize = 256;
+/// The number of words that count something. The ring comes after them.
+const COUNTERS: usize = 512;
+const WORDS: usize = COUNTERS + recent::WORDS;
 /// The maximum size of a file of counters of any version, in bytes.
-const BYTES_MAX: u64 = 1 << 16;
+const BYTES_MAX: u64 = 1 << 21;
 const HIT: usize = 1;
 const MISS: usize = 2;
 const BYPASS: usize = 3;
@@ -43,6 +52,16 @@ const FETCH_CLASSES: usize = 24;
 const TOKEN_WAITS: usize = 240;
 const MEMORY_WAITS: usize = 241;
 const TOKEN_WAITED_MS: usize = 242;
+const NOTED: usize = 243;
+const FAMILIES: usize = 256;
+const FAMILY_WORDS: usize = 8;
+/// The number of families that are counted apart.
+const FAMILIES_MAX: usize = 8;
+const HOURS: usize = 320;
+const HOUR_WORDS: usize = 6;
+/// The number of hours that are kept: more than a day with a change of the clock.
+const HOURS_KEPT: usize = 32;
+const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// The counters of a store.
 pub struct Counters {
@@ -82,6 +101,40 @@ pub struct Totals {
     pub remote: [u64; Remote::ALL.len()],
     /// Element n counts fetches that took at least 2^n µs and less than twice as long.
     pub fetches: [u64; FETCH_CLASSES],
+    /// The counts of each family of tools, by its index.
+    pub families: [Saved; FAMILIES_MAX],
+    /// The counts of the latest hours in which something was counted, and the hours since 1970.
+    pub hours: Vec<(u64, Saved)>,
+}
+
+/// What is counted for a family of tools, or for an hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Commands that were answered from the store.
+    pub hit: u64,
+    /// Commands that were looked up, not found and run.
+    pub miss: u64,
+    /// How long the tools of the hits had run when their results were recorded, in microseconds.
+    pub run_time_us: u64,
+    /// How long the hits took, in ticks (`larder_sys::ticks`).
+    pub ticks: u64,
+    /// How many bytes the hits put in place. Not counted for an hour.
+    pub bytes: u64,
+}
+
+/// A hit, as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub struct HitCount {
+    /// The index of the family of its tool.
+    pub family: usize,
+    /// How long the tool ran when the result was recorded, in microseconds.
+    pub run_time_us: u64,
+    /// How long the hit took, in ticks.
+    pub ticks: u64,
+    /// The size of its outputs and messages.
+    pub bytes: u64,
+    /// The time, in nanoseconds since 1970.
+    pub at_ns: i64,
 }
 
 /// Declares an enum of counted events, each with a code and a sentence.
@@ -138,9 +191,11 @@ impl Counters {
             Ok(words) => words,
             Err(_) => {
                 // The file is new or was cut short, so it gets its full length. Zeros are written
-                // so that a full disk is an error now and not a signal later.
-                let zeros = vec![0; WORDS * 8 - file.metadata().map_or(0, |m| m.len().min(WORDS as u64 * 8)) as usize];
-                append(&file, &zeros).map_err(StoreError::writing(&path))?;
+                // for the counters, so that a full disk is an error now and not a signal later. The
+                // ring may stay without disk space: then its entries are lost (`sys`, `map.rs`).
+                let missing = COUNTERS * 8 - file.metadata().map_or(0, |m| m.len().min(COUNTERS as u64 * 8)) as usize;
+                append(&file, &vec![0; missing]).map_err(StoreError::writing(&path))?;
+                file.set_len(WORDS as u64 * 8).map_err(StoreError::writing(&path))?;
                 Words::map(&file, size_bytes(), WORDS, true).map_err(StoreError::writing(&path))?
             }
         };
@@ -148,7 +203,7 @@ impl Counters {
         // words, so no count of another process is lost.
         let found = words.words()[0].load(Relaxed);
         // No process counts before the version is set, so words without a version are not counts.
-        let new = found == 0 && words.words()[1..].iter().all(|word| word.load(Relaxed) == 0);
+        let new = found == 0 && words.words()[1..COUNTERS].iter().all(|word| word.load(Relaxed) == 0);
         let claimed = found != VERSION && words.words()[0].compare_exchange(found, VERSION, Relaxed, Relaxed).is_ok();
         if claimed && !new {
             words.words()[1..].iter().for_each(|word| word.store(0, Relaxed));
@@ -158,12 +213,7 @@ impl Counters {
 
     /// Reads the counters of `store` without creating anything.
     pub fn read(store: &Store) -> Totals {
-        let words = open_plain(&store.file("counters"))
-            .and_then(|(file, look)| Words::map(&file, look.size_bytes, WORDS, false));
-        match words {
-            Ok(words) if words.words()[0].load(Relaxed) == VERSION => Counters { words }.totals(),
-            _ => Totals::default(),
-        }
+        Counters::mapped(store).map(|words| Counters { words }.totals()).unwrap_or_default()
     }
 
     /// Returns true if a store has counters, of this version or another.
@@ -184,6 +234,63 @@ impl Counters {
         for index in [Some(total), reason].into_iter().flatten() {
             self.words.words()[index].fetch_add(1, Relaxed);
         }
+    }
+
+    /// Counts what a hit saved. The hit itself is counted separately.
+    pub fn count_saved(&self, hit: &HitCount) {
+        let values = [1, 0, hit.run_time_us, hit.ticks, hit.bytes];
+        self.add(FAMILIES + hit.family.min(FAMILIES_MAX - 1) * FAMILY_WORDS, &values);
+        self.add(self.hour(hit.at_ns), &values[..4]);
+    }
+
+    /// Counts a miss for the family of its tool. The miss itself is counted separately.
+    pub fn count_missed(&self, family: usize, at_ns: i64) {
+        self.add(FAMILIES + family.min(FAMILIES_MAX - 1) * FAMILY_WORDS + 1, &[1]);
+        self.add(self.hour(at_ns) + 1, &[1]);
+    }
+
+    /// Adds to consecutive words.
+    fn add(&self, at: usize, values: &[u64]) {
+        for (word, value) in self.words.words()[at..].iter().zip(values) {
+            word.fetch_add(*value, Relaxed);
+        }
+    }
+
+    /// Returns the index of an hour's first count. If its row still holds an earlier hour, that is
+    /// cleared. A count that another process adds at that moment may be lost.
+    fn hour(&self, at_ns: i64) -> usize {
+        let hour = at_ns.unsigned_abs() / HOUR_NS;
+        let at = HOURS + hour as usize % HOURS_KEPT * HOUR_WORDS;
+        let row = &self.words.words()[at..at + HOUR_WORDS];
+        let found = row[0].load(Relaxed);
+        if found != hour && row[0].compare_exchange(found, hour, Relaxed, Relaxed).is_ok() {
+            row[1..].iter().for_each(|word| word.store(0, Relaxed));
+        }
+        at + 1
+    }
+
+    /// Notes a command that has ended, for [`Counters::recent`]. `output` is relative to `cwd`.
+    pub fn note(&self, recent: &Recent, cwd: &[u8], output: Option<&[u8]>) {
+        let (counters, ring) = self.words.words().split_at(COUNTERS);
+        recent::add(ring, &counters[NOTED], recent, cwd, output);
+    }
+
+    /// Returns the last command of `store` that is wanted, if it is still in the ring.
+    pub fn recent(store: &Store, wanted: Wanted) -> Option<Found> {
+        let words = Counters::mapped(store)?;
+        recent::find(&words.words()[COUNTERS..], wanted)
+    }
+
+    /// Returns the most recent commands of `store`, the newest first.
+    pub fn recents(store: &Store) -> Vec<Found> {
+        Counters::mapped(store).map(|words| recent::all(&words.words()[COUNTERS..])).unwrap_or_default()
+    }
+
+    /// Maps the counters of `store` for reading, if they exist.
+    fn mapped(store: &Store) -> Option<Words> {
+        let (file, look) = open_plain(&store.file("counters")).ok()?;
+        let words = Words::map(&file, look.size_bytes, WORDS, false).ok()?;
+        (words.words()[0].load(Relaxed) == VERSION).then_some(words)
     }
 
     /// Counts a hit as one after waiting. The hit itself is counted separately.
@@ -227,7 +334,7 @@ impl Counters {
 
     /// Sets all counters except the size of the store to zero.
     pub fn zero(&self) {
-        for index in (HIT..=FALLBACK).chain(WAITED..WORDS) {
+        for index in (HIT..=FALLBACK).chain(WAITED..NOTED).chain(FAMILIES..COUNTERS) {
             self.words.words()[index].store(0, Relaxed);
         }
     }
@@ -239,7 +346,18 @@ impl Counters {
             let counted = all.iter().enumerate().map(|(index, &reason)| (reason, count(index)));
             counted.filter(|(_, count)| *count > 0).collect()
         }
+        let saved = |at: usize, bytes: u64| Saved {
+            hit: word(at),
+            miss: word(at + 1),
+            run_time_us: word(at + 2),
+            ticks: word(at + 3),
+            bytes,
+        };
+        let family = |index: usize| FAMILIES + index * FAMILY_WORDS;
+        let hours = (0..HOURS_KEPT).map(|row| HOURS + row * HOUR_WORDS);
         Totals {
+            families: std::array::from_fn(|index| saved(family(index), word(family(index) + 4))),
+            hours: hours.filter(|at| word(*at) > 0).map(|at| (word(at), saved(at + 1, 0))).collect(),
             hit: word(HIT),
             waited: word(WAITED),
             remote_hit: word(REMOTE_HIT),
@@ -268,6 +386,42 @@ fn append(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_saved_is_counted_by_family_and_hour() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let counters = Counters::open(&store).expect("opens");
+        let hit = |at_ns| HitCount { family: 1, run_time_us: 500, ticks: 20, bytes: 3, at_ns };
+        let hour = |hour: u64| (hour * HOUR_NS) as i64 + 5;
+        counters.count_saved(&hit(hour(100)));
+        counters.count_saved(&hit(hour(100)));
+        counters.count_missed(1, hour(101));
+        let totals = Counters::read(&store);
+        let saved = Saved { hit: 2, miss: 1, run_time_us: 1000, ticks: 40, bytes: 6 };
+        assert_eq!((totals.families[0], totals.families[1]), (Saved::default(), saved));
+        let mut hours = totals.hours;
+        hours.sort_by_key(|(hour, _)| *hour);
+        let expected = [(100, Saved { miss: 0, bytes: 0, ..saved }), (101, Saved { miss: 1, ..Saved::default() })];
+        assert_eq!(hours, expected);
+        // Another hour in the same row replaces the earlier one.
+        counters.count_missed(1, hour(100 + HOURS_KEPT as u64));
+        let hours = Counters::read(&store).hours;
+        assert!(hours.contains(&(132, Saved { miss: 1, ..Saved::default() })), "{hours:?}");
+        counters.zero();
+        assert_eq!(Counters::read(&store).hours, []);
+    }
+
+    #[test]
+    fn counters_of_an_earlier_version_are_kept_and_grow() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        Counters::open(&store).expect("opens").count(Outcome::Hit);
+        let bytes = std::fs::read(store.file("counters")).expect("reads");
+        std::fs::write(store.file("counters"), &bytes[..2048]).expect("writes");
+        Counters::open(&store).expect("opens").count(Outcome::Hit);
+        assert_eq!(Counters::read(&store).hit, 2);
+    }
 
     #[test]
     fn counts_are_kept_and_damage_is_survived() {

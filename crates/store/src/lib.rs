@@ -16,7 +16,8 @@
 //!   judged-handed-over/ab/cd… judgements that such processes handed over; only they read them
 //!   stamps/BOOT-ID     the stat cache: what `stat` said of files whose content is known
 //!                      (format: stat_cache/table.rs)
-//!   counters           outcomes and reasons (format: counters.rs)
+//!   counters           outcomes, reasons, and the most recent commands (formats: counters.rs,
+//!                      recent.rs)
 //!   locks/ab           locked while a manifest ab… is replaced
 //!   locks/evict        locked while something is evicted
 //!   locks/turns        one byte of it is locked while an action runs (turns.rs)
@@ -63,6 +64,7 @@ mod needs;
 mod neighbours;
 mod newest;
 mod old_formats;
+mod recent;
 mod scan;
 mod stage;
 mod stat_cache;
@@ -73,7 +75,7 @@ mod write_output;
 
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
-pub use counters::{Counters, Remote, Totals};
+pub use counters::{Counters, HitCount, Remote, Saved, Totals};
 pub use daemon::{StoreSocket, Summoned};
 pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction, Keep};
@@ -84,6 +86,7 @@ pub use larder_model::is_in_word;
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};
+pub use recent::{Found, Recent, Wanted};
 pub use scan::{Anywhere, Forms, Uncut, content_anywhere};
 pub use stat_cache::{STAMP_AGE_MIN_NS, SharedStatCache, StatCache};
 pub use turns::{Asked, Running, Turn};

@@ -28,6 +28,8 @@ pub struct ManifestFile {
     pub whole: bool,
     /// True if the time of last use had to be updated and could not be.
     pub overdue: bool,
+    /// The time when it was read, in nanoseconds since 1970.
+    pub read_ns: i64,
 }
 
 impl Store {
@@ -80,10 +82,11 @@ impl Store {
             }
         };
         let bytes = read.map_err(StoreError::reading(&path))?;
-        let age_ns = larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
+        let read_ns = larder_sys::now_coarse_ns();
+        let age_ns = read_ns.saturating_sub(look.modified_ns);
         let due = touch && age_ns > USE_COARSE.as_nanos() as i64;
         let overdue = due && file.set_times(FileTimes::new().set_modified(SystemTime::now())).is_err();
-        Ok(Some(ManifestFile { bytes, whole, overdue }))
+        Ok(Some(ManifestFile { bytes, whole, overdue, read_ns }))
     }
 
     /// Returns the weak fingerprints of all manifests.

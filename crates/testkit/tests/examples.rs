@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
-use larder_testkit::{Place, Run, has, larder, probe_skip, workspace};
+use larder_testkit::{Place, Run, has, larder, probe_skip, program, workspace};
 use serde_json::Value;
 
 /// Returns an example as JSON, or `None` if Python's yaml, which parses it, is not installed.
@@ -107,6 +108,24 @@ fn script_of(job: &Value, name: &str) -> String {
         return format!("node - <<'END_OF_SCRIPT'\n{TOOLKIT}(async () => {{\n{script}\n}})();\nEND_OF_SCRIPT\n");
     }
     step["run"].as_str().expect("the step has no script").to_owned()
+}
+
+/// The project's own workflows, and those that are examples for others.
+#[test]
+fn workflows_have_no_errors() {
+    let Some(actionlint) = program("actionlint") else {
+        eprintln!("skipped: actionlint is not installed");
+        return;
+    };
+    let place = Place::new();
+    let directories = [".github/workflows", "examples/ci"].map(|directory| workspace().join(directory));
+    let entries = directories.iter().flat_map(|directory| fs::read_dir(directory).expect("cannot list the directory"));
+    let paths = entries.map(|entry| entry.expect("cannot list the directory").path());
+    let is_github = |path: &PathBuf| !path.to_string_lossy().contains("gitlab");
+    let words: Vec<PathBuf> = [actionlint].into_iter().chain(paths.filter(is_github)).collect();
+    assert!(words.len() >= 5, "{words:?}");
+    let ran = place.run(&words).cwd(workspace()).run();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{ran:?}");
 }
 
 /// Each action is pinned by the digest of a commit, and no step passes the token of GitHub's cache

@@ -271,10 +271,10 @@ fn any_command_is_explained_as_larder_runs_it() {
     }
     let explained = || place.larder(&["explain", "--no-terminal", "--", "cat", "x"]).run().ends(0).stdout;
     let said = explained();
-    assert!(said.starts_with("hit") && said.contains("`larder run -- COMMAND`"), "{said}");
+    assert!(said.starts_with("Hit") && said.contains("`larder run -- COMMAND`"), "{said}");
     place.put("x", "2\n");
     let said = explained();
-    assert!(said.starts_with("miss") && said.contains("x: has other content"), "{said}");
+    assert!(said.starts_with("Miss: `x` changed since the last build"), "{said}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) const SUBCOMMANDS: &[&str] = &[
     "fsck",
     "help",
     "image",
+    "init",
     "man",
     "record",
     "remote",

@@ -3,6 +3,7 @@
 //!
 //! Unaware of: what the values are for.
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,12 +31,17 @@ pub(crate) struct Context {
     pub(crate) recording: Option<Recording>,
     /// True for `larder run` with a terminal on standard error, unless `LARDER_QUIET` is set.
     pub(crate) is_asked_by_a_person: bool,
+    /// When this process began, in ticks.
+    pub(crate) began_ticks: u64,
+    /// Why no record answers, once that is known.
+    pub(crate) cause: RefCell<String>,
 }
 
 impl Context {
     /// Reads everything. `take_private` may remove variables that are not for the tool. Returns
     /// `None` if there is no working directory.
     pub(crate) fn read(take_private: impl FnOnce(&mut Vec<(Vec<u8>, Vec<u8>)>)) -> Option<Context> {
+        let began_ticks = larder_sys::ticks();
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let recording = Recording::find(&variables);
         let cwd = std::env::current_dir().ok()?;
@@ -69,7 +75,16 @@ impl Context {
         // `/proc/self/exe` can be read even if the executable was removed, to compare it with a
         // possible copy.
         let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, look)| look));
-        let context = Context { place, loaded, ourselves, own_directory, recording, is_asked_by_a_person: false };
+        let context = Context {
+            place,
+            loaded,
+            ourselves,
+            own_directory,
+            recording,
+            is_asked_by_a_person: false,
+            began_ticks,
+            cause: RefCell::default(),
+        };
         context.phase("settings");
         Some(context)
     }

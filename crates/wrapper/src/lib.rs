@@ -13,7 +13,8 @@
 //!   slot, runs the tool under an observer, and reports to a run that contains this one;
 //! - `recorder` stores what a run left, or hands it over to `larderd`;
 //! - `stats` counts and logs the outcome, `recording` adds it to the record of a build
-//!   (`larder record`).
+//!   (`larder record`);
+//! - `suggest` suggests a subcommand that was mistyped.
 //!
 //! It links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is,
 //! images, subcommands such as `larder stats`.
@@ -53,6 +54,8 @@ mod request_context;
 mod run;
 #[cfg(target_os = "linux")]
 mod stats;
+#[cfg(target_os = "linux")]
+mod suggest;
 #[cfg(target_os = "linux")]
 mod warn;
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use larder_lookup::{Rejected, Request, secret, subject};
-use larder_model::{ActionResult, Manifest, Outcome, OutputKind, Streams};
+use larder_model::{ActionResult, Manifest, Outcome};
 use larder_store::Store;
 
 use crate::log_file::open_log;
@@ -76,15 +76,7 @@ impl Recording {
 
     /// Notes the size of the result that was found.
     pub(crate) fn result(&self, result: &ActionResult) {
-        let streams = match &result.streams {
-            Streams::Apart { stdout, stderr } => stdout.size_bytes() + stderr.size_bytes(),
-            Streams::Together(both) => both.size_bytes(),
-        };
-        let files = result.outputs.iter().map(|output| match &output.kind {
-            OutputKind::File { content, .. } => content.size_bytes(),
-            _ => 0,
-        });
-        self.bytes.set(streams + files.sum::<u64>());
+        self.bytes.set(result.size_bytes());
     }
 
     /// Notes by how many bytes the store grew.
@@ -92,15 +84,9 @@ impl Recording {
         self.bytes.set(bytes);
     }
 
-    /// Notes why no record answers: the first difference to the newest entry. If the fingerprint
-    /// has no manifest, it is the difference to the command that was last recorded for the same
-    /// source and output.
-    pub(crate) fn missed(&self, request: &Request, store: &Store, rejected: &[Rejected]) {
-        let cause = match rejected.first() {
-            Some(Rejected { why, .. }) => format!("{} {}", String::from_utf8_lossy(&why.subject), why.what),
-            None => unrecorded(request, store),
-        };
-        self.cause.replace(cause);
+    /// Notes why no record answers.
+    pub(crate) fn missed(&self, cause: &str) {
+        self.cause.replace(cause.to_owned());
     }
 
     /// Appends the line for an action that ran in `cwd`. A failure must not disturb the build.
@@ -149,6 +135,16 @@ impl Recording {
         }
         line.push_str("}}\n");
         line
+    }
+}
+
+/// Returns why no record answers: the first difference to the newest entry. If the fingerprint has
+/// no manifest, it is the difference to the command that was last recorded for the same source and
+/// output.
+pub(crate) fn cause(request: &Request, store: &Store, rejected: &[Rejected]) -> String {
+    match rejected.first() {
+        Some(Rejected { why, .. }) => format!("{} {}", String::from_utf8_lossy(&why.subject), why.what),
+        None => unrecorded(request, store),
     }
 }
 

@@ -5,10 +5,11 @@ use std::io::Write;
 
 use larder_lookup::Request;
 use larder_model::{Outcome, Unrecorded};
-use larder_store::{Counters, Store};
+use larder_store::{Counters, HitCount, Recent, Store};
 
 use crate::context::Context;
 use crate::log_file::open_log;
+use crate::request_context::RequestContext;
 
 /// The names by which an outcome is reported.
 #[derive(Clone, Copy)]
@@ -17,17 +18,19 @@ pub(crate) struct By<'a> {
     pub(crate) tool: &'a [u8],
     /// The source file, or the tool if there is none.
     pub(crate) source: &'a [u8],
+    /// The request, if the command line was understood.
+    pub(crate) request: Option<&'a Request>,
 }
 
 impl<'a> By<'a> {
     /// Makes it for an invocation of which only the tool is known.
     pub(crate) fn tool(tool: &'a [u8]) -> Self {
-        By { tool, source: tool }
+        By { tool, source: tool, request: None }
     }
 
     /// Makes it for a request.
     pub(crate) fn request(request: &'a Request) -> Self {
-        By { tool: &request.action.argv[0], source: request.subject() }
+        By { tool: &request.action.argv[0], source: request.subject(), request: Some(request) }
     }
 }
 
@@ -38,9 +41,54 @@ pub(crate) fn report(context: &Context, store: Option<&Store>, outcome: Outcome,
         && let Ok(counters) = Counters::open(store)
     {
         counters.count(outcome);
+        note(context, &counters, outcome, by, 0, larder_sys::now_coarse_ns());
         // The process ends soon and then unmaps everything at once.
         std::mem::forget(counters);
     }
+    told(context, outcome, by, detail);
+}
+
+/// What a hit saved.
+pub(crate) struct Hit {
+    /// How long the tool ran when the result was recorded, in microseconds.
+    pub(crate) run_time_us: u64,
+    /// The size of its outputs and messages.
+    pub(crate) bytes: u64,
+    /// The time when the record was read, so that the clock need not be read again.
+    pub(crate) at_ns: i64,
+}
+
+/// Counts a hit and what it saved, logs it, and adds it to the record of the build.
+pub(crate) fn report_hit(cx: RequestContext, hit: Hit, detail: &str) {
+    let RequestContext { context, store, request, .. } = cx;
+    let by = By::request(request);
+    if !context.loaded.settings.read_only
+        && let Ok(counters) = Counters::open(store)
+    {
+        let Hit { run_time_us, bytes, at_ns } = hit;
+        let ticks = larder_sys::ticks().saturating_sub(context.began_ticks);
+        counters.count(Outcome::Hit);
+        counters.count_saved(&HitCount { family: request.family as usize, run_time_us, ticks, bytes, at_ns });
+        note(context, &counters, Outcome::Hit, by, run_time_us, at_ns);
+        std::mem::forget(counters);
+    }
+    told(context, Outcome::Hit, by, detail);
+}
+
+/// Notes the command for `larder explain --last`. Misses are counted for the family of the tool.
+pub(crate) fn note(context: &Context, counters: &Counters, outcome: Outcome, by: By, run_time_us: u64, at_ns: i64) {
+    if let (Outcome::Miss(_), Some(request)) = (outcome, by.request) {
+        counters.count_missed(request.family as usize, at_ns);
+    }
+    let cause = context.cause.borrow();
+    let below_cwd = || cause.as_bytes().strip_prefix(&*context.place.cwd)?.strip_prefix(b"/");
+    let cause = if outcome == Outcome::Hit { b"" } else { below_cwd().unwrap_or(cause.as_bytes()) };
+    let (weak, source) = (by.request.map(|request| request.weak), by.source);
+    let output = by.request.and_then(|request| request.invocation.output.as_deref());
+    counters.note(&Recent { at_ns, outcome, run_time_us, weak, source, cause }, &context.place.cwd, output);
+}
+
+fn told(context: &Context, outcome: Outcome, by: By, detail: &str) {
     context.recorded(|recording| recording.note(outcome, by.tool, by.source, detail, &context.place.cwd));
     say_if_not_cached(context, outcome, by.tool, detail);
     log(context, outcome, by.source, detail);

@@ -2,6 +2,7 @@
 //! output to `out`, and returns the exit code. An error becomes one line on standard error and exit
 //! code 1.
 
+mod advice;
 pub(crate) mod clear;
 pub(crate) mod compare;
 pub(crate) mod completions;
@@ -13,6 +14,7 @@ pub(crate) mod explain;
 pub(crate) mod fsck;
 pub(crate) mod gate;
 pub(crate) mod image;
+pub(crate) mod init;
 mod last_build;
 pub(crate) mod man;
 pub(crate) mod record;

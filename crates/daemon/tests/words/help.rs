@@ -2,9 +2,10 @@
 
 use crate::place::Here;
 
-const WORDS: [(&str, &[&str]); 14] = [
-    ("stats", &["--json", "--zero", "--last-build"]),
-    ("explain", &["--json", "--verbose", "--no-terminal", "--last-build"]),
+const WORDS: [(&str, &[&str]); 15] = [
+    ("stats", &["--json", "--zero", "--watch", "--last-build"]),
+    ("explain", &["--json", "--verbose", "--no-terminal", "--last", "--last-build"]),
+    ("init", &["--print", "--yes", "--undo", "--user"]),
     ("doctor", &["--json"]),
     ("config", &["--json", "max_size"]),
     ("evict", &["--max-size", "--background"]),

@@ -152,7 +152,7 @@ impl Cache {
 }
 
 /// Starts a server that runs until the process ends, and returns its port.
-fn serve() -> u16 {
+pub(crate) fn serve() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it has one").port();
     listener.set_nonblocking(true).expect("for the runtime");

@@ -9,6 +9,7 @@
 //! | `leaves.rs` | one test for each service |
 //! | `encrypted.rs` | certificates and headers, over HTTPS and gRPC |
 //! | `actions.rs` | the cache of GitHub Actions, against a stand-in |
+//! | `setup_action.rs` | the action `setup-larder`, with that stand-in |
 //! | `flat.rs` | memory of 64 concurrent transfers |
 //! | `access.rs` | wrong keys and passwords, dead servers |
 
@@ -21,4 +22,5 @@ mod leaves;
 mod many;
 mod sample;
 mod server;
+mod setup_action;
 mod suite;

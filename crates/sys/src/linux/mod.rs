@@ -35,7 +35,7 @@ mod terminal_input;
 mod trace;
 
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
-pub use clock::{now_coarse_ns, now_ms};
+pub use clock::{now_coarse_ns, now_ms, ticks, ticks_per_second};
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{

@@ -34,9 +34,9 @@ fn what_is_learned_of_programs_is_handed_over() {
     here.wait_recorded(1);
     let explain = "\"$LARDER\" explain --no-terminal -- ./mycc -c x.c -o x.o";
     let explained = here.sandbox_command(explain).run();
-    assert!(explained.stdout.contains("hit"), "{explained:?}");
+    assert!(explained.stdout.starts_with("Hit"), "{explained:?}");
     let explained = here.larder(&["explain", "--no-terminal", "--", "./mycc", "-c", "x.c", "-o", "x.o"]).stdout;
-    assert!(explained.contains("miss"), "outside of a sandbox the record must not answer: {explained}");
+    assert!(explained.starts_with("Miss"), "outside of a sandbox the record must not answer: {explained}");
     // Only sandboxes use what another sandbox learned about how programs can be observed.
     let judged = fs::read_dir(here.inside("judged-handed-over")).expect("cannot list the judgements").count();
     assert!(judged > 0 && !here.inside("judged").exists());

@@ -233,17 +233,17 @@ fn what_serves_one_place_only_is_explained() {
     let explain = |tree: &str| {
         let source = place.text(&format!("work/{tree}/src/file.c"));
         let inc = format!("-I{}", place.text(&format!("work/{tree}/inc")));
-        let words = ["explain", "--no-terminal", "gcc", "-c", &inc, &source, "-o", "x.o"];
+        let words = ["explain", "--verbose", "--no-terminal", "gcc", "-c", &inc, &source, "-o", "x.o"];
         let run = place.larder(&words).cwd(place.path(format!("work/{tree}/out")));
         rooted(run, tree).run().ends(0).stdout
     };
     let here = explain("b");
-    assert!(here.starts_with("hit") && here.contains("only here") && here.contains("-ffile-prefix-map="), "{here}");
+    assert!(here.starts_with("Hit") && here.contains("only here") && here.contains("-ffile-prefix-map="), "{here}");
     place.put("c/src/file.c", "const char *f(void) { return __FILE__; }\n");
     place.put("c/inc/h.h", "#define H 1\n");
     std::fs::create_dir_all(place.path("work/c/out")).expect("cannot create the directory");
     let elsewhere = explain("c");
-    assert!(elsewhere.starts_with("miss") && elsewhere.contains("made in another checkout"), "{elsewhere}");
+    assert!(elsewhere.starts_with("Miss") && elsewhere.contains("made in another checkout"), "{elsewhere}");
 }
 
 #[test]

@@ -25,10 +25,11 @@ use crate::caller::caller;
 use crate::fetch::{self, Fetched, fetch};
 use crate::hit::{self, NotPlaced};
 use crate::recorder::daemon_record;
+use crate::recording::cause;
 use crate::request_context::RequestContext;
 use crate::run::parent_run;
 use crate::run::single_flight::{self, Waited};
-use crate::stats::{By, report};
+use crate::stats::{By, Hit, report, report_hit};
 
 /// The exit code if some outputs are in place and others cannot be written.
 const HALF_PLACED: i32 = 1;
@@ -140,7 +141,7 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
     let decode = if is_part { Manifest::decode_start } else { Manifest::decode };
     match file.as_ref().map(|file| file.as_ref().map(|file| (file, decode(&file.bytes)))) {
         Ok(None) => {
-            context.recorded(|recording| recording.missed(request, store, &[]));
+            note_cause(cx, &[]);
             not_found(cx, lookup, None, Known::default())
         }
         Ok(Some((file, Ok(mut manifest)))) if manifest.weak == request.weak => {
@@ -149,14 +150,14 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
             let found = ask(&manifest, request, &context.place, store, stat_cache, &mut lookup.rejected, &mut effort);
             context.phase("lookup");
             let mut trouble = None;
-            if let Some(Answer { set, result, rewritten, .. }) = found {
+            if let Some(Answer { set, result, rewritten, run_time_us, .. }) = found {
                 let result = relocated::apply(&result, &rewritten);
                 context.recorded(|recording| recording.result(&result));
                 if is_verified(settings.verify) && !settings.read_only {
                     // The result borrows the manifest, so the tool is run from here.
                     return after_run(cx, miss::run(cx, RunReason { verify: Some(result), ..RunReason::default() }));
                 }
-                match place(cx, &lookup, set, &result, file.overdue) {
+                match place(cx, &lookup, set, &result, run_time_us, file) {
                     NotPlaced::ToolRuns(cause) => trouble = Some(cause),
                     NotPlaced::Half => {
                         parent_run::is_lost();
@@ -168,7 +169,7 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
             } else if is_part {
                 return next_part(lookup);
             }
-            context.recorded(|recording| recording.missed(request, store, &lookup.rejected));
+            note_cause(cx, &lookup.rejected);
             let known = Known::of(&manifest, &lookup.rejected);
             not_found(cx, lookup, trouble, known)
         }
@@ -183,8 +184,15 @@ fn next_part<'a>(lookup: LookUp) -> State<'a> {
 }
 
 /// Puts a result in place, reports the hit and ends the process. Returns only if the result cannot
-/// be put in place. `overdue` is true if the time of the record's last use could not be updated.
-fn place(cx: RequestContext, lookup: &LookUp, set: SetReader, result: &ActionResult, overdue: bool) -> NotPlaced {
+/// be put in place. `run_time_us` is how long the recorded run took.
+fn place(
+    cx: RequestContext,
+    lookup: &LookUp,
+    set: SetReader,
+    result: &ActionResult,
+    run_time_us: u64,
+    file: &ManifestFile,
+) -> NotPlaced {
     let RequestContext { context, store, stat_cache, request } = cx;
     let before = parent_run::Before::of(result, &request.roots);
     let Ok(told) = before.map(|before| set.whole().map(|set| (before, set))).transpose() else {
@@ -198,16 +206,23 @@ fn place(cx: RequestContext, lookup: &LookUp, set: SetReader, result: &ActionRes
     if let Some((before, set)) = &told {
         parent_run::answered(&context.place, request, set, result, before);
     }
-    if overdue {
+    if file.overdue {
         daemon_record::note_use(store, caller(&context.loaded.settings), &request.weak);
     }
     lookup.waited.iter().for_each(|waited| waited.count(store));
     lookup.fetched.iter().for_each(|fetched| fetched.count(store));
     let detail = lookup.fetched.map(|fetched| fetched.message()).or(lookup.waited.map(|waited| waited.message()));
-    report(context, Some(store), Outcome::Hit, By::request(request), &detail.unwrap_or_default());
+    report_hit(cx, Hit { run_time_us, bytes: result.size_bytes(), at_ns: file.read_ns }, &detail.unwrap_or_default());
     let _ = stat_cache.settle(store);
     // Leave without dropping anything, because the kernel frees it all at once.
     larder_sys::end_process(code as u8);
+}
+
+/// Notes why these records do not answer.
+fn note_cause(cx: RequestContext, rejected: &[Rejected]) {
+    let cause = cause(cx.request, cx.store, rejected);
+    cx.context.recorded(|recording| recording.missed(&cause));
+    cx.context.cause.replace(cause);
 }
 
 /// Returns the next state for a request that these records do not answer.

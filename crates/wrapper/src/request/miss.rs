@@ -23,7 +23,7 @@ use crate::run::observer_trust::ObserverTrust;
 use crate::run::pre_run_snapshot::PreRunSnapshot;
 use crate::run::undo::undo;
 use crate::run::{job_slot, parent_run, start};
-use crate::stats::{By, log, report, say_if_not_cached};
+use crate::stats::{By, log, note, report, say_if_not_cached};
 
 /// Why the tool runs, and what was acquired for it.
 #[derive(Default)]
@@ -185,6 +185,9 @@ fn conclude(
     let recorded = run.record(observed_run, verify);
     let outcome = outcome(&recorded, trouble, verify.is_some(), request.subject());
     let (outcome, word) = recorder.finish(outcome);
+    if let Recorder::Store { counters, .. } = recorder {
+        note(context, counters, outcome, By::request(request), run.run_time_us, larder_sys::now_coarse_ns());
+    }
     context.recorded(|recording| {
         recording.grown(recorded.as_ref().map_or(0, |recorded| recorded.grown));
         recording.phase("keep");

@@ -19,7 +19,7 @@ use crate::request_context::RequestContext;
 use crate::run::start::{NOT_EXECUTABLE, NOT_FOUND, start};
 use crate::run::{job_slot, parent_run};
 use crate::stats::{By, report};
-use crate::{commands, warn};
+use crate::{commands, suggest, warn};
 
 /// The exit code for wrong options.
 const USAGE: i32 = 2;
@@ -75,7 +75,17 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
     let stat_cache = StatCache::open(&store, !settings.read_only);
     let request = match request(tool.clone(), argv.clone(), &context.place, &stat_cache) {
         Ok(request) => request,
-        Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
+        Err(reason) => {
+            let outcome = Outcome::Bypass(reason);
+            if reason == Bypass::UnknownTool && !masquerading {
+                let command = Command::new(tool.path.clone(), argv.clone(), Vec::new());
+                if let Some(code) = suggest::run_mistyped(&name, &command) {
+                    report(&context, Some(&store), outcome, By::tool(&argv[0]), "");
+                    return code;
+                }
+            }
+            return untouched(&context, Some(&store), tool, argv, outcome);
+        }
     };
     context.recorded(|recording| recording.key(&request));
     if request.is_kept_from_terminal && larder_sys::end_standard_input().is_err() {
@@ -160,9 +170,11 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: 
             NOT_EXECUTABLE
         }
         _ => {
-            eprintln!(
-                "larder: {shown}: command not found (searched PATH; see `larder help` for larder's own subcommands)"
-            );
+            let hint = match suggest::near(name) {
+                Some(meant) => format!("did you mean `larder {meant}`?"),
+                None => "searched PATH; see `larder help` for larder's own subcommands".to_owned(),
+            };
+            eprintln!("larder: {shown}: command not found ({hint})");
             NOT_FOUND
         }
     }

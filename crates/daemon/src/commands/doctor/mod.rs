@@ -11,7 +11,8 @@
 //! | `beside.rs` | job slots; FUSE servers, VPNs and `larderd` that compilers would starve |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `compiling.rs` | one line compiled twice by each compiler |
-//! | `tools.rs` | masquerading links and their order, compilers, other caches |
+//! | `tools.rs` | masquerading links and their order, compilers, links to other caches |
+//! | `rivals.rs` | variables and files that call another cache |
 
 mod beside;
 mod check;
@@ -20,6 +21,7 @@ mod daemon;
 mod disk;
 mod mounting;
 mod observing;
+mod rivals;
 mod settings;
 mod tools;
 
@@ -45,6 +47,7 @@ pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) 
     checks.extend(beside::checks(around));
     checks.extend(observing::checks(around));
     checks.extend(tools::checks(around));
+    checks.extend(rivals::checks(around));
     checks.extend(mounting::checks(around));
     let problems = checks.iter().filter(|check| check.state == State::Problem).count();
     if options.json {

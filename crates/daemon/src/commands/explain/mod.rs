@@ -2,8 +2,8 @@
 //! (`larder_lookup`).
 //!
 //! `flow` takes the steps in the wrapper's order. `fields` compares two actions, `between` two
-//! runs, `facts` describes what a record relies on, `secret` hides secrets in the output, and
-//! `show` prints.
+//! runs, `facts` describes what a record relies on, `secret` hides secrets in the output,
+//! `sentence` sums up, and `show` prints. `past` explains commands that have ended.
 //!
 //! It never runs the tool, and changes nothing except the stat cache.
 
@@ -11,7 +11,9 @@ mod between;
 mod explanation;
 mod facts;
 mod fields;
+mod past;
 pub(super) mod secret;
+mod sentence;
 mod show;
 
 use std::io::Write;
@@ -24,7 +26,7 @@ use larder_lookup::{
     Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject,
 };
 use larder_model::path::file_name;
-use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output, Roots};
+use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, ManifestFile, StatCache, Store, StoreError};
 
@@ -39,6 +41,9 @@ use facts::FactCounts;
 pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) -> Result<u8> {
     if options.last_build {
         return super::last_build::causes(around, options.json, options.markdown, out);
+    }
+    if let Some(code) = past::run(around, &options, out)? {
+        return Ok(code);
     }
     let (json, verbose) = (options.json, options.verbose);
     let explanation = flow(around, options)?;
@@ -218,7 +223,7 @@ fn verdict(
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
     let answer = ask(&manifest, request, place, store, stat_cache, &mut rejected, &mut effort);
     let known = Known::of(&manifest, &rejected);
-    let line = |rejected| rejected_line(rejected, &manifest, &request.roots);
+    let line = |rejected| rejected_line(rejected, &manifest, request);
     let rejected: Vec<RejectedLine> = rejected.iter().map(line).collect();
     let (result, observer, at) = match answer {
         Some(Answer { result, observer, .. }) => (result, observer, rejected.len()),
@@ -258,13 +263,19 @@ fn bound_text(bound: Bound, by: &[u8]) -> String {
     format!("{}{by}{remedy}", bound.reason())
 }
 
-fn rejected_line(rejected: &larder_lookup::Rejected, manifest: &Manifest, roots: &Roots) -> RejectedLine {
+/// Returns a path as it is from the working directory, if it is below that.
+fn below_cwd<'a>(path: &'a [u8], cwd: &[u8]) -> &'a [u8] {
+    path.strip_prefix(cwd).and_then(|path| path.strip_prefix(b"/")).unwrap_or(path)
+}
+
+fn rejected_line(rejected: &larder_lookup::Rejected, manifest: &Manifest, request: &Request) -> RejectedLine {
+    let (roots, cwd) = (&request.roots, request.action.cwd.as_slice());
     let subject = &rejected.why.subject;
     let unlike = between::first_difference(manifest, rejected.entry, roots);
     RejectedLine {
         record: rejected.entry + 1,
         observer: rejected.observer.name(),
-        subject: facts::inherited(subject).map_or_else(|| say::clean(subject), str::to_owned),
+        subject: facts::inherited(subject).map_or_else(|| say::clean(below_cwd(subject, cwd)), str::to_owned),
         what: [Some(say::one_line(&rejected.why.what)), unlike].into_iter().flatten().collect::<Vec<_>>().join("; "),
     }
 }

@@ -7,25 +7,33 @@ use serde_json::{Value, json};
 
 use super::explanation::{Explanation, Hit, Miss, Nearest, OutputLine, RejectedLine, Verdict};
 use super::facts::FactCounts;
+use super::sentence;
+use crate::commands::advice::advice;
 use crate::say;
 
 /// The number of records and differences that are listed; further ones are only counted.
 const LINES_MAX: usize = 8;
 
-/// Prints the explanation as text.
+/// Prints the explanation as text: a sentence, and with `verbose` the details.
 pub(super) fn text(explanation: &Explanation, verbose: bool, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{}", summary(explanation))?;
     match &explanation.verdict {
-        Verdict::Bypass(reason) => {
-            writeln!(out, "bypass: {} ({}); the tool runs untouched", reason.sentence(), reason.code())?;
-        }
+        Verdict::Bypass(reason) => line(out, "what to do", advice(reason.code()))?,
         Verdict::Fallback(cause, detail) => {
-            writeln!(out, "fallback: {} ({}); the tool runs anyway", cause.sentence(), cause.code())?;
             if !detail.is_empty() {
                 line(out, "detail", &say::one_line(detail))?;
             }
+            line(out, "what to do", advice(cause.code()))?;
         }
-        Verdict::Hit(hit) => hit_text(hit, out)?,
-        Verdict::Miss(miss) => miss_text(miss, out)?,
+        Verdict::Hit(hit) if verbose => hit_text(hit, out)?,
+        Verdict::Hit(_) => {}
+        Verdict::Miss(miss) => miss_text(miss, verbose, out)?,
+    }
+    for note in &explanation.notes {
+        line(out, "note", note)?;
+    }
+    if !verbose {
+        return Ok(());
     }
     line(out, "tool", &explanation.tool)?;
     if let Some(about) = &explanation.about {
@@ -36,16 +44,17 @@ pub(super) fn text(explanation: &Explanation, verbose: bool, out: &mut dyn Write
         line(out, "roots", &if about.roots.is_empty() { "none".to_owned() } else { about.roots.join(", ") })?;
         line(out, "fingerprint", &format!("{} (weak)", about.fingerprint))?;
     }
-    for note in &explanation.notes {
-        line(out, "note", note)?;
-    }
-    if let (true, Verdict::Hit(Hit { facts, .. }) | Verdict::Miss(Miss { facts, .. })) = (verbose, &explanation.verdict)
-    {
+    if let Verdict::Hit(Hit { facts, .. }) | Verdict::Miss(Miss { facts, .. }) = &explanation.verdict {
         for fact in facts {
             writeln!(out, "    {fact}")?;
         }
     }
     Ok(())
+}
+
+fn summary(explanation: &Explanation) -> String {
+    let source = explanation.about.as_ref().map_or("", |about| about.source.as_str());
+    sentence::of_verdict(&explanation.verdict, source)
 }
 
 fn line(out: &mut dyn Write, name: &str, text: &str) -> Result<()> {
@@ -54,8 +63,7 @@ fn line(out: &mut dyn Write, name: &str, text: &str) -> Result<()> {
 }
 
 fn hit_text(hit: &Hit, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "hit: record {} of {} holds; {} observed it", hit.record, hit.records, hit.observer)?;
-    line(out, "saves", &format!("{}, the run time of the tool", say::duration_us(hit.run_time_us)))?;
+    line(out, "record", &format!("{} of {}; {} observed it", hit.record, hit.records, hit.observer))?;
     line(out, "relies on", &counts_text(&hit.counts))?;
     let read = say::count(hit.effort.hashed, "file", "files");
     let looked = say::count(hit.effort.absences_looked, "missing name", "missing names");
@@ -96,26 +104,21 @@ fn outputs_text(outputs: &[OutputLine]) -> String {
     if outputs.is_empty() { "none".to_owned() } else { outputs.iter().map(text).collect::<Vec<_>>().join(", ") }
 }
 
-fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
+fn miss_text(miss: &Miss, verbose: bool, out: &mut dyn Write) -> Result<()> {
     match &miss.nearest {
-        Nearest::Itself if miss.rejected.len() == 1 => writeln!(out, "miss: there is 1 record, and it does not hold")?,
-        Nearest::Itself => writeln!(out, "miss: there are {} records, and none holds", miss.rejected.len())?,
         Nearest::Nothing => {
-            writeln!(out, "miss: nothing is recorded for this source and output")?;
             line(out, "hint", "if it ran, `larder stats` and LARDER_LOG say why that was not recorded")?;
         }
-        Nearest::Gone => writeln!(out, "miss: the record of this source and output was evicted or cleared")?,
-        Nearest::Fetched => {
-            writeln!(out, "miss: the last record of this source and output came from a remote")?;
-            line(
-                out,
-                "hint",
-                "records from a remote do not contain the command, so it cannot be compared with this one",
-            )?;
+        Nearest::Differs(differences) => {
+            if differences.iter().any(|difference| difference.what == "terminal") {
+                line(out, "hint", "add --no-terminal to explain a build whose output does not go to a terminal")?;
+            }
+            if verbose {
+                also_text(differences, out)?;
+            }
         }
-        Nearest::Differs(differences) => nearest_text(differences, out)?,
+        Nearest::Itself | Nearest::Gone | Nearest::Fetched => {}
     }
-    rejected_text(&miss.rejected, out)?;
     if miss.running {
         line(
             out,
@@ -123,27 +126,23 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
             "another process runs it now: a build would wait for it, about as long as the tool ran before",
         )?;
     }
-    match miss.observer {
-        Some(observer) => line(out, "then", &format!("the tool runs, observed by {observer}"))?,
-        None => line(out, "then", "the tool cannot be observed here, and runs untouched")?,
+    if !verbose {
+        return Ok(());
     }
-    Ok(())
+    rejected_text(&miss.rejected, out)?;
+    match miss.observer {
+        Some(observer) => line(out, "then", &format!("the tool runs, observed by {observer}")),
+        None => line(out, "then", "the tool cannot be observed here, and runs untouched"),
+    }
 }
 
-fn nearest_text(differences: &[super::fields::FieldDifference], out: &mut dyn Write) -> Result<()> {
-    let Some((first, rest)) = differences.split_first() else {
-        writeln!(out, "miss: nothing is recorded for this fingerprint, and nothing differs from the nearest record")?;
-        return Ok(());
-    };
-    writeln!(out, "miss: differs from the nearest record: {}", first.sentence())?;
-    for difference in rest.iter().take(LINES_MAX) {
+/// Prints the differences to the nearest record after the first one, which the summary names.
+fn also_text(differences: &[super::fields::FieldDifference], out: &mut dyn Write) -> Result<()> {
+    for difference in differences.iter().skip(1).take(LINES_MAX) {
         line(out, "also", &difference.sentence())?;
     }
-    if rest.len() > LINES_MAX {
-        line(out, "also", &format!("{} more", rest.len() - LINES_MAX))?;
-    }
-    if differences.iter().any(|difference| difference.what == "terminal") {
-        line(out, "hint", "add --no-terminal to explain a build whose output does not go to a terminal")?;
+    if differences.len() > LINES_MAX + 1 {
+        line(out, "also", &format!("{} more", differences.len() - LINES_MAX - 1))?;
     }
     Ok(())
 }
@@ -170,6 +169,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
         Verdict::Hit(hit) => hit_object(hit),
         Verdict::Miss(miss) => miss_object(miss),
     };
+    object["summary"] = json!(summary(explanation));
     object["tool"] = json!(explanation.tool);
     object["notes"] = json!(explanation.notes);
     if let Some(about) = &explanation.about {

@@ -1,14 +1,28 @@
-//! `larder stats`: how many commands were hits, misses, bypasses and fallbacks so far, and why.
+//! `larder stats`: how many commands were hits, misses, bypasses and fallbacks so far, and why, and
+//! how much time the hits saved.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `saved.rs` | the time saved, in total, today and by family |
+//! | `watch.rs` | the view of a running build |
 
+mod saved;
+mod watch;
+
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context, Result};
 use comfy_table::{Cell, CellAlignment, Table};
 use indicatif::HumanCount;
+use jiff::Zoned;
 use larder_ipc::ask_remotes;
-use larder_store::{Counters, Remote, Store, Totals};
+use larder_model::Outcome;
+use larder_store::{Counters, Remote, Saved, Store, Totals};
 use serde_json::{Map, Value, json};
 
+use self::saved::{Clock, families, percent, today, total};
+use super::advice::advice;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
 use crate::cli::Stats;
 use crate::say;
@@ -31,6 +45,9 @@ pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -
         }
         Err(error) => return Err(error),
     };
+    if options.watch {
+        return watch::run(&store);
+    }
     let totals = Counters::read(&store);
     if options.json {
         let mut object = object(&totals, limit_bytes);
@@ -62,7 +79,15 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
         let pairs = reasons.iter().map(|&(reason, count)| (code(reason).to_owned(), count.into()));
         Value::Object(pairs.collect::<Map<_, _>>())
     }
+    let clock = Clock::measured();
+    let counts = |saved: &Saved| json!({ "hit": saved.hit, "miss": saved.miss, "saved_us": clock.saved_us(saved), "bytes": saved.bytes });
+    let by_family = families(totals).into_iter().map(|(name, saved)| (name.to_owned(), counts(&saved)));
+    let mut of_today = counts(&today(totals, &Zoned::now()));
+    of_today.as_object_mut().map(|object| object.remove("bytes"));
     json!({
+        "saved_us": clock.saved_us(&total(totals)),
+        "today": of_today,
+        "families": by_family.collect::<Map<_, _>>(),
         "hit": totals.hit,
         "waited": totals.waited,
         "remote_hit": totals.remote_hit,
@@ -154,7 +179,9 @@ fn show_remote(totals: &Totals, table: &mut Table) {
 
 fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -> Result<()> {
     let mut table = plain_table();
-    row(&mut table, "hit", totals.hit, &hit_rate(totals));
+    let rate = if totals.hit + totals.miss > 0 { hit_rate(totals.hit, totals.miss) } else { String::new() };
+    row(&mut table, "hit", totals.hit, &rate);
+    show_saved(totals, &mut table);
     if totals.waited > 0 {
         row(&mut table, "  waited", totals.waited, "for another process that ran the same action");
     }
@@ -187,6 +214,93 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
     for path in store.old_formats() {
         writeln!(out, " not counted: {}, of an earlier version of larder (`larder doctor`)", path.display())?;
     }
+    show_families(totals, out)?;
+    show_causes(store, out)?;
+    show_advice(totals, out)
+}
+
+/// Adds the rows about the time that hits saved.
+fn show_saved(totals: &Totals, table: &mut Table) {
+    let all = total(totals);
+    if all.hit == 0 {
+        return;
+    }
+    let (clock, now) = (Clock::measured(), today(totals, &Zoned::now()));
+    let mut line = |name: &str, saved: &Saved, what: String| {
+        let time = Cell::new(say::span_us(clock.saved_us(saved))).set_alignment(CellAlignment::Right);
+        table.add_row(vec![Cell::new(name), time, Cell::new(what)]);
+    };
+    line("  saved", &all, "of the time that tools ran, minus what the hits took".to_owned());
+    if now.hit + now.miss > 0 {
+        line("  today", &now, format!("of this; {}", hit_rate(now.hit, now.miss)));
+    }
+}
+
+/// Prints a row for each family of tools.
+fn show_families(totals: &Totals, out: &mut dyn Write) -> Result<()> {
+    let families = families(totals);
+    if families.is_empty() {
+        return Ok(());
+    }
+    let clock = Clock::measured();
+    let mut table = plain_table();
+    table.set_header(["by tool", "hits", "misses", "hit rate", "saved", "put in place"]);
+    for (name, saved) in families {
+        let rate = percent(saved.hit, saved.miss).map_or(String::new(), |rate| format!("{rate:.1} %"));
+        let cells = [
+            HumanCount(saved.hit).to_string(),
+            HumanCount(saved.miss).to_string(),
+            rate,
+            say::span_us(clock.saved_us(&saved)),
+            say::bytes(saved.bytes),
+        ];
+        let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        table.add_row([Cell::new(name)].into_iter().chain(cells));
+    }
+    writeln!(out)?;
+    print_table(&table, out)
+}
+
+/// The number of causes and reasons that are listed.
+const LISTED_MAX: usize = 5;
+/// The width of a line that fits any terminal.
+const COLUMNS: usize = 80;
+
+/// Prints the most frequent causes of recent misses.
+fn show_causes(store: &Store, out: &mut dyn Write) -> Result<()> {
+    let recents = Counters::recents(store);
+    let missed = recents.iter().map(|found| found.recent());
+    let missed = missed.filter(|recent| matches!(recent.outcome, Outcome::Miss(_)) && !recent.cause.is_empty());
+    let mut causes: BTreeMap<String, u64> = BTreeMap::new();
+    for recent in missed {
+        *causes.entry(say::clean(recent.cause)).or_default() += 1;
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let mut causes: Vec<(u64, String)> = causes.into_iter().map(|(cause, count)| (count, cause)).collect();
+    causes.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    writeln!(out, "\n why recent misses were no hits (`larder explain FILE.o` says it for one)")?;
+    for (count, cause) in causes.iter().take(LISTED_MAX) {
+        writeln!(out, " {count:>7}  {}", say::shortened(cause, COLUMNS - 12))?;
+    }
+    Ok(())
+}
+
+/// Prints what to do about the most frequent reasons.
+fn show_advice(totals: &Totals, out: &mut dyn Write) -> Result<()> {
+    let mut reasons: Vec<(u64, &str)> = Vec::new();
+    reasons.extend(totals.bypass_reasons.iter().map(|(reason, count)| (*count, reason.code())));
+    reasons.extend(totals.unrecorded_reasons.iter().map(|(reason, count)| (*count, reason.code())));
+    reasons.extend(totals.fallback_reasons.iter().map(|(reason, count)| (*count, reason.code())));
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    reasons.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    writeln!(out, "\n what to do about the most frequent reasons")?;
+    for (_, code) in reasons.into_iter().take(LISTED_MAX) {
+        writeln!(out, "   {code:<17} {}", advice(code))?;
+    }
     Ok(())
 }
 
@@ -196,10 +310,7 @@ fn row(table: &mut Table, name: &str, count: u64, why: &str) {
 }
 
 /// Returns the share of hits among the commands that were looked up.
-fn hit_rate(totals: &Totals) -> String {
-    let asked = totals.hit.saturating_add(totals.miss);
-    if asked == 0 {
-        return String::new();
-    }
-    format!("{:.1} % of {} looked up", totals.hit as f64 * 100.0 / asked as f64, HumanCount(asked))
+fn hit_rate(hit: u64, miss: u64) -> String {
+    let Some(percent) = percent(hit, miss) else { return "nothing looked up".to_owned() };
+    format!("{percent:.1} % of {} looked up", HumanCount(hit + miss))
 }

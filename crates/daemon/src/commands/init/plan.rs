@@ -1,0 +1,166 @@
+//! The changes to be made, and the directories and programs that they are about.
+//!
+//! Unaware of: what each build tool needs, and how changes are applied.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use larder_lookup::find;
+
+use super::change::{Change, read};
+use super::journal::Journal;
+use crate::surroundings::{Surroundings, nobody};
+
+/// The name of the directory with links that have compilers' names, below the user's data.
+const LINKS: &str = "larder/masquerade";
+
+/// The directories and programs that changes are about. All paths are valid UTF-8.
+pub(super) struct Places {
+    pub(super) cwd: PathBuf,
+    pub(super) home: PathBuf,
+    /// `XDG_CONFIG_HOME`.
+    pub(super) config: PathBuf,
+    /// `XDG_DATA_HOME`.
+    pub(super) data: PathBuf,
+    /// The directory of the journal.
+    pub(super) state: PathBuf,
+    /// The path of larder for links.
+    pub(super) larder: PathBuf,
+    /// larder in a configuration file: its name if `PATH` leads to it, otherwise its path.
+    pub(super) command: String,
+}
+
+impl Places {
+    pub(super) fn new(around: &Surroundings) -> Result<Places> {
+        let absolute = |name: &[u8]| {
+            around.variable(name).map(|value| PathBuf::from(OsStr::from_bytes(value))).filter(|path| path.is_absolute())
+        };
+        let home = absolute(b"HOME").or_else(larder_sys::home_of_user);
+        let home = home.context("init: your home directory is not known: set HOME")?;
+        let below_home = |name: &[u8], usual: &str| absolute(name).unwrap_or_else(|| home.join(usual));
+        let wrapper =
+            around.wrapper.clone().context("init: larder is not beside larderd: install both in one directory")?;
+        let found = find(b"larder", around.variable(b"PATH"), &nobody(), false);
+        let found = found.filter(|tool| around.ourselves.is(tool) && tool.path.starts_with(b"/"));
+        let (larder, command) = match found {
+            Some(tool) => (PathBuf::from(OsStr::from_bytes(&tool.path)), "larder".to_owned()),
+            None => (wrapper.clone(), wrapper.display().to_string()),
+        };
+        let places = Places {
+            cwd: around.cwd.clone().context("init: the working directory does not exist any more")?,
+            config: below_home(b"XDG_CONFIG_HOME", ".config"),
+            data: below_home(b"XDG_DATA_HOME", ".local/share"),
+            state: below_home(b"XDG_STATE_HOME", ".local/state").join("larder"),
+            home,
+            larder,
+            command,
+        };
+        for path in [&places.cwd, &places.home, &places.config, &places.data, &places.state, &places.larder] {
+            ensure!(path.to_str().is_some(), "init: {} is not valid UTF-8, so no file can name it", path.display());
+        }
+        Ok(places)
+    }
+
+    /// Returns the directory for links with compilers' names.
+    pub(super) fn links(&self) -> PathBuf {
+        self.data.join(LINKS)
+    }
+
+    /// Returns a path as people write it.
+    pub(super) fn shown(&self, path: &Path) -> String {
+        match (path.strip_prefix(&self.cwd), path.strip_prefix(&self.home)) {
+            (Ok(below), _) if !below.as_os_str().is_empty() => below.display().to_string(),
+            (_, Ok(below)) => format!("~/{}", below.display()),
+            _ => path.display().to_string(),
+        }
+    }
+}
+
+/// What `larder init` is going to do.
+pub(super) struct Plan<'a> {
+    journal: &'a Journal,
+    /// The changes, in the order in which they are made.
+    pub(super) changes: Vec<Change>,
+    /// Changes that were made for another directory and serve this one as well.
+    pub(super) shared: Vec<Change>,
+    /// What people should know before they agree.
+    pub(super) notes: Vec<String>,
+    /// What to type afterwards.
+    pub(super) next: Vec<String>,
+    /// True if a sandbox needs `larderd`.
+    pub(super) needs_daemon: bool,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(journal: &'a Journal) -> Plan<'a> {
+        let (changes, shared, notes, next) = Default::default();
+        Plan { journal, changes, shared, notes, next, needs_daemon: false }
+    }
+
+    pub(super) fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// Plans a change of a text file. `edit` gets its present text, and returns the new text, or
+    /// `None` if nothing is missing.
+    pub(super) fn text(
+        &mut self,
+        path: PathBuf,
+        edit: impl FnOnce(Option<&str>) -> Result<Option<String>>,
+    ) -> Result<()> {
+        if self.changes.iter().any(|change| change.path() == path) {
+            return Ok(());
+        }
+        let before = read(&path)?;
+        let edited = edit(before.as_deref());
+        match edited.with_context(|| format!("{} cannot be changed: add the lines by hand", path.display()))? {
+            Some(after) => {
+                self.directory_of(&path);
+                self.changes.push(Change::Text { path, before, after });
+            }
+            None => self.share(&path),
+        }
+        Ok(())
+    }
+
+    /// Plans a link, unless it exists. Something else at the path is an error.
+    pub(super) fn link(&mut self, path: PathBuf, target: PathBuf) -> Result<()> {
+        if self.changes.iter().any(|change| change.path() == path) {
+            return Ok(());
+        }
+        match std::fs::read_link(&path) {
+            Ok(found) if found == target => self.share(&path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.directory_of(&path);
+                self.changes.push(Change::Link { path, target });
+            }
+            _ => anyhow::bail!(
+                "{} is something else than a link to {}: remove it, then try again",
+                path.display(),
+                target.display()
+            ),
+        }
+        Ok(())
+    }
+
+    /// Plans the directories that are missing above a path.
+    fn directory_of(&mut self, path: &Path) {
+        let above: Vec<&Path> = path.ancestors().skip(1).take_while(|directory| !directory.exists()).collect();
+        for directory in above.into_iter().rev() {
+            let change = Change::Directory { path: directory.to_owned() };
+            if !self.changes.contains(&change) {
+                self.changes.push(change);
+            }
+        }
+    }
+
+    /// Notes that a change that is in place already serves this directory, too.
+    fn share(&mut self, path: &Path) {
+        self.shared.extend(self.journal.in_place(path).cloned());
+    }
+}

@@ -1,0 +1,213 @@
+//! What each build tool needs, apart from the links that `compilers` makes.
+//!
+//! Unaware of: how changes are shown and applied.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+use toml_edit::{DocumentMut, Item, Table, value};
+
+use super::compilers::{self, appended};
+use super::json_text;
+use super::plan::{Places, Plan};
+use crate::cli::BuildTool;
+use crate::surroundings::Surroundings;
+
+/// The files by which a build tool is recognised, any one of them.
+pub(super) fn signs(tool: BuildTool) -> &'static [&'static str] {
+    match tool {
+        BuildTool::Cargo => &["Cargo.toml"],
+        BuildTool::Cmake => &["CMakeLists.txt"],
+        BuildTool::Make => &["GNUmakefile", "Makefile", "configure", "configure.ac", "makefile"],
+        BuildTool::Meson => &["meson.build"],
+        BuildTool::Bazel => &["MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel"],
+        BuildTool::Npm => &["package-lock.json", "pnpm-lock.yaml"],
+        BuildTool::Ci => &[".github/workflows", ".gitlab-ci.yml"],
+    }
+}
+
+/// Plans what a build tool needs.
+pub(super) fn plan(tool: BuildTool, user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> {
+    match tool {
+        BuildTool::Cargo => cargo(user, around, places, plan),
+        BuildTool::Cmake => {
+            compilers::plan(around, places, plan)?;
+            cmake(places, plan)
+        }
+        BuildTool::Make => {
+            compilers::plan(around, places, plan)?;
+            if places.cwd.join("config.status").exists() {
+                plan.note("`./configure` ran here without larder: run it again, because it wrote the compiler down");
+            }
+            plan.next.push("in a new shell: `make`".to_owned());
+            Ok(())
+        }
+        BuildTool::Meson => {
+            compilers::plan(around, places, plan)?;
+            meson(places, plan)
+        }
+        BuildTool::Bazel => bazel(around, places, plan),
+        BuildTool::Npm => npm(places, plan),
+        BuildTool::Ci => {
+            ci(places, plan);
+            Ok(())
+        }
+    }
+}
+
+/// Sets `build.rustc-wrapper`, in the project's configuration or in the user's.
+fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> {
+    let cargo_home = || match around.variable(b"CARGO_HOME").and_then(|home| std::str::from_utf8(home).ok()) {
+        Some(home) => places.cwd.join(home),
+        None => places.home.join(".cargo"),
+    };
+    let directory = if user { cargo_home() } else { places.cwd.join(".cargo") };
+    ensure!(
+        user || places.cwd.join("Cargo.toml").is_file(),
+        "{} has no Cargo.toml: change to the project, or add --user",
+        places.cwd.display()
+    );
+    if around.variable(b"RUSTC_WRAPPER").is_some_and(|wrapper| !wrapper.is_empty()) {
+        plan.note("RUSTC_WRAPPER is set and overrides the configuration: unset it where you build");
+    }
+    // cargo reads the older name if both exist.
+    let older = directory.join("config");
+    let file = if older.is_file() { older } else { directory.join("config.toml") };
+    let mut other = None;
+    plan.text(file.clone(), |before| {
+        let mut document: DocumentMut = before.unwrap_or_default().parse().context("it is not valid TOML")?;
+        let build = document.entry("build").or_insert(Item::Table(Table::new()));
+        let build = build.as_table_like_mut().context("`build` is not a table")?;
+        match build.get("rustc-wrapper") {
+            Some(found) if found.as_str() == Some(&places.command) => return Ok(None),
+            Some(found) => other = Some(found.to_string().trim().to_owned()),
+            None => drop(build.insert("rustc-wrapper", value(&places.command))),
+        }
+        Ok(other.is_none().then(|| document.to_string()))
+    })?;
+    if let Some(other) = other {
+        plan.note(format!(
+            "{} sets rustc-wrapper to {other}: remove that line, then run `larder init` again",
+            places.shown(&file)
+        ));
+    } else if !user {
+        plan.note(
+            "everyone who uses .cargo/config.toml then needs larder; `larder init cargo --user` is for you alone",
+        );
+    }
+    plan.next.push("`cargo build`".to_owned());
+    Ok(())
+}
+
+/// Adds a preset to `CMakeUserPresets.json`, the file for presets that are not committed.
+fn cmake(places: &Places, plan: &mut Plan) -> Result<()> {
+    let preset = json!({
+        "name": "larder",
+        "displayName": "Compilers behind larder",
+        "binaryDir": "${sourceDir}/build/larder",
+        "cacheVariables": {
+            "CMAKE_C_COMPILER_LAUNCHER": places.command,
+            "CMAKE_CXX_COMPILER_LAUNCHER": places.command,
+        },
+    });
+    plan.text(places.cwd.join("CMakeUserPresets.json"), |before| {
+        let Some(before) = before else {
+            let whole = json!({ "version": 3, "configurePresets": [preset] });
+            return Ok(Some(format!("{whole:#}\n")));
+        };
+        let found: serde_json::Value = serde_json::from_str(before).context("it is not valid JSON")?;
+        let mut presets = found["configurePresets"].as_array().into_iter().flatten();
+        if presets.any(|preset| preset["name"] == "larder") {
+            return Ok(None);
+        }
+        json_text::insert(before, "configurePresets", None, &preset).map(Some)
+    })?;
+    for directory in below(&places.cwd).filter(|directory| directory.join("CMakeCache.txt").is_file()) {
+        let cache = fs::read_to_string(directory.join("CMakeCache.txt")).unwrap_or_default();
+        if !cache.contains("larder") {
+            plan.note(format!(
+                "{} was configured without larder: remove its CMakeCache.txt, then configure again",
+                places.shown(&directory)
+            ));
+        }
+    }
+    plan.next.push("at once: `cmake --preset larder && cmake --build build/larder`".to_owned());
+    plan.next.push("in a new shell: `cmake -B build && cmake --build build`".to_owned());
+    Ok(())
+}
+
+/// Adds a native file for all of the user's Meson projects.
+fn meson(places: &Places, plan: &mut Plan) -> Result<()> {
+    let command = &places.command;
+    ensure!(!command.contains(['\'', '\\']), "{command}: Meson would read its path differently");
+    let lines = format!("[binaries]\nc = ['{command}', 'cc']\ncpp = ['{command}', 'c++']\n");
+    plan.text(places.data.join("meson/native/larder"), |before| Ok(appended(before, &lines)))?;
+    for directory in below(&places.cwd).filter(|directory| directory.join("meson-info").is_dir()) {
+        let shown = places.shown(&directory);
+        plan.note(format!("{shown} was configured before: `meson setup --wipe {shown}` configures it again"));
+    }
+    plan.next.push("at once: `meson setup --native-file larder build && ninja -C build`".to_owned());
+    plan.next.push("in a new shell: `meson setup build && ninja -C build`".to_owned());
+    Ok(())
+}
+
+/// Gives Bazel's toolchain the link as its compiler.
+fn bazel(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> {
+    let link = compilers::plan_one(around, places, plan)?;
+    let line = format!("build --repo_env=CC={}\n", link.display());
+    ensure!(!link.display().to_string().contains([' ', '\'', '"', '\\']), "{}: Bazel would split it", link.display());
+    let imports = |name: &str| {
+        let text = fs::read_to_string(places.cwd.join(".bazelrc")).unwrap_or_default();
+        text.lines().any(|line| line.trim() == format!("try-import %workspace%/{name}"))
+    };
+    // An absolute path is for one person, so it must not be in a file that is committed.
+    let own = ["user.bazelrc", ".bazelrc.user"].into_iter().find(|name| imports(name));
+    let file = own.map_or(places.home.join(".bazelrc"), |name| places.cwd.join(name));
+    plan.text(file, |before| Ok(appended(before, &line)))?;
+    plan.needs_daemon = true;
+    plan.note("sandboxes record through larderd, which starts now; `larder daemon install` starts it at each login");
+    plan.next.push("`bazel build //...`".to_owned());
+    Ok(())
+}
+
+/// Adds a script that restores `node_modules`, or installs and saves it.
+fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
+    const SCRIPT: &str = "larder:install";
+    let (program, lock, install) = match places.cwd.join("pnpm-lock.yaml").is_file() {
+        true => ("pnpm", "pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
+        false => ("npm", "package-lock.json", "npm ci"),
+    };
+    ensure!(places.cwd.join(lock).is_file(), "{} has no {lock}: run `{program} install`", places.cwd.display());
+    let key = format!("node-{{{{os}}}}-{{{{arch}}}}-{{{{hash {lock}}}}}");
+    let command = format!("larder image restore --key '{key}' --replace --if-missing '{install}' node_modules");
+    plan.text(places.cwd.join("package.json"), |before| {
+        let Some(before) = before else { bail!("it does not exist") };
+        let found: serde_json::Value = serde_json::from_str(before).context("it is not valid JSON")?;
+        match &found["scripts"][SCRIPT] {
+            serde_json::Value::Null => json_text::insert(before, "scripts", Some(SCRIPT), &command.into()).map(Some),
+            _ => Ok(None),
+        }
+    })?;
+    plan.next.push(format!("`{program} run {SCRIPT}` in place of `{install}`"));
+    Ok(())
+}
+
+/// Says what to add to CI jobs. Jobs differ too much to be edited by a program.
+fn ci(places: &Places, plan: &mut Plan) {
+    if places.cwd.join(".github/workflows").is_dir() {
+        plan.note("GitHub Actions: examples/ci/github.yml has a whole job (docs/remotes.md, \"In CI\")");
+    }
+    if places.cwd.join(".gitlab-ci.yml").is_file() {
+        plan.note("GitLab CI: examples/ci/gitlab.yml has a whole job (docs/remotes.md, \"In CI\")");
+    }
+}
+
+/// Returns the directory and the directories in it, in which builds are usually configured.
+fn below(directory: &Path) -> impl Iterator<Item = std::path::PathBuf> {
+    let listed = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = listed.filter(|path| path.is_dir() && !path.is_symlink()).collect();
+    found.sort();
+    std::iter::once(directory.to_owned()).chain(found)
+}

@@ -1,0 +1,78 @@
+#!/bin/sh
+# Installs larder in a clean root of Debian, builds something with it, and removes it. It runs in a
+# mount namespace of its own: `unshare --mount sh clean-root.sh ROOT PACKAGES`, as root.
+#
+# ROOT is what debootstrap made, with gcc and make. PACKAGES is what `cargo xtask dist` made. ROOT
+# gets a layer on top, so it stays as it is.
+set -eu
+root=$1
+packages=$2
+own=$3
+
+layer=$own/layer
+rm -rf "$layer"
+mkdir -p "$layer/upper" "$layer/work" "$layer/root"
+mount -t overlay overlay -o "lowerdir=$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
+mount -t proc proc "$layer/root/proc"
+mount --rbind /dev "$layer/root/dev"
+mount -t tmpfs tmpfs "$layer/root/tmp"
+mkdir -p "$layer/root/packages"
+mount --bind "$packages" "$layer/root/packages"
+
+cat >"$layer/root/tmp/project.sh" <<'END'
+# Builds a small project twice after `larder init`, and fails unless the second build hits.
+set -eu
+mkdir -p "$HOME/project"
+cd "$HOME/project"
+printf '#include "a.h"\nint main(void) { return a() - A; }\n' >main.c
+printf '#include "a.h"\nint a(void) { return A; }\n' >a.c
+printf '#define A 3\nint a(void);\n' >a.h
+printf 'main: main.o a.o\nclean:\n\trm -f *.o main\n' >Makefile
+touch -d '1 hour ago' ./*
+SHELL=/bin/sh larder init --yes
+# A new login shell, with the profile that init wrote.
+for number in 1 2 3; do
+    (. "$HOME/.profile" && make clean && make && ./main) >/dev/null
+    sleep 0.1
+done
+larder stats
+larder stats --json | grep -q '"hit": [1-9]' || { echo "no hits" >&2; exit 1; }
+larder explain main.o | grep -q '^Hit: '
+larder init --undo
+! [ -e "$HOME/.local/share/larder" ]
+END
+
+inside() {
+    chroot "$layer/root" /usr/bin/env -i HOME=/home/user PATH="$path" LC_ALL=C.UTF-8 sh -eu -c "$1"
+}
+path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+mkdir -p "$layer/root/home/user"
+
+echo "── the archive, by install.sh"
+path=/home/user/.local/bin:$path
+inside 'sh /packages/install.sh --from /packages'
+inside 'sh /tmp/project.sh'
+inside 'sh /packages/install.sh --uninstall'
+inside '! command -v larder'
+inside 'rm -rf /home/user/.cache/larder /home/user/project /home/user/.local/state
+    test -z "$(find /home/user -iname "*larder*")"'
+
+echo "── an archive that was changed"
+mkdir -p "$layer/root/tmp/changed"
+cp "$packages"/* "$layer/root/tmp/changed/" 2>/dev/null || true
+for archive in "$layer"/root/tmp/changed/larder-*.tar.gz; do
+    printf x >>"$archive"
+done
+inside 'if sh /packages/install.sh --from /tmp/changed 2>/tmp/said; then exit 1; fi
+    grep -q "nothing was installed" /tmp/said; ! command -v larder'
+
+echo "── the .deb: installed, installed again, removed"
+inside 'find / -xdev -not -path "/tmp/*" -not -path "/packages/*" -not -path "/var/*" -not -path "/home/*" | sort >/tmp/before'
+inside 'dpkg -i /packages/larder_*.deb'
+inside 'sh /tmp/project.sh'
+inside 'dpkg -i /packages/larder_*.deb && larder version'
+inside 'dpkg --purge larder'
+inside 'find / -xdev -not -path "/tmp/*" -not -path "/packages/*" -not -path "/var/*" -not -path "/home/*" | sort >/tmp/after
+    diff /tmp/before /tmp/after'
+inside 'test -d /home/user/.cache/larder'
+echo "── clean: the archive and the package can be installed, used and removed"

@@ -1,0 +1,111 @@
+//! What every package holds: programs, man pages, completions, licences, bills of materials.
+//!
+//! Unaware of: the form of a package.
+
+use crate::arch::Arch;
+use crate::place::{Place, fresh};
+use crate::{run, supply};
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The version of the release: that of this workspace.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The files of a package, gathered in one directory.
+pub(super) struct Contents {
+    pub(super) arch: Arch,
+    dir: PathBuf,
+    sboms: Vec<PathBuf>,
+    documents: Vec<PathBuf>,
+}
+
+/// The shells, and the names that their completions need.
+pub(super) const COMPLETIONS: [(&str, &str); 3] = [("bash", "larder"), ("zsh", "_larder"), ("fish", "larder.fish")];
+
+impl Contents {
+    /// Gathers everything. `host` has programs that run here, to print man pages and completions.
+    pub(super) fn gather(place: &Place, arch: Arch, programs: &Path, host: &Path, sbom: bool) -> Result<Contents> {
+        let dir = place.own("dist")?.join(arch.directory());
+        fresh(&dir)?;
+        for program in ["larder", "larderd"] {
+            install(&programs.join(program), &dir.join(program), 0o755)?;
+        }
+        let larder = host.join("larder");
+        run::output(Command::new(&larder).args(["man", "--dir"]).arg(dir.join("man")))?;
+        fs::create_dir(dir.join("completions"))?;
+        for (shell, name) in COMPLETIONS {
+            let text = run::output(Command::new(&larder).args(["completions", shell]))?;
+            fs::write(dir.join("completions").join(name), text)?;
+        }
+        let documents = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+        let sboms = if sbom { sboms(place)? } else { Vec::new() };
+        Ok(Contents { arch, dir, sboms, documents: documents.map(|name| place.repo.join(name)).to_vec() })
+    }
+
+    /// Returns the architecture as `uname -m` prints it.
+    pub(super) fn arch_name(&self) -> &'static str {
+        match self.arch {
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+
+    /// Returns the path of a gathered file.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Returns the man pages.
+    pub(super) fn man_pages(&self) -> Result<Vec<PathBuf>> {
+        sorted(&self.dir.join("man"))
+    }
+
+    /// Lays out the directory that the archive holds.
+    pub(super) fn lay_out_archive(&self, to: &Path) -> Result<()> {
+        for program in ["larder", "larderd"] {
+            install(&self.path(program), &to.join(program), 0o755)?;
+        }
+        for page in self.man_pages()? {
+            install(&page, &to.join("man").join(page.file_name().context("a file has a name")?), 0o644)?;
+        }
+        for (_, name) in COMPLETIONS {
+            install(&self.path("completions").join(name), &to.join("completions").join(name), 0o644)?;
+        }
+        for file in self.documents.iter().chain(&self.sboms) {
+            install(file, &to.join(file.file_name().context("a file has a name")?), 0o644)?;
+        }
+        let recipe = self.documents[0].with_file_name("packaging").join("Containerfile");
+        install(&recipe, &to.join("Containerfile"), 0o644)
+    }
+
+    /// Returns the bills of materials.
+    pub(super) fn sboms(&self) -> &[PathBuf] {
+        &self.sboms
+    }
+}
+
+/// Copies a file, with its directory and mode.
+pub(super) fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let directory = to.parent().context("a file has a directory")?;
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+/// Returns the paths in a directory, sorted.
+pub(super) fn sorted(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Writes the bills of materials beside the programs, and returns their paths.
+fn sboms(place: &Place) -> Result<Vec<PathBuf>> {
+    supply::write_sboms(place)?;
+    let dir = place.target.join("larder");
+    Ok(sorted(&dir)?.into_iter().filter(|path| path.to_string_lossy().ends_with(".cdx.json")).collect())
+}

@@ -1,0 +1,56 @@
+//! Tries the packages in a clean root of Debian, which debootstrap makes once.
+//!
+//! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps.
+
+use crate::debian;
+use crate::place::{Place, fresh, on_path, remove};
+use crate::run;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SUITE: &str = "bookworm";
+/// What the project that is built there needs.
+const INCLUDED: &str = "--include=gcc,make,libc6-dev";
+
+/// Installs, uses and removes each package of this machine's architecture. Prints the reason if
+/// that is not possible here.
+pub(super) fn check(place: &Place, packages: &Path) -> Result<()> {
+    if let Some(why) = impossible() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    let root = root(place)?;
+    let own = place.own("clean-root")?;
+    let mut script = Command::new("unshare");
+    script.args(["--mount", "--propagation", "private", "sh"]).arg(place.repo.join("packaging/clean-root.sh"));
+    let result = run::shown_to_user(script.arg(&root).arg(packages).arg(&own));
+    remove(&own.join("layer"))?;
+    result
+}
+
+fn impossible() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("a clean root can be made and entered by root only".to_owned());
+    }
+    let programs = ["debootstrap", "unshare", "chroot"];
+    let missing = programs.into_iter().find(|program| on_path(program).is_none());
+    missing.map(|program| format!("{program} is not installed"))
+}
+
+/// Returns the root. It is made once for all checkouts.
+fn root(place: &Place) -> Result<PathBuf> {
+    let root = place.lasting()?.join(format!("clean-{SUITE}"));
+    if root.is_dir() {
+        return Ok(root);
+    }
+    println!("making a root of {SUITE} with debootstrap, once: this takes some minutes");
+    let unfinished = root.with_extension("unfinished");
+    fresh(&unfinished)?;
+    let mut debootstrap = Command::new("debootstrap");
+    debootstrap.args(["--variant=minbase", INCLUDED, SUITE]).arg(&unfinished).arg(debian::mirror());
+    run::logged(&mut debootstrap, &place.own("clean-root")?.join("debootstrap.log"), || {})?;
+    fs::rename(&unfinished, &root).with_context(|| format!("cannot make {}", root.display()))?;
+    Ok(root)
+}
