@@ -9,6 +9,8 @@
 //! | `attach.rs` | mounts existing squashfs files |
 //! | `run.rs` | mounts for one command, even without privileges |
 //! | `broker.rs`, `supply.rs` | mounting for others, and where a broker gets images from |
+//! | `fetched.rs`, `fetcher.rs` | images for a broker of root, and the process without rights that fetches them |
+//! | `fetch_request.rs` | what the two say to each other |
 //! | `serve.rs` | the FUSE server of a mounted image |
 //! | `trace.rs` | which parts of an image jobs read, stored with it |
 //! | `show.rs` | `list`, `show`, `drop` |
@@ -26,6 +28,9 @@ mod bar;
 mod broker;
 mod broker_socket;
 mod end;
+mod fetch_request;
+mod fetched;
+mod fetcher;
 mod find;
 mod key;
 mod mount;
@@ -71,13 +76,17 @@ fn drop_disbelieved(around: &Surroundings) {
 
 /// Runs the subcommand.
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
-    drop_disbelieved(around);
+    // A broker decodes no records. Its fetchers do this.
+    if !matches!(options.word, ImagesWord::Broker(_) | ImagesWord::Fetch(_) | ImagesWord::Serve(_)) {
+        drop_disbelieved(around);
+    }
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),
         ImagesWord::Mount(options) => mount::run(around, options, out),
         ImagesWord::Run(options) => run::run(around, options),
         ImagesWord::Unmount(options) => mount::unmount(around, options, out),
         ImagesWord::Broker(options) => broker::run(around, options),
+        ImagesWord::Fetch(options) => fetcher::run(around, options),
         ImagesWord::Serve(options) => serve::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),
         ImagesWord::Attach(options) => attach::run(around, options, out),
