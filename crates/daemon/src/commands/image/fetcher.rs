@@ -27,6 +27,7 @@ use larder_sys::Channel;
 
 use super::super::{FINE, evict};
 use super::fetch_request::{Description, Failed, Kind, Request, answer, next};
+use super::find;
 use super::remote_images::RemoteImages;
 use super::supply::{ImageSupply, PackFill, STORED, asked_for, directory};
 use super::trace;
@@ -51,7 +52,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
     larder_sys::close_others(3, &[line.descriptor().as_raw_fd()]);
     let image = asked_for(&options.name)?.image;
     confine_to(around.settings(), &store, &image, Vec::new(), options.memory)?;
-    super::drop_disbelieved(around);
+    find::drop_disbelieved(around);
     let state = Arc::new(Fetcher {
         settings: without_secret(around.settings()),
         store: options.store.clone(),
@@ -111,7 +112,7 @@ fn evict_confined(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
     let (store, settings) = (Store::open(&options.store)?, around.settings());
     larder_sys::close_others(3, &[]);
     confine_to_view(store.evictor_view()?, options.memory)?;
-    super::drop_disbelieved(around);
+    find::drop_disbelieved(around);
     evict::images_to_limits(&store, settings)?;
     evict::to_limit(&store, settings.max_size_bytes)?;
     let unneeded: Vec<u8> = store.unneeded_live()?.into_iter().flat_map(|image| image.0).collect();

@@ -53,32 +53,13 @@ use anyhow::Result;
 
 use super::FINE;
 use crate::cli::{Images, ImagesWord};
-use crate::say;
 use crate::surroundings::Surroundings;
-
-/// Drops the images whose signer is not trusted any more, before any image is searched.
-fn drop_disbelieved(around: &Surroundings) {
-    let trust = &around.settings().remote_trust;
-    let dropped = match around.store() {
-        Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
-        // The subcommand will report what is wrong with the store.
-        _ => return,
-    };
-    match dropped {
-        Ok(keys) => keys.iter().for_each(|key| {
-            say::tell(&format!("{key}: dropped, because none of the keys in remote_trust signed it"));
-        }),
-        Err(error) => say::tell(&format!(
-            "images without a trusted signature could not be dropped and may still be used: {error:#}"
-        )),
-    }
-}
 
 /// Runs the subcommand.
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
     // A broker decodes no records. Its fetchers do this.
     if !matches!(options.word, ImagesWord::Broker(_) | ImagesWord::Fetch(_) | ImagesWord::Serve(_)) {
-        drop_disbelieved(around);
+        find::drop_disbelieved(around);
     }
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),
