@@ -85,7 +85,7 @@ pub enum Live {
     Lazy(usize),
     /// The same directory for a FUSE server, which does not hold back reads.
     Served(usize),
-    /// The same directory for a FUSE server without rights, which is alone in writing to it.
+    /// What a FUSE server without rights has filled. No other process writes to this directory.
     Confined(usize),
     /// The saved path as a squashfs file. Files of the user who saved it belong to this user and
     /// group.
