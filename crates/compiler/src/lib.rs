@@ -92,14 +92,8 @@ pub enum Family {
 
 impl Family {
     /// All families. Counters are kept by position in this order, so new ones are added at the end.
-    pub const ALL: [Family; 6] = [
-        Family::Gcc,
-        Family::Clang,
-        Family::Binutils,
-        Family::Generic,
-        Family::Command,
-        Family::Rustc,
-    ];
+    pub const ALL: [Family; 6] =
+        [Family::Gcc, Family::Clang, Family::Binutils, Family::Generic, Family::Command, Family::Rustc];
 
     /// Returns the family's name as the key of an Action contains it.
     pub fn name(self) -> &'static str {

@@ -188,7 +188,6 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
         source: named.source.to_vec(),
         output: Some(output),
         depfile: None,
-        depfile_has_system_headers: false,
         // `-C target-cpu=native`.
         asks_processor: arguments.iter().any(|word| is_native(word)),
         standard_input: StandardInput::Unread,

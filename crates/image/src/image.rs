@@ -7,7 +7,7 @@ use larder_store::{Lease, Store};
 
 use crate::ImageError;
 use crate::compress::{Unpacker, unpacked_size};
-use crate::tree::{NodeKind, Tree};
+use crate::tree::{NodeKind, ROOM_PER_BYTE, Tree};
 
 /// The most bytes of a tree or list in the store.
 const PART_BYTES_MAX: u64 = 512 << 20;
@@ -110,6 +110,22 @@ pub fn is_directory(store: &Store, blob: &Blob) -> Result<bool, ImageError> {
 
 fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
     unpack_tree(store.blob_bytes(blob, PART_BYTES_MAX)?)
+}
+
+/// Returns about how much memory the trees of an image take while they are decoded, in bytes, and at
+/// most what [`unpack_tree`] allows.
+///
+/// # Errors
+///
+/// If the store does not have a tree.
+pub fn memory_of_trees(store: &Store, record: &ImageRecord) -> Result<u64, ImageError> {
+    let mut all = 0u64;
+    for saved in &record.saved {
+        let packed = store.blob_bytes(&saved.tree, PART_BYTES_MAX)?;
+        let bytes = unpacked_size(&packed).map_or(0, |size| size.min(bytes_max(packed.len())) as u64);
+        all = all.saturating_add(bytes.saturating_mul(1 + ROOM_PER_BYTE as u64)).saturating_add(packed.len() as u64);
+    }
+    Ok(all)
 }
 
 /// Decodes a compressed tree. Its memory is limited in proportion to `packed`, because a stranger

@@ -52,7 +52,7 @@ pub use device::Device;
 pub use erofs::{Whole, metadata, whole};
 pub use error::ImageError;
 pub use find::{Found, find_here, newest_of};
-pub use image::{Image, is_directory, unpack_tree};
+pub use image::{Image, is_directory, memory_of_trees, unpack_tree};
 pub use key::{Facts, KeyError, expand, files_in};
 pub use packs::{Arrived, LocalPacks, Packs};
 pub use place::{Aside, is_mounted_on};

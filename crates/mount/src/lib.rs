@@ -16,6 +16,7 @@
 //! | `probe/` | which backends work on this machine, tried with a tiny image |
 //! | `serve/` | larder's own FUSE server, which fetches bytes when they are read |
 //! | `lazy/` | files that can be read before all of their bytes are local |
+//! | `confine.rs` | confines a process that parses what a broker mounts |
 //! | `broker/` | a privileged process that mounts for jobs without the right to mount |
 //!
 //! Unaware of: cache keys, records, packs, remotes, how an image is made.
@@ -27,6 +28,8 @@ mod image;
 
 #[cfg(target_os = "linux")]
 pub mod broker;
+#[cfg(target_os = "linux")]
+mod confine;
 #[cfg(target_os = "linux")]
 mod dev_fuse;
 #[cfg(target_os = "linux")]
@@ -54,6 +57,8 @@ mod probe;
 pub mod serve;
 
 pub use backend::{Backend, Step};
+#[cfg(target_os = "linux")]
+pub use confine::{Confinement, USER as CONFINED_USER, confine};
 pub use error::MountError;
 #[cfg(target_os = "linux")]
 pub use fill::Fill;

@@ -258,9 +258,10 @@ impl Store {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             age.is_some_and(|age| age > GRACE)
         };
-        for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| is_temporary(path) && old(path))
-        {
-            let _ = larder_sys::remove_tree(path);
+        let temporary = [self.file("tmp"), self.file("images").join("fetching")];
+        let temporary = temporary.iter().flat_map(|dir| entries(dir).unwrap_or_default());
+        for path in temporary.filter(|path| is_temporary(path) && old(path)) {
+            let _ = larder_sys::remove_tree(&path);
         }
         let long_ago = |path: &PathBuf| {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());

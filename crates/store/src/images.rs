@@ -8,10 +8,12 @@
 //! images/live/IMAGE/      files for mounts of an image; for its saved path N:
 //!                         metadata2-N-BOOT, whole-N-BOOT, data-N,
 //!                         lazy-N (what was filled), served-N (the same, for FUSE servers),
+//!                         confined-N (the same, for FUSE servers without rights),
 //!                         squashfs-N-USER-GROUP-BOOT; and its record
 //! images/mounts/          what is mounted (crates/mount/src/places)
 //! images/broker.sock      the socket of the process that mounts for this user
 //! images/staging/         archives that are being unpacked
+//! images/fetching/        the temporary files of processes without rights, which see it as tmp/
 //! locks/image-ab          locked shared by each process that uses an image ab…
 //! locks/broker            locked by the process that mounts for this user
 //! ```
@@ -61,6 +63,15 @@ pub(crate) struct UsedImages {
     claims: HashMap<PathBuf, File>,
 }
 
+/// The parts of a store that a process without rights needs to fetch images.
+#[derive(Clone, Debug)]
+pub struct FetcherView {
+    /// What it reads.
+    pub readable: Vec<PathBuf>,
+    /// What it writes, each with the path at which it has to be shown to that process.
+    pub writable: Vec<(PathBuf, PathBuf)>,
+}
+
 /// A file or directory that mounts of an image need. A number is that of the saved path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
@@ -74,6 +85,8 @@ pub enum Live {
     Lazy(usize),
     /// Such a directory for a FUSE server, which does not hold back reads.
     Served(usize),
+    /// What a FUSE server without rights has filled. No other process writes to this directory.
+    Confined(usize),
     /// The saved path as a squashfs file. Files of the user who saved it belong to this user and
     /// group.
     Squashfs(usize, (u32, u32)),
@@ -91,6 +104,7 @@ impl Live {
             Live::Data(number) => (format!("data-{number}"), false),
             Live::Lazy(number) => (format!("lazy-{number}"), false),
             Live::Served(number) => (format!("served-{number}"), false),
+            Live::Confined(number) => (format!("confined-{number}"), false),
             Live::Squashfs(number, (user, group)) => (format!("squashfs-{number}-{user}-{group}-"), true),
             Live::Record => (RECORD.to_owned(), false),
         }
@@ -330,6 +344,57 @@ impl Store {
     /// Returns a directory in which archives are unpacked before they are saved. It is created.
     pub fn image_staging(&self) -> Result<PathBuf, StoreError> {
         let dir = self.file("images").join("staging");
+        make_directory(&dir)?;
+        Ok(dir)
+    }
+
+    /// Returns what a process without rights needs to fetch an image, after creating it. Of files for
+    /// mounts it sees only those of this image, and cannot write them.
+    pub fn fetcher_view(&self, image: &Digest) -> Result<FetcherView, StoreError> {
+        let images = self.file("images");
+        let [records, fetching, blobs] = [self.kind_dir(Contents::Images), images.join("fetching"), self.file("blobs")];
+        [&records, &fetching, &blobs].into_iter().try_for_each(|path| make_directory(path))?;
+        let newest = images.join("newest");
+        self.open_or_make(&newest, OpenOptions::new().write(true).create(true).truncate(false))?;
+        drop(self.lease_image(image)?);
+        let as_it_is = |path: PathBuf| (path.clone(), path);
+        let own = [blobs, records, newest, self.lease_path(image)].map(as_it_is);
+        let writable = own.into_iter().chain([(fetching, self.file("tmp"))]).collect();
+        Ok(FetcherView { readable: vec![self.live_dir(image)], writable })
+    }
+
+    /// Returns what a process without rights needs to evict: everything, but it can only read files
+    /// for mounts and what is mounted. The caller removes the former with [`Store::remove_live`].
+    pub fn evictor_view(&self) -> Result<FetcherView, StoreError> {
+        let images = self.file("images");
+        let inside = ["records", "newest", "fetching"].map(|name| images.join(name));
+        let writable = [self.base().to_owned()].into_iter().chain(inside).filter(|path| path.exists());
+        Ok(FetcherView { readable: vec![images], writable: writable.map(|path| (path.clone(), path)).collect() })
+    }
+
+    /// Returns the images of which only files for mounts are left, and that are not in use.
+    pub fn unneeded_live(&self) -> Result<Vec<Digest>, StoreError> {
+        let mut live = self.live_images()?;
+        let used = self.used_images(&HashSet::new())?.used;
+        let stored: HashSet<Digest> = self.images()?.iter().map(|stored| stored.record.image()).collect();
+        live.retain(|image, _| !used.contains_key(image) && !stored.contains(image));
+        Ok(live.into_keys().collect())
+    }
+
+    /// Removes the files for mounts of an image, unless it is in use.
+    pub fn remove_live(&self, image: &Digest) -> Result<(), StoreError> {
+        let Some(_claim) = self.claim_image(image) else { return Ok(()) };
+        let dir = self.live_dir(image);
+        if self.mounted_images()?.contains(image) || !dir.exists() {
+            return Ok(());
+        }
+        larder_sys::remove_tree(&dir).map_err(StoreError::writing(&dir))
+    }
+
+    /// Returns a new directory in which something may be made. An eviction removes it if the process
+    /// is killed.
+    pub fn workplace(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
         make_directory(&dir)?;
         Ok(dir)
     }

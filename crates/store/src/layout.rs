@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_model::{Digest, FORMAT_VERSION};
 use larder_sys::{Kind, Look, Opening};
@@ -214,11 +215,25 @@ fn refuse_unsafe(path: &Path, look: &Look) -> Result<(), StoreError> {
     Err(StoreError::Unsafe { path: path.to_owned(), why })
 }
 
-/// Returns the effective user. It is asked for only once, because it never changes in a larder
-/// process.
+/// The effective user, or `UNKNOWN`.
+static USER: AtomicU64 = AtomicU64::new(UNKNOWN);
+const UNKNOWN: u64 = u64::MAX;
+
+/// Returns the effective user. It is asked for only once, because it hardly ever changes.
 pub(crate) fn own_user() -> u32 {
-    static USER: OnceLock<u32> = OnceLock::new();
-    *USER.get_or_init(larder_sys::effective_user)
+    match USER.load(Relaxed) {
+        UNKNOWN => {
+            let user = larder_sys::effective_user();
+            USER.store(u64::from(user), Relaxed);
+            user
+        }
+        known => known as u32,
+    }
+}
+
+/// Must be called after this process has become another user.
+pub fn forget_user() {
+    USER.store(UNKNOWN, Relaxed);
 }
 
 pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {
@@ -318,7 +333,20 @@ impl Temporary {
             }
             other => other,
         };
+        let done = match done {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copied(at, rename),
+            other => other,
+        };
         done.map_err(StoreError::writing(at))
+    }
+
+    /// Renames a copy that is made beside `at`. A process without rights sees parts of a store as
+    /// mounts of their own (`images.rs`), between which the kernel renames nothing.
+    fn copied<T>(&self, at: &Path, rename: impl Fn(&Path, &Path) -> io::Result<T>) -> io::Result<T> {
+        let beside = at.with_file_name(self.path.file_name().unwrap_or_default());
+        let done = fs::copy(&self.path, &beside).and_then(|_| rename(&beside, at));
+        let _ = fs::remove_file(if done.is_ok() { &self.path } else { &beside });
+        done
     }
 }
 

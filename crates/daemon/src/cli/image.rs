@@ -45,6 +45,9 @@ pub(crate) enum ImagesWord {
     /// to
     #[command(hide = true)]
     Broker(ImageBroker),
+    /// Fetch an image for a broker, without rights; larderd starts it
+    #[command(hide = true)]
+    Fetch(ImageFetch),
     /// Serve an image that is mounted by `lazy-fuse`; larderd starts it
     #[command(hide = true)]
     Serve(ImageServe),
@@ -218,12 +221,39 @@ pub(crate) struct ImageUnmount {
     pub(crate) paths: Vec<PathBuf>,
 }
 
+/// The memory that a process without rights may use, in MiB. The largest tree takes 6 GiB.
+pub(crate) const FETCHER_MEMORY_MIB: u64 = 7 << 10;
+
+/// Options of `image fetch`.
+#[derive(Args)]
+pub(crate) struct ImageFetch {
+    /// The store of the broker
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: PathBuf,
+    /// Its limit of memory, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
+    pub(crate) memory: u64,
+    /// Evict instead, and write the images of which only files for mounts are left to standard
+    /// output
+    #[arg(long)]
+    pub(crate) evict: bool,
+    /// The image, as a job asked the broker for it
+    #[arg(value_name = "NAME", default_value = "")]
+    pub(crate) name: String,
+}
+
 /// Options of `image serve`.
 #[derive(Args)]
 pub(crate) struct ImageServe {
     /// The store whose images are served
     #[arg(long, value_name = "DIR")]
     pub(crate) store: PathBuf,
+    /// Give up all rights before anything is read
+    #[arg(long)]
+    pub(crate) confined: bool,
+    /// With --confined, its limit of memory, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
+    pub(crate) memory: u64,
 }
 
 /// Options of `image broker`.
@@ -241,6 +271,9 @@ pub(crate) struct ImageBroker {
     /// The largest number of mounts for one user; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = larder_mount::broker::MOUNTS_MAX)]
     pub(crate) mounts_max: usize,
+    /// The memory that each process may use which fetches and decodes an image, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
+    pub(crate) fetcher_memory: u64,
     /// Exit after this many seconds without any mount; 0 to stay
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) idle: u64,

@@ -22,7 +22,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const MODE_MAX: u64 = 0o7777;
 /// The memory that a tree may take for each of its bytes, without its texts. Trees of package
 /// managers take 3 to 6.
-const ROOM_PER_BYTE: usize = 12;
+pub(crate) const ROOM_PER_BYTE: usize = 12;
 /// The memory that every tree may take, in bytes.
 const ROOM_ALWAYS: usize = 1 << 20;
 /// The memory that an attribute takes besides its bytes: two vectors, and the allocator's overhead.

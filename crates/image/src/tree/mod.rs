@@ -25,6 +25,7 @@
 mod decode;
 mod encode;
 
+pub(crate) use decode::ROOM_PER_BYTE;
 use larder_model::{BLOCK_BYTES, PIECE_BYTES, PackList};
 use std::ops::Range;
 

@@ -152,10 +152,11 @@ impl Host {
         };
         match (&supplied.image, supplied.via, &supplied.lazily) {
             (Image::Erofs { metadata, data: Some(data) }, Backend::Lazy, Some(lazily)) => {
-                let Lazily { directory, size_bytes, fill, order, traced } = lazily;
+                let Lazily { directory, size_bytes, fill, prepare, order, traced } = lazily;
                 let trace = traced.is_some();
                 let Programs { gate, rescue, .. } = self.programs.clone();
-                let options = Options { order: order.clone(), trace, rescue, ..Options::new(gate) };
+                let (order, prepare) = (order.clone(), Arc::clone(prepare));
+                let options = Options { order, trace, rescue, prepare, ..Options::new(gate) };
                 // This runs while the metadata is still being made, because it takes about as long.
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
                 wait_for(supplied)?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::lazy::Trace;
+use crate::lazy::{Prepare, Trace};
 use crate::{Backend, Fill, Image};
 
 /// Called with the trace of an image's first reads, once it is complete.
@@ -15,10 +15,11 @@ pub type Traced = Arc<dyn Fn(&Trace) + Send + Sync>;
 
 /// Finds images by name, for a user.
 ///
-/// Implementations may only return files that this process made itself from verified bytes. The
-/// kernel parses them with all its privileges, so a client must not be able to write them.
+/// Only this process's user may be able to write the files that are returned, and the directories
+/// above them. A client must not be able to write them, because the kernel parses them with all its
+/// privileges. Their contents may come from a process without rights that decodes what remotes sent.
 ///
-/// The images must hold no device files, and no attributes but `user.*`. A job that is root in its
+/// The images should hold no device files, and no attributes but `user.*`. A job that is root in its
 /// own user namespace may remove `nodev` and `nosuid` from the mount.
 pub trait Supply: Send + Sync {
     /// Returns the image of that name, if `user` may have it. The error is a text for users.
@@ -62,6 +63,8 @@ pub struct Lazily {
     pub size_bytes: u64,
     /// Fetches the data.
     pub fill: Arc<dyn Fill>,
+    /// Prepares the metadata for lazy reads.
+    pub prepare: Prepare,
     /// The ranges that earlier jobs read, in the order of their first reads.
     pub order: Vec<Range<u64>>,
     /// If a trace of the first minute is wanted: called with it. Then each first read is a request

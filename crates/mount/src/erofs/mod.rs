@@ -154,7 +154,11 @@ impl Inode {
 impl Erofs {
     /// Opens an image's metadata and checks its superblock.
     pub(crate) fn open(path: &Path) -> io::Result<Erofs> {
-        let file = File::open(path)?;
+        Erofs::of(File::open(path)?)
+    }
+
+    /// Checks the superblock of an image's metadata.
+    pub(crate) fn of(file: File) -> io::Result<Erofs> {
         let mut head = [0; SUPERBLOCK_BYTES];
         file.read_exact_at(&mut head, SUPERBLOCK)?;
         if u32_at(&head, 0) != MAGIC {

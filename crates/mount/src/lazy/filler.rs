@@ -18,7 +18,7 @@ use super::directory::switched;
 use super::gate;
 use super::own::Own;
 use super::start_gate::start_gate;
-use super::switches::Switches;
+use super::switches::{Prepare, Switches};
 use crate::{Mount, MountError, layer};
 
 /// The time limit for messages to the gate. The gate never waits for anything long.
@@ -85,11 +85,11 @@ impl Filler {
 
     /// Mounts the image with this metadata. Each chunk is read from the FUSE file until it is in
     /// the data file.
-    pub(super) fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
+    pub(super) fn mount(&self, metadata: &Path, prepare: &Prepare) -> Result<Mount, MountError> {
         let path = switched(&self.directory, metadata)
             .map_err(MountError::path(&self.directory, "cannot hold the mounted metadata"))?;
-        let switches =
-            Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
+        let switches = Switches::open(metadata, &path, self.size_bytes, prepare)
+            .map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
         self.own.set_switches(switches);
         let mount = layer::erofs_asked(&path, &self.data, &Device::file(self.root.as_fd()))?;
         let watch = gate::watch_reader(mount.descriptor());

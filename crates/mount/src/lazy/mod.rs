@@ -68,6 +68,7 @@ pub use self::options::Options;
 pub(crate) use self::own::Own;
 use self::start_gate::{GATE, start_gate};
 use self::switches::Switches;
+pub use self::switches::{Prepare, prepare};
 use self::units::UNIT_BYTES;
 pub use self::whole::fill_whole;
 use crate::{Fill, Mount, MountError, layer};
@@ -80,6 +81,7 @@ pub struct Lazy {
     size_bytes: u64,
     /// `None` if all bytes were local at the start.
     filler: Option<Arc<Filler>>,
+    prepare: Prepare,
     /// The lock of the filler, which is also `None` then.
     _lock: Option<File>,
 }
@@ -105,7 +107,8 @@ impl Lazy {
         let lock = if was_completed(&directory, data, size_bytes) { None } else { Some(lock(&directory)?) };
         let own = Own::open(&directory, data, size_bytes, fill, options)?;
         let data = fs::canonicalize(data).map_err(MountError::path(data, "cannot be found"))?;
-        let mut lazy = Lazy { data, directory, size_bytes, filler: None, _lock: lock };
+        let prepare = Arc::clone(&options.prepare);
+        let mut lazy = Lazy { data, directory, size_bytes, filler: None, prepare, _lock: lock };
         // The process that held the lock before may have completed the file.
         if own.is_complete() {
             lazy._lock = None;
@@ -131,7 +134,7 @@ impl Lazy {
     /// If the kernel refuses, or if a file has data that is not in chunks of at most 1 MiB.
     pub fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
         match &self.filler {
-            Some(filler) if !self.is_complete() => filler.mount(metadata),
+            Some(filler) if !self.is_complete() => filler.mount(metadata, &self.prepare),
             _ => layer::erofs(metadata, Some(&self.data)),
         }
     }
@@ -211,7 +214,9 @@ pub fn is_whole(directory: &Path, data: &Path, size_bytes: u64) -> bool {
 pub(crate) fn on_trial(directory: &Path, metadata: &Path, data: &Path) -> Result<Mount, MountError> {
     let (device, mount) = Device::mount(UNIT_BYTES)?;
     let path = directory.join(SWITCHED);
-    Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
+    let prepare = Options::new(Vec::new()).prepare;
+    Switches::open(metadata, &path, 0, &prepare)
+        .map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let answer = || {

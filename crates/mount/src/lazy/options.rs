@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 use std::ops::Range;
+use std::sync::Arc;
+
+use super::switches::{Prepare, prepare};
 
 /// How a file is filled.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// How many fetches run at once for bytes that a reader waits for.
     pub workers: usize,
@@ -22,12 +25,15 @@ pub struct Options {
     /// a new filler if there is none. If this is empty, reads wait until another process starts
     /// one.
     pub rescue: Vec<OsString>,
+    /// Does what `prepare` does, perhaps in another process.
+    pub prepare: Prepare,
 }
 
 impl Options {
     /// Returns the defaults: 16 fetches at once and 8 in the background. With pieces of 1 MiB and
     /// 20 ms a fetch, that is 800 and 400 MB/s.
     pub fn new(gate: Vec<OsString>) -> Options {
-        Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate, rescue: Vec::new() }
+        let prepare = Arc::new(prepare);
+        Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate, rescue: Vec::new(), prepare }
     }
 }

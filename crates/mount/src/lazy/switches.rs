@@ -20,12 +20,12 @@
 //! Unaware of: which process fills, and which process mounts.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::erofs::{self, Erofs};
 
@@ -47,6 +47,13 @@ const FILLED: u8 = 1;
 /// The device numbers of the FUSE file.
 const ASKED: [u8; 2] = [2, 3];
 
+/// The most chunks of an image, which take 640 MB of memory. With chunks of 1 MiB that is 16 TiB.
+const CHUNKS_MAX: u64 = 1 << 24;
+const CHUNK_BYTES: usize = 24;
+
+/// Called with an image's metadata and two empty files, for what [`prepare`] does.
+pub type Prepare = Arc<dyn Fn(&File, &File, &File) -> io::Result<()> + Send + Sync>;
+
 /// The chunks of an image that is mounted while it is filled.
 pub(super) struct Switches {
     file: File,
@@ -64,35 +71,60 @@ struct Chunk {
     is_switched: bool,
 }
 
+/// Writes a copy of an EROFS image's metadata, in which each chunk is read from the FUSE file, to the
+/// empty file `copy`, and the list of its chunks to the empty file `table`. The list is sorted by the
+/// position in the data file. Each chunk has three numbers of 64 bits, little-endian: where it
+/// begins and ends in the data file, and where its device number is in the metadata.
+///
+/// # Errors
+///
+/// If a file has data on the device that is not in chunks of at most 1 MiB.
+pub fn prepare(metadata: &File, copy: &File, table: &File) -> io::Result<()> {
+    let (tree, mut chunks) = (Erofs::of(metadata.try_clone()?)?, Vec::new());
+    tree.each_file(|file| {
+        tree.chunks(file, |chunk| {
+            let erofs::Chunk { number, bytes, device_at } = chunk;
+            chunks.push((bytes.start, bytes.end, device_at, ASKED[(number % 2) as usize]));
+        })
+    })?;
+    let (mut from, mut to) = (metadata, copy);
+    from.seek(SeekFrom::Start(0))?;
+    io::copy(&mut from, &mut to)?;
+    add_devices(copy)?;
+    for &(_, _, device_at, device) in &chunks {
+        copy.write_all_at(&[device, 0], device_at)?;
+    }
+    chunks.sort_unstable();
+    let mut to = BufWriter::new(table);
+    for (start, end, device_at, _) in chunks {
+        [start, end, device_at].into_iter().try_for_each(|number| to.write_all(&number.to_le_bytes()))?;
+    }
+    to.flush()
+}
+
 impl Switches {
-    /// Opens the copy of an EROFS image's metadata at `path`, which is made if it does not exist.
+    /// Opens the copy of an EROFS image's metadata at `path`. If it does not exist, it is made by
+    /// `prepare`. The data file has `size_bytes`.
     ///
     /// # Errors
     ///
-    /// If a file has data on the device that is not in chunks of at most 1 MiB.
-    pub(super) fn open(metadata: &Path, path: &Path) -> io::Result<Switches> {
-        let (tree, mut chunks) = (Erofs::open(metadata)?, Vec::new());
-        tree.each_file(|file| {
-            tree.chunks(file, |chunk| {
-                let erofs::Chunk { number, bytes, device_at } = chunk;
-                chunks.push((number, Chunk { bytes, device_at, is_switched: false }));
-            })
-        })?;
-        if !path.exists() {
-            let new = path.with_extension("new");
-            let _ = fs::remove_file(&new);
-            fs::copy(metadata, &new)?;
-            let file = File::options().read(true).write(true).open(&new)?;
-            add_devices(&file)?;
-            for (number, chunk) in &chunks {
-                file.write_all_at(&[ASKED[(number % 2) as usize], 0], chunk.device_at)?;
-            }
-            fs::rename(&new, path)?;
+    /// If `prepare` fails, or if its list of chunks does not belong to such files.
+    pub(super) fn open(metadata: &Path, path: &Path, size_bytes: u64, prepare: &Prepare) -> io::Result<Switches> {
+        let table = path.with_extension("chunks");
+        if !path.exists() || !table.exists() {
+            let [copied, listed] = ["new", "listed"].map(|end| path.with_extension(end));
+            let new = |path: &Path| {
+                let _ = fs::remove_file(path);
+                File::options().read(true).write(true).create_new(true).open(path)
+            };
+            prepare(&File::open(metadata)?, &new(&copied)?, &new(&listed)?)?;
+            fs::rename(&listed, &table)?;
+            // A copy that exists may be mounted, so it stays.
+            if path.exists() { fs::remove_file(&copied)? } else { fs::rename(&copied, path)? }
         }
-        let mut chunks: Vec<Chunk> = chunks.into_iter().map(|(_, chunk)| chunk).collect();
-        chunks.sort_by_key(|chunk| chunk.bytes.start);
-        let longest = chunks.iter().map(|chunk| chunk.bytes.end - chunk.bytes.start).max().unwrap_or(0);
         let file = File::options().read(true).write(true).open(path)?;
+        let chunks = listed(&table, file.metadata()?.len(), size_bytes)?;
+        let longest = chunks.iter().map(|chunk| chunk.bytes.end - chunk.bytes.start).max().unwrap_or(0);
         Ok(Switches { file, left: AtomicUsize::new(chunks.len()), chunks: Mutex::new(chunks), longest })
     }
 
@@ -115,6 +147,33 @@ impl Switches {
     pub(super) fn are_over(&self) -> bool {
         self.left.load(SeqCst) == 0
     }
+}
+
+/// Reads a list of chunks. Another process may have written it, so each number is checked.
+fn listed(table: &Path, metadata_bytes: u64, size_bytes: u64) -> io::Result<Vec<Chunk>> {
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let table = File::open(table)?;
+    let length = table.metadata()?.len();
+    if length > CHUNKS_MAX * CHUNK_BYTES as u64 {
+        return Err(wrong("it has too many chunks"));
+    }
+    let data_end = size_bytes.next_multiple_of(super::units::UNIT_BYTES);
+    let (mut from, mut one) = (BufReader::new(table), [0; CHUNK_BYTES]);
+    let (mut chunks, mut last) = (Vec::new(), 0);
+    let count = usize::try_from(length / CHUNK_BYTES as u64).unwrap_or(usize::MAX);
+    chunks.try_reserve_exact(count).map_err(|_| wrong("there is no memory for its chunks"))?;
+    for _ in 0..count {
+        from.read_exact(&mut one)?;
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| one[at * 8 + byte]));
+        let (bytes, device_at) = (number(0)..number(1), number(2));
+        let is_possible = last <= bytes.start && bytes.start < bytes.end && bytes.end <= data_end;
+        if !is_possible || device_at >= metadata_bytes {
+            return Err(wrong("its list of chunks is invalid"));
+        }
+        last = bytes.start;
+        chunks.push(Chunk { bytes, device_at, is_switched: false });
+    }
+    Ok(chunks)
 }
 
 /// Changes the metadata from one device to three.

@@ -50,7 +50,8 @@ impl Supply for OfFixture {
             ("lazy", Some((directory, fill, size_bytes))) => {
                 let (directory, size_bytes) = (directory.clone(), *size_bytes);
                 let fill = Arc::clone(fill) as Arc<dyn Fill>;
-                Some(Lazily { directory, size_bytes, fill, order: Vec::new(), traced: None })
+                let prepare = Arc::new(larder_mount::lazy::prepare);
+                Some(Lazily { directory, size_bytes, fill, prepare, order: Vec::new(), traced: None })
             }
             ("deps", _) => None,
             // Such a name is a request to a test server, which is passed on as it is.

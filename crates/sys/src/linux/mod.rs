@@ -3,6 +3,7 @@
 mod bytelock;
 mod clock;
 mod closing;
+mod confine;
 mod copy;
 mod cpu_affinity;
 mod features;
@@ -36,6 +37,7 @@ mod trace;
 
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use clock::{now_coarse_ns, now_ms, ticks, ticks_per_second};
+pub use confine::{Limits, enter_root, give_up_rights, limit_ourselves, refuse_calls, restrict_mount};
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
@@ -52,7 +54,7 @@ pub use memory_file::{growing_memory_file, memory_file, seal, sealed_memory_file
 pub use mount::{
     MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, house_mount, in_lasting_mounts,
     in_private_mounts, is_mount_root, knows_mount_option, mount_number, mount_place, new_mount, open_directory,
-    open_place, own_mounts, place_mount, seen_mounts, set_mount_owners, unmount,
+    open_place, own_mounts, place_mount, seen_mounts, set_mount_attributes, set_mount_owners, unmount,
 };
 pub use namespace::{
     OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,

@@ -126,6 +126,15 @@ pub fn clone_mount(of: impl AsFd) -> io::Result<OwnedFd> {
 /// Maps the owners of files that are seen through a mount, as the user namespace maps them. The
 /// mount must not be attached yet. See `owners_namespace`.
 pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()> {
+    set_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_IDMAP, Some(namespace.as_fd()))
+}
+
+/// Adds attributes to a mount (Linux 5.12).
+pub fn set_mount_attributes(mount: impl AsFd, attributes: MountAttributes) -> io::Result<()> {
+    set_attributes(mount.as_fd(), attributes.bits(), None)
+}
+
+fn set_attributes(mount: BorrowedFd, set: MountAttrFlags, namespace: Option<BorrowedFd>) -> io::Result<()> {
     /// `struct mount_attr`.
     #[repr(C)]
     struct Attributes {
@@ -134,13 +143,12 @@ pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()
         propagation: u64,
         namespace: u64,
     }
-    let set = u64::from(MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
-    let namespace = namespace.as_fd().as_raw_fd() as u64;
-    let attributes = Attributes { set, clear: 0, propagation: 0, namespace };
-    let mount = mount.as_fd().as_raw_fd();
+    let namespace = namespace.map_or(0, |namespace| namespace.as_raw_fd() as u64);
+    let attributes = Attributes { set: u64::from(set.bits()), clear: 0, propagation: 0, namespace };
     // SAFETY: passes an empty path, and a structure of ours with its size.
     let done = unsafe {
         let (path, size) = (c"".as_ptr(), size_of::<Attributes>());
+        let mount = mount.as_raw_fd();
         libc::syscall(libc::SYS_mount_setattr, mount, path, libc::AT_EMPTY_PATH, &raw const attributes, size)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -5,18 +5,21 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use larder_config::{Settings, larderd_needs};
 use larder_mount::Places;
-use larder_mount::broker::{Broker, Policy, Programs};
+use larder_mount::broker::{Broker, Policy, Programs, Supply};
 use larder_store::{Store, StoreSocket};
 use larder_sys::Door;
 
 use super::super::{FINE, PROBLEM, evict};
+use super::fetched::{self, FetchedSupply, Memory};
 use super::remote_images::RemoteImages;
+use super::serve;
 use super::supply::{ImageSupply, STORED};
 use crate::cli::ImageBroker;
 use crate::say;
@@ -50,23 +53,21 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let (own, state) = store.image_broker()?;
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     warning(around.settings(), options.socket.is_some()).into_iter().for_each(say::tell);
-    let remotes = RemoteImages::open(around, &store)?.map(Arc::new);
-    keep_within_limits(&store, around.settings(), remotes.clone());
-    let supply = ImageSupply { store: store.directory().to_owned(), remotes, stored: STORED, serves: false };
-    let targets: Vec<PathBuf> = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
+    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
     let cwd = around.cwd.clone().filter(|cwd| cwd.is_dir());
+    let (supply, server, keeping) = supply(around, &store, options, (&program, cwd.as_deref()))?;
+    keep_within_limits(&store, keeping);
+    let targets: Vec<PathBuf> = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
     let rescue = rescue(cwd.as_deref(), options, &socket, &targets)?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: options.mounts_max, ..Policy::default() };
     // Each mount keeps some files open.
     larder_sys::raise_descriptor_limit();
     // So that the job's directory can be removed.
     std::env::set_current_dir("/")?;
-    let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
-    let server = super::serve::words(&program, &store);
     let gate: Vec<OsString> = vec![program.into_os_string(), "gate".into()];
     let programs = Programs { gate, rescue, server, server_from: cwd };
     let says = Box::new(|what: &str| say::tell(&say::one_line(what)));
-    let broker = Broker::new(&state, Box::new(supply), policy, programs, says)?;
+    let broker = Broker::new(&state, supply, policy, programs, says)?;
     let (door, listening) = listen(&socket, options.socket.is_some())
         .with_context(|| format!("{}: cannot listen on this socket", socket.display()))?;
     let (woken, held) = larder_sys::pipe().context("cannot create a pipe")?;
@@ -85,13 +86,58 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     Ok(FINE)
 }
 
+/// How a store is kept within its limits.
+struct Keeping {
+    /// Returns true once after something may have been downloaded.
+    has_grown: Box<dyn Fn() -> bool + Send>,
+    /// Evicts.
+    evict: Box<dyn Fn(&Store) -> Result<()> + Send>,
+}
+
+/// Returns where images come from, the command of FUSE servers, and how the store is kept within
+/// its limits. A broker of root has images fetched and decoded, and served, by processes
+/// without rights.
+fn supply(
+    around: &Surroundings,
+    store: &Store,
+    options: &ImageBroker,
+    (program, from): (&Path, Option<&Path>),
+) -> Result<(Box<dyn Supply>, Vec<OsString>, Keeping)> {
+    let directory = store.directory().to_owned();
+    if larder_sys::effective_user() == 0 {
+        let has_fetched = Arc::new(AtomicBool::new(false));
+        let (its, memory_mib) = (Arc::clone(&has_fetched), options.fetcher_memory);
+        let fetcher = fetched::words(program, store, memory_mib);
+        let words = fetcher.clone();
+        let (from, is_for_others) = (from.map(Path::to_owned), options.socket.is_some());
+        let (memory, sessions) = (Memory::new(memory_mib << 20), Mutex::default());
+        let supply = FetchedSupply { store: directory, fetcher, from, is_for_others, has_fetched, memory, sessions };
+        let keeping = Keeping {
+            has_grown: Box::new(move || its.swap(false, Relaxed)),
+            evict: Box::new(move |store| fetched::evict(store, &words)),
+        };
+        return Ok((Box::new(supply), serve::confined_words(program, store, memory_mib), keeping));
+    }
+    let remotes = RemoteImages::open(around, store)?.map(Arc::new);
+    let its = remotes.clone();
+    let has_grown = move || its.as_ref().is_some_and(|remotes| remotes.take_brought() > 0);
+    let supply = ImageSupply { store: directory, remotes, stored: STORED, serves: None };
+    let settings = around.settings().clone();
+    let evict = move |store: &Store| {
+        evict::images_to_limits(store, &settings)?;
+        evict::to_limit(store, settings.max_size_bytes).map(drop)
+    };
+    let keeping = Keeping { has_grown: Box::new(has_grown), evict: Box::new(evict) };
+    Ok((Box::new(supply), serve::words(program, store), keeping))
+}
+
 /// Returns a warning if it mounts for other users, but accepts images from anyone who can write to
 /// the remotes.
 fn warning(settings: &Settings, is_for_others: bool) -> Option<&'static str> {
     let is_open = is_for_others && !settings.remote.is_empty() && settings.remote_trust.is_empty();
     is_open.then_some(
         "the images of this broker are not signed (`remote_trust` is not set), so anyone who can write to its remotes chooses \
-         what it reads with its privileges and mounts for others: set remote_trust to the keys of the machines that save images",
+         what it mounts for others: set remote_trust to the keys of the machines that save images",
     )
 }
 
@@ -107,6 +153,7 @@ fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[P
     targets.iter().for_each(|target| words.extend(["--target".into(), target.into()]));
     options.user.iter().for_each(|user| words.extend(["--user".into(), user.to_string().into()]));
     words.extend(["--mounts-max".into(), options.mounts_max.to_string().into()]);
+    words.extend(["--fetcher-memory".into(), options.fetcher_memory.to_string().into()]);
     if options.idle > 0 {
         words.extend(["--idle".into(), options.idle.to_string().into()]);
     }
@@ -115,19 +162,15 @@ fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[P
 
 /// Starts a thread that evicts as long as this process lives. On a host whose jobs all use a
 /// broker, no other process would evict.
-fn keep_within_limits(store: &Store, settings: &Settings, remotes: Option<Arc<RemoteImages>>) {
-    let (directory, settings) = (store.directory().to_owned(), settings.clone());
+fn keep_within_limits(store: &Store, keeping: Keeping) {
+    let directory = store.directory().to_owned();
     std::thread::spawn(move || {
         let mut looked: Option<Instant> = None;
         loop {
-            let has_grown = remotes.as_ref().is_some_and(|remotes| remotes.take_brought() > 0);
-            if has_grown || looked.is_none_or(|at| at.elapsed() > AGE_EVERY) {
+            if (keeping.has_grown)() || looked.is_none_or(|at| at.elapsed() > AGE_EVERY) {
                 looked = Some(Instant::now());
-                let held = Store::open(&directory).map_err(anyhow::Error::from).and_then(|store| {
-                    evict::images_to_limits(&store, &settings)?;
-                    evict::to_limit(&store, settings.max_size_bytes)
-                });
-                if let Err(error) = held {
+                let store = Store::open(&directory).map_err(anyhow::Error::from);
+                if let Err(error) = store.and_then(|store| (keeping.evict)(&store)) {
                     say::tell(&say::one_line(&format!("the store cannot be reduced to its limits: {error:#}")));
                 }
             }

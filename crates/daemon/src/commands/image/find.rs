@@ -12,6 +12,25 @@ use larder_store::{Lease, Live, Store};
 
 use super::remote_images::RemoteImages;
 use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Drops the images whose signer is not trusted any more, before any image is searched.
+pub(super) fn drop_disbelieved(around: &Surroundings) {
+    let trust = &around.settings().remote_trust;
+    let dropped = match around.store() {
+        Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
+        // The subcommand will report what is wrong with the store.
+        _ => return,
+    };
+    match dropped {
+        Ok(keys) => keys.iter().for_each(|key| {
+            say::tell(&format!("{key}: dropped, because none of the keys in remote_trust signed it"));
+        }),
+        Err(error) => say::tell(&format!(
+            "images without a trusted signature could not be dropped and may still be used: {error:#}"
+        )),
+    }
+}
 
 /// Finds an image. The second value is true if it is known from a remote only.
 pub(super) fn find(

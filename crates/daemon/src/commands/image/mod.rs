@@ -9,6 +9,8 @@
 //! | `attach.rs` | mounts existing squashfs files |
 //! | `run.rs` | mounts for one command, even without privileges |
 //! | `broker.rs`, `supply.rs` | mounting for others, and where a broker gets images from |
+//! | `fetched.rs`, `fetcher.rs` | images for a broker of root, and the process without rights that fetches them |
+//! | `fetch_request.rs` | what the two say to each other |
 //! | `serve.rs` | the FUSE server of a mounted image |
 //! | `trace.rs` | which parts of an image jobs read, stored with it |
 //! | `show.rs` | `list`, `show`, `drop` |
@@ -26,6 +28,9 @@ mod bar;
 mod broker;
 mod broker_socket;
 mod end;
+mod fetch_request;
+mod fetched;
+mod fetcher;
 mod find;
 mod key;
 mod mount;
@@ -48,36 +53,21 @@ use anyhow::Result;
 
 use super::FINE;
 use crate::cli::{Images, ImagesWord};
-use crate::say;
 use crate::surroundings::Surroundings;
-
-/// Drops the images whose signer is not trusted any more, before any image is searched.
-fn drop_disbelieved(around: &Surroundings) {
-    let trust = &around.settings().remote_trust;
-    let dropped = match around.store() {
-        Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
-        // The subcommand will report what is wrong with the store.
-        _ => return,
-    };
-    match dropped {
-        Ok(keys) => keys.iter().for_each(|key| {
-            say::tell(&format!("{key}: dropped, because none of the keys in remote_trust signed it"));
-        }),
-        Err(error) => say::tell(&format!(
-            "images without a trusted signature could not be dropped and may still be used: {error:#}"
-        )),
-    }
-}
 
 /// Runs the subcommand.
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
-    drop_disbelieved(around);
+    // A broker decodes no records. Its fetchers do this.
+    if !matches!(options.word, ImagesWord::Broker(_) | ImagesWord::Fetch(_) | ImagesWord::Serve(_)) {
+        find::drop_disbelieved(around);
+    }
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),
         ImagesWord::Mount(options) => mount::run(around, options, out),
         ImagesWord::Run(options) => run::run(around, options),
         ImagesWord::Unmount(options) => mount::unmount(around, options, out),
         ImagesWord::Broker(options) => broker::run(around, options),
+        ImagesWord::Fetch(options) => fetcher::run(around, options),
         ImagesWord::Serve(options) => serve::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),
         ImagesWord::Attach(options) => attach::run(around, options, out),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use futures::stream::{self, StreamExt, TryStreamExt};
+use larder_config::Settings;
 use larder_image::{Arrived, Image, ImageError, Packs, Progress, Saved, Step};
 use larder_model::{Blob, Digest, ImageRecord, Origin};
 use larder_remote::BelievedImage;
@@ -47,7 +48,11 @@ struct Way {
 impl RemoteImages {
     /// Opens the remotes of the settings, or returns `None` if there are none.
     pub(super) fn open(around: &Surroundings, store: &Store) -> Result<Option<RemoteImages>> {
-        let settings = around.settings();
+        RemoteImages::with_settings(around.settings(), store)
+    }
+
+    /// Opens the remotes of these settings, or returns `None` if there are none.
+    pub(super) fn with_settings(settings: &Settings, store: &Store) -> Result<Option<RemoteImages>> {
         if settings.remote.is_empty() {
             return Ok(None);
         }

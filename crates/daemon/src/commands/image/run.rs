@@ -264,7 +264,7 @@ fn by_broker(socket: &Path, name: &str) -> Result<(Mount, Keeps)> {
 /// Mounts with squashfuse, from this user's own store.
 fn ourselves(store: &Store, remotes: Option<Arc<RemoteImages>>, name: &str, path: &Path) -> Result<(Mount, Keeps)> {
     let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
-    let supply = ImageSupply { store: store.directory().to_owned(), remotes, stored: (user, group), serves: false };
+    let supply = ImageSupply { store: store.directory().to_owned(), remotes, stored: (user, group), serves: None };
     let supplied = supply.supplied(name)?;
     let (_, state) = store.image_broker()?;
     let places = Places::open(&state)?;

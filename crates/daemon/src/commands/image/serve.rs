@@ -11,11 +11,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use larder_mount::Image;
 use larder_mount::serve::{Bytes, Filled, Served, serve};
-use larder_store::Store;
+use larder_store::{Live, Store};
 
 use super::super::FINE;
+use super::fetcher::{confine_to, without_secret};
 use super::remote_images::RemoteImages;
-use super::supply::{ImageSupply, STORED};
+use super::supply::{Asked, ImageSupply, STORED, asked_for};
 use crate::cli::ImageServe;
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -33,12 +34,28 @@ pub(super) fn words(program: &Path, store: &Store) -> Vec<OsString> {
     vec![program.into(), "image".into(), "serve".into(), "--store".into(), store.directory().into()]
 }
 
+/// Returns the command that starts such a server without rights.
+pub(super) fn confined_words(program: &Path, store: &Store, memory_mib: u64) -> Vec<OsString> {
+    let mut words = words(program, store);
+    words.extend(["--confined".into(), "--memory".into(), memory_mib.to_string().into()]);
+    words
+}
+
 /// Opens the image with this name.
 fn served(around: &Surroundings, options: &ImageServe, name: &str) -> Result<Served> {
     let store = Store::open(&options.store)?;
-    let remotes = RemoteImages::open(around, &store)?.map(Arc::new);
+    let mut settings = around.settings().clone();
+    if options.confined {
+        let Asked { image, saved, .. } = asked_for(name)?;
+        let own = store.live_file(&image, Live::Confined(saved))?;
+        std::fs::create_dir_all(&own)?;
+        confine_to(&settings, &store, &image, vec![own], options.memory)?;
+        settings = without_secret(&settings);
+    }
+    let remotes = RemoteImages::with_settings(&settings, &store)?.map(Arc::new);
     // The request says how owners are shown, because this file system serves a single user.
-    let supply = ImageSupply { store: options.store.clone(), remotes, stored: STORED, serves: true };
+    let serves: fn(usize) -> Live = if options.confined { Live::Confined } else { Live::Served };
+    let supply = ImageSupply { store: options.store.clone(), remotes, stored: STORED, serves: Some(serves) };
     let supplied = supply.supplied(name)?;
     let Image::Erofs { metadata, data } = supplied.image else {
         bail!("this name is of an image that is not served by FUSE")

@@ -1,5 +1,6 @@
-//! Provides a broker with images, from this store and its remotes. All contents are verified. The
-//! metadata that the kernel reads was written by this process itself.
+//! Provides images from this store and its remotes, for a broker that need not be protected or for
+//! a FUSE server. All contents are verified. The metadata that the kernel reads was written by this
+//! process itself. (A broker of root has `fetched.rs` instead.)
 //!
 //! ```text
 //! name   = method " " number of the saved path " " digest of the image " " key
@@ -32,7 +33,7 @@ use crate::remote::remote_client::Failure;
 use crate::say;
 
 /// The number of threads that get packs if all packs are needed.
-const PACKS_AT_ONCE: usize = 8;
+pub(super) const PACKS_AT_ONCE: usize = 8;
 /// The owner in a mounted image of files that belonged to the saving user. A broker shows them as
 /// files of the job's user.
 pub(super) const STORED: (u32, u32) = (0, 0);
@@ -46,7 +47,7 @@ pub(super) fn name(via: Backend, saved: usize, record: &ImageRecord) -> String {
 pub(super) struct Asked {
     pub(super) via: Backend,
     pub(super) saved: usize,
-    image: Digest,
+    pub(super) image: Digest,
     pub(super) key: ImageKey,
 }
 
@@ -66,8 +67,9 @@ pub(super) struct ImageSupply {
     pub(super) remotes: Option<Arc<RemoteImages>>,
     /// The owner in a mounted image of files that belonged to the saving user.
     pub(super) stored: (u32, u32),
-    /// True in the server of a `lazy-fuse` mount, false in the broker that starts one.
-    pub(super) serves: bool,
+    /// In the server of a `lazy-fuse` mount, the directory of its state; `None` in the broker that
+    /// starts one.
+    pub(super) serves: Option<fn(usize) -> Live>,
 }
 
 impl Supply for ImageSupply {
@@ -91,17 +93,24 @@ impl Supply for ImageSupply {
 impl ImageSupply {
     /// Returns what to mount for this name, after downloading what is missing.
     pub(super) fn supplied(&self, name: &str) -> Result<Supplied> {
-        let Asked { via, saved, image, key } = asked_for(name)?;
+        let asked = asked_for(name)?;
         let store = Store::open(&self.store)?;
-        let (record, was_far) = self.record(&store, &image, &key)?;
-        let _lease = store.lease_image(&record.image())?;
+        let _lease = store.lease_image(&asked.image)?;
+        let record = self.found(&store, &asked)?;
+        self.files(&store, record, asked.saved, asked.via, None)
+    }
+
+    /// Returns the record of the image, after downloading everything but its packs. The caller holds
+    /// a lease of the image.
+    pub(super) fn found(&self, store: &Store, asked: &Asked) -> Result<ImageRecord> {
+        let (record, was_far) = self.record(store, &asked.image, &asked.key)?;
         if let Some(remotes) = self.remotes.as_ref().filter(|_| was_far) {
-            brought(&store, remotes, &record)?;
+            brought(store, remotes, &record)?;
             // If this fails, lazy filling only starts with the wrong parts.
-            let _ = remotes.fetch(&store, record.trace.into_iter());
+            let _ = remotes.fetch(store, record.trace.into_iter());
         }
         store.note_image_use(&record.key);
-        self.files(&store, record, saved, via, None)
+        Ok(record)
     }
 
     /// Returns the record of this image: that of its key, of another key with the same trees, or of
@@ -145,7 +154,7 @@ impl ImageSupply {
         }
         match via {
             Backend::Squashfs | Backend::Fuse => return self.squashed(store, record, saved, via),
-            Backend::LazyFuse if !self.serves => return self.to_be_served(store, record, saved),
+            Backend::LazyFuse if self.serves.is_none() => return self.to_be_served(store, record, saved),
             _ => {}
         }
         if via == Backend::Mount && !erofs_has_data() {
@@ -174,19 +183,21 @@ impl ImageSupply {
             fill_whole(&directory, &data, size_bytes, &fill, PACKS_AT_ONCE)?;
         }
         let mut is_lazy = via == Backend::Lazy;
-        if via == Backend::LazyFuse && !is_whole(&directory, &data, size_bytes) {
+        if let Some(live) = self.serves.filter(|_| via == Backend::LazyFuse && !is_whole(&directory, &data, size_bytes))
+        {
             // A directory of its own: in the other directory, reads are held back for the broker's
             // filler and filled only by it.
-            directory = store.live_file(&id, Live::Served(saved))?;
+            directory = store.live_file(&id, live(saved))?;
             is_lazy = true;
         }
         let known = trace::known(store, &image);
         let order = known.as_ref().map_or_else(Vec::new, |known| known.ranges(&image.packs));
         let lease = Arc::clone(&image);
-        let keeper = if self.serves { trace::kept } else { trace::keeper };
+        let keeper = if self.serves.is_some() { trace::kept } else { trace::keeper };
         let traced = (is_lazy && known.is_none_or(|known| known.is_carried))
             .then(|| keeper(self.store.clone(), self.remotes.clone(), image));
-        let lazily = Lazily { directory, size_bytes, fill: Arc::new(fill), order, traced };
+        let (fill, prepare) = (Arc::new(fill), Arc::new(larder_mount::lazy::prepare));
+        let lazily = Lazily { directory, size_bytes, fill, prepare, order, traced };
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
             image: Files::Erofs { metadata, data: Some(data) },
@@ -239,7 +250,8 @@ impl ImageSupply {
         })
     }
 
-    fn write_whole(&self, image: &Image, saved: usize, file: &File) -> Result<()> {
+    /// Writes metadata and contents of a saved path.
+    pub(super) fn write_whole(&self, image: &Image, saved: usize, file: &File) -> Result<()> {
         let whole = whole(&image.trees[saved], image.packs.blocks(), self.stored, file)?;
         file.set_len(whole.size_bytes).context("the image file to mount cannot be created")?;
         let device = Device::behind(image, whole.device_at);
@@ -268,11 +280,7 @@ impl ImageSupply {
         let mut image = if file.exists() { Image::without_trees(store, record)? } else { Image::open(store, record)? };
         if !file.exists() {
             directory(&image, saved)?;
-            let lacking = image.lacking(store, &image.needed(&[saved]));
-            if let Some(remotes) = self.remotes.as_ref().filter(|_| !lacking.is_empty()) {
-                let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
-                remotes.fetch(store, blobs).context("the image could not be downloaded")?;
-            }
+            bring_lacking(store, self.remotes.as_deref(), &image, saved)?;
             bar::during(|progress| squash(store, &image, saved, self.stored, &file, progress))?;
             store.forget_earlier(&id, made);
         }
@@ -288,6 +296,16 @@ impl ImageSupply {
             ready: None,
         })
     }
+}
+
+/// Downloads the packs of a saved path that the store does not have.
+pub(super) fn bring_lacking(store: &Store, remotes: Option<&RemoteImages>, image: &Image, saved: usize) -> Result<()> {
+    let lacking = image.lacking(store, &image.needed(&[saved]));
+    if let Some(remotes) = remotes.filter(|_| !lacking.is_empty()) {
+        let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
+        remotes.fetch(store, blobs).context("the image could not be downloaded")?;
+    }
+    Ok(())
 }
 
 /// Writes the EROFS metadata of a saved path.
@@ -317,7 +335,7 @@ fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<
 }
 
 /// Fails if there is no such saved path, or if it is no directory.
-fn directory(image: &Image, saved: usize) -> Result<()> {
+pub(super) fn directory(image: &Image, saved: usize) -> Result<()> {
     let tree = image.trees.get(saved).context("the image has no such path")?;
     if !matches!(tree.nodes[0].kind, larder_image::NodeKind::Directory(_)) {
         bail!("the saved path is no directory and cannot be mounted: use `larder image restore`");
@@ -327,7 +345,7 @@ fn directory(image: &Image, saved: usize) -> Result<()> {
 
 /// Fills those packs of an image that a saved path needs, and keeps them from eviction. The
 /// metadata of that path refers to no blocks of other packs.
-struct PackFill {
+pub(super) struct PackFill {
     store: PathBuf,
     remotes: Option<Arc<RemoteImages>>,
     image: Arc<Image>,
@@ -336,7 +354,12 @@ struct PackFill {
 }
 
 impl PackFill {
-    fn new(store: &Path, remotes: Option<Arc<RemoteImages>>, image: Arc<Image>, numbers: &[usize]) -> PackFill {
+    pub(super) fn new(
+        store: &Path,
+        remotes: Option<Arc<RemoteImages>>,
+        image: Arc<Image>,
+        numbers: &[usize],
+    ) -> PackFill {
         let mut needed = vec![false; image.packs.packs.len()];
         numbers.iter().for_each(|&number| needed[number] = true);
         PackFill { store: store.to_owned(), remotes, image, needed }
@@ -405,7 +428,7 @@ mod tests {
     fn a_job_gets_the_image_that_it_found_or_none() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("store")).expect("opens");
-        let supply = ImageSupply { store: store.directory().to_owned(), remotes: None, stored: STORED, serves: false };
+        let supply = ImageSupply { store: store.directory().to_owned(), remotes: None, stored: STORED, serves: None };
         let supplied = |record: &ImageRecord| supply.image(0, &name(Backend::Lazy, 0, record));
         let first = saved(&store, dir.path(), "k", "one");
         let second = saved(&store, dir.path(), "k", "another");

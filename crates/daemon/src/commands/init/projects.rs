@@ -197,10 +197,10 @@ fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
 /// Says what to add to CI jobs. Jobs differ too much to be edited by a program.
 fn ci(places: &Places, plan: &mut Plan) {
     if places.cwd.join(".github/workflows").is_dir() {
-        plan.note("GitHub Actions: examples/ci/github.yml has a whole job (docs/remotes.md, \"In CI\")");
+        plan.note("GitHub Actions: examples/ci/github.yml has a whole job (docs/howto-ci.md)");
     }
     if places.cwd.join(".gitlab-ci.yml").is_file() {
-        plan.note("GitLab CI: examples/ci/gitlab.yml has a whole job (docs/remotes.md, \"In CI\")");
+        plan.note("GitLab CI: examples/ci/gitlab.yml has a whole job (docs/howto-ci.md)");
     }
 }
 
