@@ -66,4 +66,4 @@ pub use single::{NotSingle, Single};
 /// The version of every format in this crate. It is part of each weak fingerprint and the first
 /// byte of each file. So a store of another version is never misread: its records are simply not
 /// found.
-pub const FORMAT_VERSION: u8 = 10;
+pub const FORMAT_VERSION: u8 = 11;

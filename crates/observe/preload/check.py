@@ -68,7 +68,7 @@ class Event:
 def new_log():
     fd = os.memfd_create("log")
     os.ftruncate(fd, SIZE)
-    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", 5, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
+    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", 6, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
     return fd
 
 

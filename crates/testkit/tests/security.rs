@@ -64,7 +64,7 @@ fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
     files(&place.path("store")).into_iter().filter(is_kind).collect()
 }
 
-/// Returns the directory of the store's format version, such as `v10`.
+/// Returns the directory of the store's format version, such as `v11`.
 fn inside(place: &Place) -> PathBuf {
     fs::read_dir(place.path("store"))
         .expect("cannot list the directory")

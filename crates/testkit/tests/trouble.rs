@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
 
 /// The directory of the store for this format version.
-const BASE: &str = "v10";
+const BASE: &str = "v11";
 
 /// Output that is large enough for blobs, messages on both streams, and an unusual exit code.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \

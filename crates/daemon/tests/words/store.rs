@@ -71,7 +71,7 @@ fn an_unusable_store_gives_zeros_to_programs_and_a_line_to_people() {
         here.larder(&["stats"]).ends(1).complains(what);
         here.larder(&["fsck"]).ends(1).complains(what);
         here.larder(&["doctor"]).ends(1).says("problem  store");
-        here.larder(&["explain", "gcc", "-c", "x.c"]).ends(0).says("fallback");
+        here.larder(&["explain", "gcc", "-c", "x.c"]).ends(0).says("Fallback");
     };
     here.fake_gcc();
     here.write("store", "a file");
