@@ -111,8 +111,12 @@ fn variables() {
             |place, changed| if changed { gcc(place).env(name, value) } else { gcc(place).without(name) },
         );
     }
-    varies("PATH", &source(), |place, changed| {
-        gcc(place).env("PATH", if changed { "/usr/bin:/bin:/nonexistent" } else { "/usr/bin:/bin" })
+    varies("a PATH with another assembler", &source(), |place, changed| {
+        let tools = place.path("tools");
+        std::fs::create_dir_all(&tools).expect("makes");
+        let _ = std::os::unix::fs::symlink("/usr/bin/as", tools.join("as"));
+        let path = format!("{}:/usr/bin:/bin", tools.display());
+        gcc(place).env("PATH", if changed { &path } else { "/usr/bin:/bin" })
     });
     varies("LC_ALL", &source(), |place, changed| gcc(place).env("LC_ALL", if changed { "C.UTF-8" } else { "C" }));
 }

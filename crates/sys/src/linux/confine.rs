@@ -138,7 +138,7 @@ pub fn enter_root(root: impl AsFd) -> io::Result<()> {
         // The root is an initramfs, or the root of a `chroot` that is no mount.
         Err(_) => rustix::process::chroot(c".")?,
     }
-    Ok(std::env::set_current_dir("/")?)
+    std::env::set_current_dir("/")
 }
 
 /// Makes a mount read-only or otherwise harmless. The mount is attached in our mount namespace.

@@ -73,10 +73,14 @@ fn same_file(a: RawFd, b: RawFd) -> bool {
 }
 
 /// Returns true if a tool would meet something on this standard descriptor that it does not meet
-/// behind our pipe. That is a device that is neither a terminal nor `/dev/null`, or a pipe without
-/// a reader.
+/// behind our pipe. That is a device that is neither a terminal nor `/dev/null`, a pipe without a
+/// reader, or anything that was opened for reading only.
 pub fn is_odd_output(fd: RawFd) -> bool {
-    use rustix::fs::FileType;
+    use rustix::fs::{FileType, OFlags};
+    let access = rustix::fs::fcntl_getfl(standard(fd)).map(|flags| flags & OFlags::RWMODE);
+    if access == Ok(OFlags::RDONLY) {
+        return true;
+    }
     let Ok(stat) = rustix::fs::fstat(standard(fd)) else { return false };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::CharacterDevice => {

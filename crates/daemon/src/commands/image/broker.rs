@@ -86,12 +86,15 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     Ok(FINE)
 }
 
+/// Evicts from a store.
+type Evict = Box<dyn Fn(&Store) -> Result<()> + Send>;
+
 /// How a store is kept within its limits.
 struct Keeping {
     /// Returns true once after something may have been downloaded.
     has_grown: Box<dyn Fn() -> bool + Send>,
     /// Evicts.
-    evict: Box<dyn Fn(&Store) -> Result<()> + Send>,
+    evict: Evict,
 }
 
 /// Returns where images come from, the command of FUSE servers, and how the store is kept within

@@ -236,8 +236,8 @@ mod tests {
             Description { pieces: vec![0, 4096, 4096], ..good() },
             Description { pieces: vec![0, 100], ..good() },
             Description { pieces: vec![0, 12_288], ..good() },
-            Description { order: vec![7..7], ..good() },
-            Description { order: vec![0..u64::MAX], ..good() },
+            Description { order: std::iter::once(7..7).collect(), ..good() },
+            Description { order: std::iter::once(0..u64::MAX).collect(), ..good() },
         ];
         for bad in bad {
             assert!(read(&bad).is_err(), "{bad:?}");
