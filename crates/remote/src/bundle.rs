@@ -144,7 +144,7 @@ fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
 }
 
 /// The two header bytes of a bundle, and compression.
-mod compression {
+pub(crate) mod compression {
     use larder_model::DecodeError;
 
     /// The version of this format.

@@ -29,7 +29,7 @@ pub fn used(data: &[u8]) {
 /// Decodes a bundle that is not compressed, and one that is.
 pub fn bundle(data: &[u8]) {
     for how in [0, 1] {
-        let packed = [&[bundle::BUNDLE_FORMAT, how], data].concat();
+        let packed = [&[bundle::compression::BUNDLE_FORMAT, how], data].concat();
         let Ok(unpacked) = bundle::unpack(&packed) else { continue };
         unpacked.believed(&Keys::default(), |_| true, |_, _| {});
     }

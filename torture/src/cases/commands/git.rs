@@ -42,7 +42,7 @@ fn changed(name: &str, text: &str) -> Case {
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        changed("describe", "git describe --always --dirty"),
+        changed("describe-always", "git describe --always --dirty"),
         changed("describe-long", "git describe --tags --long --abbrev=8"),
         changed("rev-parse", "git rev-parse HEAD; git rev-parse --short HEAD; git rev-parse --abbrev-ref HEAD"),
         changed("log", "git log -1 --format=%H%n%h%n%s%n%ci"),
