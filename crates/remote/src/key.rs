@@ -4,7 +4,7 @@
 //! name = LAYOUT, "/", kind, "/", 2 hexadecimal digits, "/", 62 hexadecimal digits
 //! kind = "b" blob | "m" manifest | "i" images | "u" used | "p" part
 //! ```
-//! For example, `v1.10/b/ab/cd…` is the blob with the digest `abcd…`.
+//! For example, `v1.11/b/ab/cd…` is the blob with the digest `abcd…`.
 //!
 //! Unaware of: services, the content of objects.
 
