@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, runs_other_code};
+use larder_model::path::is_in;
 use larder_store::Bounds;
 
 use crate::Request;
-use crate::paths::is_in;
 use crate::rust;
 
 impl Bounds for Request {

@@ -8,7 +8,6 @@ use larder_model::path::file_name;
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
 use larder_observe::{DepfilePlan, Program, inspect_program};
 use larder_store::{StatCache, Store};
-use larder_sys::Opening;
 
 use crate::request::FromDisk;
 use crate::{Abilities, Place, Request, rust};
@@ -106,11 +105,7 @@ fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache
 fn plugins<'r>(request: &'r Request, place: &'r Place, stat_cache: &'r StatCache) -> impl Iterator<Item = Digest> + 'r {
     let externs = rust::named(&request.action.argv).externs;
     let paths = externs.into_iter().filter(|path| path.ends_with(b".so")).map(|path| request.absolute(path));
-    let content = move |path: &[u8]| {
-        let known = larder_sys::look_through(path).ok().and_then(|look| stat_cache.content(&look));
-        known.or_else(|| stat_cache.hash(&mut larder_sys::open(path, Opening::Read).ok()?).ok())
-    };
-    paths.filter_map(move |path| Some(program_key(&content(&path)?, place)))
+    paths.filter_map(move |path| Some(program_key(&stat_cache.content_of(&path)?, place)))
 }
 
 /// Returns true if only the preloaded library tells what is needed to know: which code in the

@@ -11,11 +11,6 @@ pub(crate) fn beside(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     larder_observe::without_parents(&absolute(cwd, path))
 }
 
-/// Returns true if `path` is `directory` or lies below it.
-pub(crate) fn is_in(path: &[u8], directory: &[u8]) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-}
-
 /// Returns the positions at which `word` occurs in `text`.
 ///
 /// We do not use `memchr` here because it first executes `cpuid`. In a virtual machine each `cpuid`

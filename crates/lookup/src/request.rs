@@ -11,7 +11,7 @@ use larder_compiler::{
     EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of,
     habit, is_source, parse, runs_no_script,
 };
-use larder_model::path::file_name;
+use larder_model::path::{file_name, is_in};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
 use larder_portability::names_files;
 use larder_spawn::{Command, Destinations};
@@ -19,7 +19,7 @@ use larder_store::{Anywhere, Forms, StatCache, Uncut};
 use larder_sys::TerminalSize;
 
 use crate::build_file::build_file;
-use crate::paths::{absolute, beside, is_in, places_of};
+use crate::paths::{absolute, beside, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
 use crate::search_path::reduced;
@@ -191,7 +191,8 @@ impl Request {
             family => family,
         };
         let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
-        if family == Family::Rustc && rust::has_session(&rust::named(&argv), &place.cwd) {
+        let of_rustc = (family == Family::Rustc).then(|| rust::named(&argv));
+        if of_rustc.as_ref().is_some_and(|rust| rust::has_session(rust, &place.cwd)) {
             return Err(Bypass::Session);
         }
         let asks_processor = invocation.asks_processor || place.environment.iter().any(|(n, _)| n.starts_with(b"CCC_"));
@@ -221,9 +222,9 @@ impl Request {
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
-        let roots = match family {
-            Family::Rustc => rust::roots(&rust::named(&argv), &place.cwd),
-            _ => roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache),
+        let roots = match &of_rustc {
+            Some(rust) => rust::roots(rust, &place.cwd),
+            None => roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache),
         };
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
@@ -246,7 +247,7 @@ impl Request {
                 larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
             }
             // rustc then shortens the lines that it shows to the width of any terminal.
-            Keyed::Unread if family == Family::Rustc && !rust::named(&argv).is_told_width => {
+            Keyed::Unread if of_rustc.as_ref().is_some_and(|rust| !rust.is_told_width) => {
                 let size = larder_sys::standard_input_size().or_else(larder_sys::controlling_terminal_size);
                 size.map_or(Keyed::Unread, Keyed::Terminal)
             }

@@ -21,11 +21,11 @@ use std::path::Path;
 
 use larder_compiler::searched_directory;
 use larder_model::Roots;
+use larder_model::path::is_in;
 use larder_store::StatCache;
 use larder_sys::{Dir, Kind, Look, Opening};
 
 use crate::chance;
-use crate::paths::is_in;
 use crate::place::Place;
 use crate::search_path::first_present;
 

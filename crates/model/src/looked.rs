@@ -152,7 +152,7 @@ pub struct Habit {
     pub runs_code_of_builds: bool,
 }
 
-/// What the output of a command of git follows from, apart from HEAD, refs and configuration.
+/// The facts that decide the output of a git command, besides HEAD, refs and configuration.
 ///
 /// git looks at the mtimes of tracked files and at the clock to find out which files it must read.
 /// So what it looked at counts as read, and of its index only the entries count.

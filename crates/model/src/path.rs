@@ -30,6 +30,11 @@ pub fn parent(path: &[u8]) -> Option<&[u8]> {
     Some(&path[..slash.max(1)])
 }
 
+/// Returns true if `path` is `directory` or lies below it.
+pub fn is_in(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +51,6 @@ mod tests {
             (b"/a/b/".into(), b"/b".into(), b"/b".into(), b"/a/".into())
         );
         assert_eq!([parent(b"/a/b"), parent(b"/a"), parent(b"a")], [Some(&b"/a"[..]), Some(b"/"), None]);
+        assert_eq!([b"/a", &b"/a/b"[..], b"/ab", b"/"].map(|path| is_in(path, b"/a")), [true, true, false, false]);
     }
 }

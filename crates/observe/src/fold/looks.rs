@@ -2,6 +2,8 @@
 //!
 //! Unaware of: changes of files.
 
+use memchr::memmem;
+
 use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
@@ -75,11 +77,8 @@ impl<'t> Fold<'t> {
     /// Returns true for a path in git's store of objects, if the program is git and its result
     /// follows from the names of objects. What an object holds follows from its name.
     pub(super) fn is_object_of_git(&mut self, e: &Event, policy: &Policy) -> bool {
-        const OBJECTS: &[u8] = b"/.git/objects";
-        let mut parts = e.path.windows(OBJECTS.len() + 1);
-        let is_object =
-            parts.any(|part| part.starts_with(OBJECTS) && part.ends_with(b"/")) || e.path.ends_with(OBJECTS);
-        is_object && self.habit(e.pid, policy).git == Some(Git::ByName)
+        let is_object = || memmem::find(e.path, b"/.git/objects/").is_some() || e.path.ends_with(b"/.git/objects");
+        self.habit(e.pid, policy).git == Some(Git::ByName) && is_object()
     }
 
     pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {

@@ -4,20 +4,17 @@
 //! Unaware of: what else a run relied on.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use larder_compiler::{Family, runs_code_of_builds, rust};
+use larder_compiler::{Family, rust};
 use larder_model::path::file_name;
 use larder_model::{Looked, Unrecorded};
 use larder_observe::{Folded, imported_symbols};
-use larder_sys::ChildEnd;
+use larder_sys::{ChildEnd, Opening};
 
 use super::entry::Run;
 use super::not_recorded::NotRecorded;
 use crate::run::observed_run::ObservedRun;
+use crate::run::observer_trust::macros;
 
 /// Symbols by which a procedural macro can read all variables without a call that we see.
 const LISTS_VARIABLES: [&[u8]; 3] = [b"environ", b"__environ", b"_environ"];
@@ -89,11 +86,12 @@ impl Run<'_> {
         let place = &self.context.place;
         let variables = std::mem::take(&mut folded.late_variables);
         folded.seen.environment.extend(variables.into_iter().map(|name| (name.clone(), place.asked(&name))));
-        let of_rustc = self.model.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
-        for (_, path) in of_rustc {
+        for path in macros(self.model) {
             let not_read = || NotRecorded::Because(Unrecorded::InputChanged, path.to_vec());
-            let symbols =
-                File::open(as_path(path)).ok().and_then(|file| imported_symbols(&file)).ok_or_else(not_read)?;
+            let symbols = larder_sys::open(path, Opening::Read)
+                .ok()
+                .and_then(|file| imported_symbols(&file))
+                .ok_or_else(not_read)?;
             let imports = |names: &[&[u8]]| symbols.iter().any(|symbol| names.contains(&&symbol[..]));
             if imports(&UNOBSERVED) {
                 return Err(NotRecorded::Because(Unrecorded::NotObserved, path.to_vec()));
@@ -107,13 +105,4 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns true if `path` is `directory` or lies below it.
-pub(super) fn is_in(path: &[u8], directory: &[u8]) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
 }

@@ -8,7 +8,7 @@ use larder_compiler::{
 };
 use larder_lookup::{is_searched, left_out};
 use larder_model::Observer::Kernel;
-use larder_model::path::{file_name, parent};
+use larder_model::path::{file_name, is_in, parent};
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
@@ -20,7 +20,6 @@ use super::archive_times::archive_has_none;
 use super::canonical_paths::CanonicalPaths;
 use super::entry::Run;
 use super::not_recorded::NotRecorded;
-use super::of_a_crate::is_in;
 use crate::own_file::own_path;
 use crate::run::observed_run::ObservedRun;
 

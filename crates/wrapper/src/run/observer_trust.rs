@@ -335,8 +335,7 @@ impl<'a> ObserverTrust<'a> {
     /// Returns the procedural macros that rustc loaded, with the digests of their files. Each is
     /// judged by itself, because it runs in rustc's process.
     fn plugins(&self, run: &RunModel) -> BTreeMap<Vec<u8>, Digest> {
-        let of_rustc = run.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
-        of_rustc.filter_map(|(_, path)| Some((path.to_vec(), self.stat_cache.content_of(path)?))).collect()
+        macros(run).filter_map(|path| Some((path.to_vec(), self.stat_cache.content_of(path)?))).collect()
     }
 
     /// Returns true if the command may have built this program.
@@ -421,4 +420,10 @@ fn merge(looked: &mut Looked, look: &Unseen) {
     looked.listed |= more.listed;
     looked.absent |= more.absent;
     looked.failed = looked.failed.or(more.failed);
+}
+
+/// Returns the paths of the procedural macros that rustc loaded.
+pub(crate) fn macros<'t>(run: &RunModel<'t>) -> impl Iterator<Item = &'t [u8]> {
+    let of_rustc = run.plugins.iter().filter(|(program, _)| runs_code_of_builds(file_name(program)));
+    of_rustc.map(|(_, path)| *path)
 }
