@@ -62,7 +62,7 @@ inside 'rm -rf /home/user/.cache/larder /home/user/project /home/user/.local/sta
 
 echo "── an archive that was changed"
 mkdir -p "$layer/root/tmp/changed"
-cp "$packages"/* "$layer/root/tmp/changed/" 2>/dev/null || true
+find "$packages" -maxdepth 1 -type f -exec cp {} "$layer/root/tmp/changed/" \;
 for archive in "$layer"/root/tmp/changed/larder-*.tar.gz; do
     printf x >>"$archive"
 done

@@ -15,14 +15,14 @@ use larder_model::path::file_name;
 
 use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
 
-/// What a command line of rustc names.
+/// The parts of a rustc command line that larder needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rust<'a> {
     /// The root file of the crate. Empty if there is none.
     pub source: &'a [u8],
     /// The crate's name, or an empty name if the source decides it.
     pub crate_name: &'a [u8],
-    /// What follows the name in the names of the outputs (`-C extra-filename`).
+    /// The text after the crate's name in the names of its outputs (`-C extra-filename`).
     pub extra_filename: &'a [u8],
     /// `--out-dir`.
     pub out_dir: Option<&'a [u8]>,

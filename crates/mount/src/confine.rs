@@ -56,7 +56,7 @@ const SYSTEM: &[&str] = &[
     "/sys/devices/system/cpu/online",
 ];
 
-/// What a confined process sees and may use.
+/// The files and rights of a confined process.
 #[derive(Debug)]
 pub struct Confinement<'a> {
     /// Files and directories that it reads. Those that do not exist are left out.
@@ -101,7 +101,7 @@ pub fn confine(wanted: &Confinement) -> io::Result<Option<String>> {
     Ok(why_not)
 }
 
-/// What is shown at a path of the new root.
+/// A file or directory that is mounted at a path of the new root.
 enum Shown {
     Mount(OwnedFd, MountAttributes, IsDirectory),
     Link(PathBuf),

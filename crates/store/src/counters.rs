@@ -107,7 +107,7 @@ pub struct Totals {
     pub hours: Vec<(u64, Saved)>,
 }
 
-/// What is counted for a family of tools, or for an hour.
+/// The counts of a family of tools, or of an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// Commands that were answered from the store.

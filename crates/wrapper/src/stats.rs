@@ -48,7 +48,7 @@ pub(crate) fn report(context: &Context, store: Option<&Store>, outcome: Outcome,
     told(context, outcome, by, detail);
 }
 
-/// What a hit saved.
+/// The time and bytes that a hit saved.
 pub(crate) struct Hit {
     /// How long the tool ran when the result was recorded, in microseconds.
     pub(crate) run_time_us: u64,

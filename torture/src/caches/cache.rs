@@ -1,4 +1,4 @@
-//! What all caches have in common: their interface, and their counters.
+//! The interface of all caches, and their counters.
 //!
 //! Unaware of: which caches there are.
 

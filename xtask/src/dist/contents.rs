@@ -1,4 +1,4 @@
-//! What every package holds: programs, man pages, completions, licences, bills of materials.
+//! Collects the files of every package: programs, man pages, completions, licences, bills of materials.
 //!
 //! Unaware of: the form of a package.
 

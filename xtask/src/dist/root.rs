@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SUITE: &str = "bookworm";
-/// What the project that is built there needs.
+/// The packages that the project built there needs.
 const INCLUDED: &str = "--include=gcc,make,libc6-dev";
 
 /// Installs, uses and removes each package of this machine's architecture. Prints the reason if

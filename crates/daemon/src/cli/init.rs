@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// Options of `init`.
 #[derive(Args)]
 pub(crate) struct Init {
-    /// What to set up; without it, everything that is found in the working directory
+    /// The build tool to set up. By default, each one that the working directory uses
     #[arg(value_name = "TOOL")]
     pub(crate) tools: Vec<BuildTool>,
     /// Apply the changes without asking
@@ -24,7 +24,7 @@ pub(crate) struct Init {
     pub(crate) user: bool,
 }
 
-/// What larder can be put in front of. The order is that of the output.
+/// The build tools that `larder init` sets up, in the order of its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum BuildTool {
     /// Rust: `rustc-wrapper` in `.cargo/config.toml`

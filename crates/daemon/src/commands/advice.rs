@@ -1,4 +1,4 @@
-//! What to do about each reason, in a few words. docs/reasons.md has more.
+//! Gives advice about each reason in one line. docs/reasons.md has more.
 //!
 //! Unaware of: how often a reason occurred.
 

@@ -1,4 +1,4 @@
-//! What a broker asks its fetchers for. A fetcher is a process without rights that downloads and
+//! The requests of a broker to its fetchers. A fetcher is a process without rights that downloads and
 //! decodes one image.
 //!
 //! ```text
@@ -145,7 +145,7 @@ pub(super) fn answer(reply: &Channel, done: Result<(), Failed>) {
     let _ = reply.send(&[&status.to_le_bytes(), text].concat(), &[]);
 }
 
-/// What a broker has to know of an image. As a file:
+/// The facts about an image that a broker needs. As a file:
 ///
 /// ```text
 /// size · traced (0 or 1) · number of pieces · number of ranges
@@ -157,7 +157,7 @@ pub(super) struct Description {
     pub(super) size_bytes: u64,
     /// True if a trace of reads is wanted.
     pub(super) traced: bool,
-    /// Where each piece of the data file begins, in ascending order.
+    /// The offset of each piece in the data file, in ascending order.
     pub(super) pieces: Vec<u64>,
     /// The ranges that earlier jobs read.
     pub(super) order: Vec<std::ops::Range<u64>>,

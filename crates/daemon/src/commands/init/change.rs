@@ -30,7 +30,7 @@ pub(super) enum Change {
     Directory { path: PathBuf },
 }
 
-/// What became of a change that was to be taken back.
+/// The result of taking one change back.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Undone {
     /// It is taken back.

@@ -78,16 +78,16 @@ impl Places {
     }
 }
 
-/// What `larder init` is going to do.
+/// The changes that `larder init` will make.
 pub(super) struct Plan<'a> {
     journal: &'a Journal,
     /// The changes, in the order in which they are made.
     pub(super) changes: Vec<Change>,
     /// Changes that were made for another directory and serve this one as well.
     pub(super) shared: Vec<Change>,
-    /// What people should know before they agree.
+    /// Notes that are shown before the question.
     pub(super) notes: Vec<String>,
-    /// What to type afterwards.
+    /// Commands that the user types afterwards.
     pub(super) next: Vec<String>,
     /// True if a sandbox needs `larderd`.
     pub(super) needs_daemon: bool,

@@ -1,4 +1,4 @@
-//! What each build tool needs, apart from the links that `compilers` makes.
+//! Plans the changes for each build tool, apart from the links that `compilers` makes.
 //!
 //! Unaware of: how changes are shown and applied.
 
