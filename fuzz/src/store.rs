@@ -35,9 +35,6 @@ impl Place {
     }
 }
 
-/// The size of the counters' file, in bytes.
-const COUNTERS_BYTES: usize = 2048;
-
 pub(crate) fn counters(data: &[u8]) {
     let place = Place::new();
     place.put("counters", data);
@@ -47,7 +44,7 @@ pub(crate) fn counters(data: &[u8]) {
     let after = Counters::read(&place.store);
     // A file that is too short is not read. `Counters::open` extends it, and then counts with what
     // is in it.
-    let whole = data.len() >= COUNTERS_BYTES;
+    let whole = data.len() >= Counters::FILE_BYTES;
     assert!(!whole || after.hit == before.hit.wrapping_add(1) || after.hit == 1);
     counters.grew(u64::MAX);
     counters.zero();

@@ -82,6 +82,11 @@ const MISSES: &[(&str, On, &str)] = &[
         On::Any,
         "the whole environment is part of the key of any command",
     ),
+    (
+        r"^N/B/PATH-of-compile/.* · another directory",
+        On::Any,
+        "the whole environment is part of the key of any command",
+    ),
     (r"^F/run-env-unused", On::Any, "the whole environment is part of the key of any command"),
     (r"^F/run-makes-odd-modes", On::Any, "a set-user-id file is not stored"),
     (

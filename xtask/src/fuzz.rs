@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: runs the targets of `fuzz/`. cargo-fuzz guides them by coverage if it is
-//! installed. Otherwise they use the mutations of the tests until the time is over.
+//! installed. Otherwise they use the mutations of `fuzz/tests/short.rs` until the time is over.
 
 use crate::binaries::cargo;
 use crate::place::{Place, on_path};
@@ -41,12 +41,6 @@ pub(crate) fn fuzz(place: &Place, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The stage of `cargo xtask test`: runs each target with its seeds and some thousand mutations.
-pub(crate) fn short(place: &Place) -> Result<()> {
-    let words = ["test", "--release", "--locked", "--no-default-features", "--manifest-path", "fuzz/Cargo.toml"];
-    run::shown_to_user(own_target(place)?.args(words))
-}
-
 /// Returns the names of the targets, which are the files of `fuzz/fuzz_targets`.
 fn targets(place: &Place) -> Result<Vec<String>> {
     let dir = place.repo.join("fuzz/fuzz_targets");
@@ -66,7 +60,11 @@ fn guide(place: &Place, target: &str, seconds: u64) -> Result<()> {
         [format!("-max_total_time={seconds}"), format!("-max_len={INPUT_BYTES_MAX}"), "-timeout=10".to_owned()];
     let mut command = own_target(place)?;
     // The pinned toolchain has no sanitizers. There is no unsafe code that they could check.
-    command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(found).arg("--").args(limits);
+    command
+        .args(["fuzz", "run", "--sanitizer", "none", "--features", "engine", target])
+        .arg(found)
+        .arg("--")
+        .args(limits);
     run::shown_to_user(&mut command)
 }
 
@@ -76,13 +74,25 @@ fn mutate(place: &Place, target: &str, seconds: u64) -> Result<()> {
 
 fn mutate_with(place: &Place, words: &[&str]) -> Result<()> {
     let mut command = own_target(place)?;
-    command.args(["run", "--quiet", "--release", "--locked", "--no-default-features", "--manifest-path"]);
-    run::shown_to_user(command.args(["fuzz/Cargo.toml", "--example", "on_and_on", "--"]).args(words))
+    command.args(["run", "--quiet", "--release", "--locked", "--package", "larder-fuzz"]);
+    run::shown_to_user(command.args(["--example", "on_and_on", "--"]).args(words))
 }
 
-/// Returns cargo with a target directory of its own, because the flags and dependencies differ.
+/// Returns cargo with a target directory of its own, because the flags differ: an overflow is a
+/// finding, and linking must not take longer than the runs.
 fn own_target(place: &Place) -> Result<std::process::Command> {
     let mut command = cargo(place);
     command.env("CARGO_TARGET_DIR", place.own("fuzz-target")?);
+    let settings = [
+        ("LTO", "off"),
+        ("CODEGEN_UNITS", "16"),
+        ("OPT_LEVEL", "1"),
+        ("STRIP", "none"),
+        ("DEBUG", "line-tables-only"),
+        ("DEBUG_ASSERTIONS", "true"),
+        ("OVERFLOW_CHECKS", "true"),
+        ("PANIC", "unwind"),
+    ];
+    command.envs(settings.map(|(name, value)| (format!("CARGO_PROFILE_RELEASE_{name}"), value)));
     Ok(command)
 }

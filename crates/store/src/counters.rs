@@ -177,6 +177,9 @@ counted! {
 }
 
 impl Counters {
+    /// The size of the file, in bytes.
+    pub const FILE_BYTES: usize = WORDS * 8;
+
     /// Maps the counters of `store` for counting, and creates them if they do not exist.
     pub fn open(store: &Store) -> Result<Counters, StoreError> {
         let path = store.file("counters");
@@ -195,7 +198,7 @@ impl Counters {
                 // ring may stay without disk space: then its entries are lost (`sys`, `map.rs`).
                 let missing = COUNTERS * 8 - file.metadata().map_or(0, |m| m.len().min(COUNTERS as u64 * 8)) as usize;
                 append(&file, &vec![0; missing]).map_err(StoreError::writing(&path))?;
-                file.set_len(WORDS as u64 * 8).map_err(StoreError::writing(&path))?;
+                file.set_len(Counters::FILE_BYTES as u64).map_err(StoreError::writing(&path))?;
                 Words::map(&file, size_bytes(), WORDS, true).map_err(StoreError::writing(&path))?
             }
         };
