@@ -159,6 +159,12 @@ fn a_cargo_project_is_built_through_larder() {
         assert_eq!(ran.stdout, "built\n");
         assert!(place.counters().total() > 0, "cargo did not call larder");
     });
+    // A build script that compiles C calls the compiler by its name.
+    place.put("Cargo.lock", "version = 4\n\n[[package]]\nname = \"cc\"\nversion = \"1.2.0\"\n");
+    if larder_testkit::has("gcc") {
+        let said = init(&place, &["cargo", "--print"]).run().ends(0);
+        assert!(said.stdout.contains("/gcc") && said.stdout.contains("PATH="), "{said:?}");
+    }
     // The user's own configuration serves directories without a project.
     init(&place, &["cargo", "--user", "--yes"])
         .env("CARGO_HOME", place.path("cargo"))

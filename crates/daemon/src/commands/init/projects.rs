@@ -57,7 +57,8 @@ pub(super) fn plan(tool: BuildTool, user: bool, around: &Surroundings, places: &
     }
 }
 
-/// Sets `build.rustc-wrapper`, in the project's configuration or in the user's.
+/// Sets `build.rustc-wrapper`, in the project's configuration or in the user's. If build scripts
+/// compile C, the compilers' names lead to larder as well.
 fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> {
     let cargo_home = || match around.variable(b"CARGO_HOME").and_then(|home| std::str::from_utf8(home).ok()) {
         Some(home) => places.cwd.join(home),
@@ -97,8 +98,22 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
             "everyone who uses .cargo/config.toml then needs larder; `larder init cargo --user` is for you alone",
         );
     }
-    plan.next.push("`cargo build`".to_owned());
+    if !user && compiles_c(&places.cwd) {
+        compilers::plan(around, places, plan)?;
+        plan.next.push("in a new shell: `cargo build`".to_owned());
+    } else {
+        plan.next.push("`cargo build`".to_owned());
+    }
     Ok(())
+}
+
+/// Returns true if a build script of the project may compile C or C++, as far as `Cargo.lock` says.
+///
+/// Such a script calls a compiler by its name, and the name depends on the target. `CC` would be
+/// used for every target.
+fn compiles_c(project: &Path) -> bool {
+    let lock = fs::read_to_string(project.join("Cargo.lock")).unwrap_or_default();
+    lock.lines().any(|line| ["name = \"cc\"", "name = \"cmake\""].contains(&line))
 }
 
 /// Adds a preset to `CMakeUserPresets.json`, the file for presets that are not committed.
