@@ -67,6 +67,7 @@ fn roles(role: &str, arguments: Vec<String>) {
         "broker" => broker::be_broker(&arguments),
         "gate" => lazy::be_gate(&arguments),
         "fill" => lazy::fill_and_wait(&arguments),
+        "attack" => lazy::attack(&arguments),
         "serve" => served::be_server(),
         "serve-and-wait" => served::serve_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),
