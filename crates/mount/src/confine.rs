@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use larder_sys::{Limits, MountAttributes, OwnerRange};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use crate::landlocked;
 use crate::layer::{HARMLESS, LAYER};
 
 /// The number of the user whom a confined process becomes. It owns no file.
@@ -108,6 +109,8 @@ pub fn confine(wanted: &Confinement) -> io::Result<Option<String>> {
     let limits = Limits { memory_bytes: wanted.memory_bytes, descriptors: DESCRIPTORS_MAX, threads: THREADS_MAX };
     larder_sys::limit_ourselves(&limits).map_err(step("no limits"))?;
     larder_sys::give_up_rights(user).map_err(step("rights cannot be given up"))?;
+    let writable = wanted.writable.iter().map(|(_, at)| at.as_path());
+    landlocked::restrict(writable).map_err(step("no Landlock rules"))?;
     larder_sys::refuse_calls().map_err(step("no filter of system calls"))?;
     Ok(why_not)
 }
