@@ -50,6 +50,7 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
     "/etc/ssl/ca-bundle.pem",
+    "/etc/static",
     "/var/lib/ca-certificates",
     "/nix/store",
     "/dev/null",

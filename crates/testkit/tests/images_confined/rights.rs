@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use larder_testkit::{Place, Ran, Run, Tree, can_mount, has, is_root, larder, older, probe_skip};
 
-use super::{far_image, image, processes};
+use super::{far_image, has_no_rights, image, processes};
 
 /// The exit code of a fetcher that could not give up its rights.
 const UNCONFINED: i32 = 77;
@@ -154,5 +154,37 @@ fn a_fetcher_has_no_key_and_replaces_nothing_that_is_signed() {
         fs::remove_dir_all(place.path("store")).expect("cannot remove the store");
         let restored = signed(image(&place, &["restore", "--strict", "--key", "k", "back"])).run();
         restored.ends(0);
+    }
+}
+
+/// The capabilities that the broker's unit for systemd leaves are enough to mount, and for fetchers
+/// to give up their rights.
+#[test]
+fn the_rights_of_the_unit_are_enough() {
+    probe_skip!(is_root() && has("setpriv"), "only root can start such a process, by setpriv");
+    let unit = larder_testkit::workspace().join("crates/daemon/units/larder-broker.service");
+    let unit = fs::read_to_string(unit).expect("cannot read the unit");
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=CAP_")).expect("is limited");
+    let rights = format!("-all,+{}", rights.replace(" CAP_", ",+").to_lowercase());
+    let limited = ["setpriv", "--bounding-set", &rights, "--no-new-privs"];
+    let larder = larder().to_str().expect("not UTF-8");
+    for (via, word) in [("lazy", "fetch"), ("lazy-fuse", "serve")] {
+        let (place, before) = far_image();
+        let words = [larder, "image", "mount", "--strict", "--key", "k", "--via", via, "m"];
+        let run = place.run(&[&limited[..], &words].concat());
+        let mounted = run.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run();
+        if mounted.stderr.contains("Linux") {
+            eprintln!("skipped: {via}: {}", mounted.stderr);
+            continue;
+        }
+        mounted.ends(0);
+        let tested = std::panic::catch_unwind(|| {
+            let found = processes(&place, word);
+            assert_eq!(found.len(), 1, "{found:?}");
+            has_no_rights(&place, &found[0]);
+            assert_eq!(Tree::of(&place.path("work/m")), before);
+        });
+        image(&place, &["unmount", "m"]).run();
+        tested.expect("an assertion on the mount failed");
     }
 }
