@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use larder_sys::{Limits, MountAttributes, OwnerRange};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use crate::landlocked;
 use crate::layer::{HARMLESS, LAYER};
 
 /// The number of the user whom a confined process becomes. It owns no file.
@@ -49,6 +50,7 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl/cert.pem",
     "/etc/ssl/certs",
     "/etc/ssl/ca-bundle.pem",
+    "/etc/static",
     "/var/lib/ca-certificates",
     "/nix/store",
     "/dev/null",
@@ -61,9 +63,17 @@ const SYSTEM: &[&str] = &[
 pub struct Confinement<'a> {
     /// Files and directories that it reads. Those that do not exist are left out.
     pub readable: &'a [PathBuf],
+    /// Further ones, with everything that is mounted below them.
+    pub credentials: &'a [PathBuf],
     /// Files and directories that it reads and writes, each with the path at which it sees it. They
     /// may be below others of these.
     pub writable: &'a [(PathBuf, PathBuf)],
+    /// A file that it does not see, even if it is in one of these directories. Its path has no
+    /// symbolic links.
+    pub hidden: Option<&'a Path>,
+    /// If the kernel or the file system has no ID-mapped mounts, it keeps its user, without its
+    /// rights. Otherwise it is not confined then.
+    pub may_keep_user: bool,
     /// Its memory, in bytes.
     pub memory_bytes: u64,
 }
@@ -75,8 +85,7 @@ const THREADS_MAX: u64 = 16_384;
 const OOM_SCORE: &str = "500";
 
 /// Confines this process, which must be root and have one thread. Returns the reason if it keeps
-/// its user: the kernel or the file system has no ID-mapped mounts. Its capabilities are gone then,
-/// too.
+/// its user. Its capabilities are gone then, too.
 ///
 /// # Errors
 ///
@@ -87,16 +96,22 @@ pub fn confine(wanted: &Confinement) -> io::Result<Option<String>> {
     larder_sys::own_mounts().map_err(step("no mount namespace"))?;
     let shown = show(wanted, true).map(|shown| (shown, None)).or_else(|error| {
         let why = format!("files cannot be shown with another owner: {error}");
-        show(wanted, false).map(|shown| (shown, Some(why)))
+        if !wanted.may_keep_user {
+            return Err(io::Error::new(error.kind(), why));
+        }
+        let shown = show(wanted, false).map_err(step("a directory cannot be shown"))?;
+        Ok((shown, Some(why)))
     });
-    let (shown, why_not) = shown.map_err(step("a directory cannot be shown"))?;
+    let (shown, why_not) = shown?;
     let user = why_not.is_none().then_some(USER);
-    let root = new_root(&shown, user).map_err(step("no new root directory"))?;
+    let root = new_root(&shown, wanted.hidden, user).map_err(step("no new root directory"))?;
     larder_sys::enter_root(root).map_err(step("the new root directory cannot be entered"))?;
     drop(shown);
     let limits = Limits { memory_bytes: wanted.memory_bytes, descriptors: DESCRIPTORS_MAX, threads: THREADS_MAX };
     larder_sys::limit_ourselves(&limits).map_err(step("no limits"))?;
     larder_sys::give_up_rights(user).map_err(step("rights cannot be given up"))?;
+    let writable = wanted.writable.iter().map(|(_, at)| at.as_path());
+    landlocked::restrict(writable).map_err(step("no Landlock rules"))?;
     larder_sys::refuse_calls().map_err(step("no filter of system calls"))?;
     Ok(why_not)
 }
@@ -108,6 +123,8 @@ enum Shown {
 }
 
 type IsDirectory = bool;
+/// True if the mounts below a mount are shown, too.
+type WithInner = bool;
 
 /// Returns what to show at each path, in the order in which it is to be attached.
 fn show<'a>(wanted: &'a Confinement, is_owned: bool) -> io::Result<Vec<(&'a Path, Shown)>> {
@@ -119,17 +136,19 @@ fn show<'a>(wanted: &'a Confinement, is_owned: bool) -> io::Result<Vec<(&'a Path
             shown.push((path, Shown::Link(target)));
         } else if path.exists() {
             let is_device = path.starts_with("/dev");
-            shown.push((path, mount_of(path, MountAttributes { no_devices: !is_device, ..LAYER })?));
+            shown.push((path, mount_of(path, MountAttributes { no_devices: !is_device, ..LAYER }, true)?));
         }
     }
     let mut known: Vec<((u32, u32), OwnedFd)> = Vec::new();
-    let readable = wanted.readable.iter().filter(|path| path.exists()).map(|path| (path, path, LAYER));
-    let writable = wanted.writable.iter().map(|(path, at)| (path, at, HARMLESS));
-    let mut all: Vec<(&PathBuf, &PathBuf, MountAttributes)> = readable.chain(writable).collect();
+    let readable = wanted.readable.iter().map(|path| (path, path, LAYER, false));
+    let credentials = wanted.credentials.iter().map(|path| (path, path, LAYER, true));
+    let read = readable.chain(credentials).filter(|(path, ..)| path.exists());
+    let writable = wanted.writable.iter().map(|(path, at)| (path, at, HARMLESS, false));
+    let mut all: Vec<(&PathBuf, &PathBuf, MountAttributes, WithInner)> = read.chain(writable).collect();
     // A directory before what is in it.
-    all.sort_by_key(|(_, at, _)| at.components().count());
-    for (path, at, attributes) in all {
-        let one = mount_of(path, attributes)?;
+    all.sort_by_key(|(_, at, ..)| at.components().count());
+    for (path, at, attributes, with_inner) in all {
+        let one = mount_of(path, attributes, with_inner)?;
         if let Shown::Mount(mount, ..) = &one
             && is_owned
         {
@@ -168,17 +187,20 @@ fn with_others(own: u32) -> Vec<OwnerRange> {
     [OwnerRange { stored: own, seen: USER, count: 1 }].into_iter().chain(others).collect()
 }
 
-fn mount_of(path: &Path, attributes: MountAttributes) -> io::Result<Shown> {
+fn mount_of(path: &Path, attributes: MountAttributes, with_inner: WithInner) -> io::Result<Shown> {
     let open = || -> io::Result<Shown> {
         let place = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let is_directory = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&place)?.st_mode).is_dir();
-        Ok(Shown::Mount(larder_sys::clone_mount(place)?, attributes, is_directory))
+        // In a container, single files below a directory may be mounts, for example certificates.
+        // Before Linux 5.12, mounts below this one cannot be made harmless, so they are left out.
+        let all = with_inner.then(|| larder_sys::clone_mounts(&place, attributes).ok()).flatten();
+        Ok(Shown::Mount(all.map_or_else(|| larder_sys::clone_mount(place), Ok)?, attributes, is_directory))
     };
     open().map_err(|error| named(path, &error))
 }
 
 /// Makes the new root, and attaches everything below it.
-fn new_root(shown: &[(&Path, Shown)], user: Option<u32>) -> io::Result<OwnedFd> {
+fn new_root(shown: &[(&Path, Shown)], hidden: Option<&Path>, user: Option<u32>) -> io::Result<OwnedFd> {
     let options = [("mode", larder_sys::MountValue::Text(b"0755")), ("size", larder_sys::MountValue::Text(b"4m"))];
     let root = larder_sys::new_mount("tmpfs", &options, HARMLESS).map_err(|refused| refused.error)?;
     // A mount can be attached below another one only if that is attached itself.
@@ -187,6 +209,13 @@ fn new_root(shown: &[(&Path, Shown)], user: Option<u32>) -> io::Result<OwnedFd> 
     for (path, one) in shown {
         let place = top.join(path.strip_prefix("/").unwrap_or(path));
         attach(&top, &place, one, user).map_err(|error| named(path, &error))?;
+    }
+    if let Some(path) = hidden {
+        let place = top.join(path.strip_prefix("/").unwrap_or(path));
+        if place.symlink_metadata().is_ok() {
+            let empty = mount_of(Path::new("/dev/null"), LAYER, false)?;
+            attach(&top, &place, &empty, user).map_err(|error| named(path, &error))?;
+        }
     }
     restrict(&root, LAYER)?;
     Ok(root)

@@ -44,6 +44,8 @@ pub mod fuzz;
 #[cfg(target_os = "linux")]
 mod handle;
 #[cfg(target_os = "linux")]
+mod landlocked;
+#[cfg(target_os = "linux")]
 mod layer;
 #[cfg(target_os = "linux")]
 pub mod lazy;

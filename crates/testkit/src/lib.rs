@@ -37,7 +37,7 @@ pub use place::Place;
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};
 pub use proxy::{Proxy, Way};
 pub use run::{Ran, Run};
-pub use server::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port, program};
+pub use server::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port, make_certificates, program};
 pub use terminal::{on_terminal, typed_on_terminal, wholly_on_terminal};
 pub use tree::{Entry, Kind, Tree};
 

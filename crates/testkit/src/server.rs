@@ -84,6 +84,23 @@ impl Server {
         }))
     }
 
+    /// Starts Redis with TLS on its second port. The certificates are those of `make_certificates`
+    /// in a directory.
+    pub fn redis_with_tls(certificates: &Path) -> Option<Server> {
+        let tls_port = free_port();
+        let started = Server::start(&program("redis-server")?, |port, place| {
+            let of = |name: &str| certificates.join(name).display().to_string();
+            let (port, tls_port, place) = (port.to_string(), tls_port.to_string(), place.display().to_string());
+            let plain = ["--port", &port, "--bind", "127.0.0.1", "--dir", &place, "--save", ""];
+            let files = [of("server.pem"), of("server.key"), of("ca.pem")];
+            let names = ["--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"];
+            let files = names.into_iter().zip(&files).flat_map(|(name, file)| [name, file]);
+            let tls = ["--tls-port", &tls_port, "--tls-auth-clients", "no", "--requirepass", "hush"];
+            words(plain.into_iter().chain(tls).chain(files))
+        });
+        Some(started.with_second_port(tls_port))
+    }
+
     /// Starts memcached with 1 MiB of memory.
     pub fn memcached() -> Option<Server> {
         Some(Server::start(&program("memcached")?, |port, _| {
@@ -198,6 +215,25 @@ pub const AZURE_KEYS: &[(&str, &str)] = &[
 /// A shared access signature made with that key. A request that carries it may create containers.
 const AZURE_MAY_MAKE: &str =
     "sv=2021-12-02&ss=b&srt=c&sp=c&se=2199-01-01T00%3A00%3A00Z&sig=t3bbMZHGzH2HUDEPSIE4c5e5f8TPI%2FRNRKw4Gm10d98%3D";
+
+/// Creates a CA (`ca.pem`) in a directory, and certificates and keys of a server and a client. The
+/// server is 127.0.0.1, `localhost` and `cache.test`.
+pub fn make_certificates(openssl: &Path, place: &Path) {
+    let run = |words: &str| {
+        let mut command = Command::new(openssl);
+        let output = command.args(words.split(' ')).current_dir(place).output().expect("cannot start openssl");
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=larder-test-ca");
+    let extensions = "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:cache.test\nbasicConstraints=CA:FALSE\n";
+    std::fs::write(place.join("extensions"), extensions).expect("cannot write the extensions");
+    for name in ["server", "client"] {
+        run(&format!("req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"));
+        run(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile extensions"
+        ));
+    }
+}
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()

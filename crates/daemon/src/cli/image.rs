@@ -237,6 +237,9 @@ pub(crate) struct ImageFetch {
     /// output
     #[arg(long)]
     pub(crate) evict: bool,
+    /// Stay user 0, without its rights, if files cannot be shown with another owner
+    #[arg(long)]
+    pub(crate) user_0: bool,
     /// The image, as a job asked the broker for it
     #[arg(value_name = "NAME", default_value = "")]
     pub(crate) name: String,
@@ -254,6 +257,9 @@ pub(crate) struct ImageServe {
     /// With --confined, its limit of memory, in MiB
     #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
     pub(crate) memory: u64,
+    /// With --confined, stay user 0, without its rights, if files cannot be shown with another owner
+    #[arg(long)]
+    pub(crate) user_0: bool,
 }
 
 /// Options of `image broker`.
@@ -274,6 +280,10 @@ pub(crate) struct ImageBroker {
     /// The memory that each process may use which fetches and decodes an image, in MiB
     #[arg(long, value_name = "MIB", default_value_t = FETCHER_MEMORY_MIB)]
     pub(crate) fetcher_memory: u64,
+    /// Let these processes stay user 0, without its rights, if the kernel or the store's file system
+    /// has no ID-mapped mounts
+    #[arg(long)]
+    pub(crate) fetcher_user_0: bool,
     /// Exit after this many seconds without any mount; 0 to stay
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) idle: u64,

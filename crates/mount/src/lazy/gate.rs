@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_sys::{Channel, Door, SignalForwarding, effective_user};
+use larder_sys::{Channel, Door, SignalForwarding, peer_may_mount};
 use rustix::event::PollFlags;
 use rustix::fs::inotify;
 
@@ -101,11 +101,14 @@ impl Gate {
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         let [device, root, door] = line.take()?;
+        let door = Door::given(door)?;
+        // A filler checks the process that it is connected to.
+        door.listen_ourselves()?;
         line.set_patience(SAY_PATIENCE)?;
         let mut gate = Gate {
             device: Device::passed(device),
             root,
-            door: Door::given(door)?,
+            door,
             line: Some(line),
             size_bytes,
             unit_bytes,
@@ -202,10 +205,11 @@ impl Gate {
         let _ = self.device.ask_again();
     }
 
-    /// Accepts a connection. A filler of our user takes the place of the one before.
+    /// Accepts a connection. A filler takes the place of the one before. A process that may not
+    /// mount is none, although it may have our user: it would decide what other processes read.
     fn let_in(&mut self) {
         let Ok(Some(channel)) = self.door.accept() else { return };
-        if !channel.peer().is_ok_and(|peer| peer.user == effective_user()) {
+        if !peer_may_mount(&channel).unwrap_or(false) {
             return;
         }
         self.leave();

@@ -55,8 +55,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Instant;
 
-use larder_sys::Channel;
+use larder_sys::{Channel, peer_may_mount};
 
 use self::channel::{GateChannel, Message};
 use self::device::{Buffer, Device};
@@ -163,8 +164,7 @@ impl Lazy {
     /// Takes over from an earlier filler if its gate is alive.
     fn go_on(&self) -> Result<Option<(GateChannel, Device, OwnedFd)>, MountError> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-        let path = self.directory.join(GATE);
-        let Ok(channel) = Channel::connect(&path, PATIENCE) else { return Ok(None) };
+        let Some(channel) = to_gate(&self.directory.join(GATE)) else { return Ok(None) };
         let mut line = GateChannel::new(channel);
         let mut hear = || {
             match line.receive()?.first() {
@@ -190,6 +190,22 @@ impl Lazy {
             .map_err(MountError::lazy("cannot copy the descriptor of a mount"))?;
         let line = start_gate(&self.directory, gate, self.size_bytes, &device, root.as_fd());
         Ok((line.map_err(MountError::lazy("no gate can be started"))?, device, root))
+    }
+}
+
+/// Connects to the gate at this path, if there is one. Another process that listens there, and may
+/// not mount, is no gate: it would pass a device for which it answers itself.
+fn to_gate(path: &Path) -> Option<Channel> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let channel = Channel::connect(path, PATIENCE).ok()?;
+        match peer_may_mount(&channel) {
+            Ok(may) => return may.then_some(channel),
+            // The process that opened the socket is gone, and the gate that it started does not
+            // listen itself yet.
+            Err(_) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(_) => return None,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use larder_mount::lazy::{Lazy, Options, Trace, fill_whole};
 use larder_mount::{Ask, Backend, Fill, Image, Lease, MountError, Places, ladder};
+use larder_sys::{Channel, Door};
 
 use crate::backends::{ask, mounts};
 use crate::fixture::{Fixture, LARGE_BYTES, Test, bytes};
@@ -32,6 +33,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("all_of_it_for_several_at_once", all_of_it_for_several_at_once),
     ("a_gate_ends_with_the_last_reader", a_gate_ends_with_the_last_reader),
     ("who_comes_after_the_last_reader_can_mount", who_comes_after_the_last_reader_can_mount),
+    ("a_process_that_may_not_mount_cannot_fill", a_process_that_may_not_mount_cannot_fill),
+    ("a_process_that_may_not_mount_is_no_gate", a_process_that_may_not_mount_is_no_gate),
 ];
 
 /// How long a test waits for another process.
@@ -305,7 +308,6 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
 
 /// Plays the role of a gate, as `larderd` runs it.
 pub(crate) fn be_gate(arguments: &[String]) {
-    use std::os::fd::AsFd;
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
     larder_mount::lazy::gate(socket, arguments.iter().map(OsString::from).collect()).expect("is a gate");
 }
@@ -533,6 +535,101 @@ fn who_comes_after_the_last_reader_can_mount() {
         drop(lazy);
         // Often the gate has not ended yet, or is just about to.
         std::thread::sleep(Duration::from_millis(round % 4));
+    }
+    until_gate_ends(&far);
+}
+
+/// The exit codes of an attacker.
+const REFUSED: i32 = 7;
+const LET_IN: i32 = 8;
+
+/// Plays an attacker that has the user of filler and gate, but may not mount: `HOW PATH SIZE`.
+///
+/// - `fill` connects to the gate as a filler does, and ends with `REFUSED` or `LET_IN`.
+/// - `gate` listens in place of a gate, and passes what a gate would pass.
+pub(crate) fn attack(arguments: &[String]) {
+    let [how, path, size_bytes] = arguments else { panic!("{arguments:?}") };
+    let (path, size_bytes) = (Path::new(path), size_bytes.parse().expect("is a number"));
+    if larder_sys::effective_user() == 0 && std::env::var_os("LARDER_TEST_KEEPS_RIGHTS").is_none() {
+        larder_sys::give_up_rights(None).expect("gives up");
+    }
+    let mut passed = Vec::new();
+    if how == "fill" {
+        let channel = Channel::connect(path, PATIENCE).expect("connects");
+        let got = channel.receive(&mut [0; 64], &mut passed);
+        let is_refused = matches!(got, Ok(0) | Err(_)) && passed.is_empty();
+        std::process::exit(if is_refused { REFUSED } else { LET_IN });
+    }
+    fs::remove_file(path).expect("removes");
+    let door = Door::open(path).expect("listens");
+    println!("listens");
+    let (_held, woken) = larder_sys::pipe().expect("makes");
+    let null = File::open("/dev/null").expect("opens");
+    loop {
+        door.wait(PATIENCE, woken.as_fd()).expect("waits");
+        if let Some(channel) = door.accept().expect("accepts") {
+            let hello = [2u64, size_bytes, 4096].map(u64::to_le_bytes).concat();
+            let _ = channel.send(&hello, &[null.as_fd(), null.as_fd()]);
+        }
+    }
+}
+
+/// The command of an attacker. In a user namespace of its own it has all rights, but none in ours.
+fn attacker(how: &str, far: &Far, has_namespace: bool) -> Command {
+    let program = std::env::current_exe().expect("is known");
+    let mut command = Command::new(if has_namespace { Path::new("unshare") } else { &program });
+    if has_namespace {
+        command.args(["--user", "--map-root-user"]).arg(&program).env("LARDER_TEST_KEEPS_RIGHTS", "1");
+    }
+    command.args(["role-attack", how]).arg(far.state().join("gate2.sock")).arg(far.size_bytes.to_string());
+    command
+}
+
+fn a_process_that_may_not_mount_cannot_fill() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let attack = |has_namespace| attacker("fill", &far, has_namespace).status().expect("runs").code();
+    let has_namespaces = Command::new("unshare").args(["--user", "--map-root-user", "true"]).status();
+    let has_namespaces = has_namespaces.is_ok_and(|status| status.success());
+    if !has_namespaces {
+        println!("    skipped in part: a process cannot have a user namespace of its own");
+    }
+    let mut filler = somebody(&far, 5, Some(&target));
+    for is_alone in [false, true] {
+        if is_alone {
+            filler.kill().expect("dies");
+            filler.wait().expect("died");
+        }
+        assert_eq!(attack(false), Some(REFUSED), "is alone: {is_alone}");
+        assert!(!has_namespaces || attack(true) == Some(REFUSED), "is alone: {is_alone}");
+        if !is_alone {
+            // The filler was not sent away.
+            assert!(fs::read(target.join("deep/er/file7")).expect("reads") == bytes(7, 100 + 7 * 311));
+        }
+    }
+    filler = somebody(&far, 5, None);
+    far.fixture.assert_same(&target);
+    far.places().unmount(&target).expect("unmounts");
+    filler.kill().expect("dies");
+    filler.wait().expect("died");
+    until_gate_ends(&far);
+}
+
+fn a_process_that_may_not_mount_is_no_gate() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    fs::create_dir_all(far.state()).expect("makes");
+    fs::write(far.state().join("gate2.sock"), "").expect("writes");
+    let mut attacking = attacker("gate", &far, false).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    BufReader::new(attacking.stdout.as_mut().expect("is piped")).read_line(&mut line).expect("reads");
+    assert_eq!(line, "listens\n");
+    let mut filler = somebody(&far, 5, Some(&target));
+    far.fixture.assert_same(&target);
+    far.places().unmount(&target).expect("unmounts");
+    for one in [&mut filler, &mut attacking] {
+        one.kill().expect("dies");
+        one.wait().expect("died");
     }
     until_gate_ends(&far);
 }

@@ -10,6 +10,8 @@ mod backends;
 #[cfg(target_os = "linux")]
 mod broker;
 #[cfg(target_os = "linux")]
+mod confined;
+#[cfg(target_os = "linux")]
 mod fixture;
 #[cfg(target_os = "linux")]
 mod hang;
@@ -35,8 +37,17 @@ fn main() {
         eprintln!("skipped: this process cannot have a mount namespace of its own: {error}");
         return;
     }
-    let tests = [backends::TESTS, state::TESTS, lazy::TESTS, killed::TESTS, served::TESTS, broker::TESTS, older::TESTS]
-        .concat();
+    let tests = [
+        backends::TESTS,
+        state::TESTS,
+        lazy::TESTS,
+        killed::TESTS,
+        served::TESTS,
+        broker::TESTS,
+        older::TESTS,
+        confined::TESTS,
+    ]
+    .concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
 }
@@ -65,8 +76,10 @@ fn roles(role: &str, arguments: Vec<String>) {
         "nest" => broker::nest(&arguments),
         "drip" => broker::drip(&arguments),
         "broker" => broker::be_broker(&arguments),
+        "confined" => confined::try_everything(&arguments),
         "gate" => lazy::be_gate(&arguments),
         "fill" => lazy::fill_and_wait(&arguments),
+        "attack" => lazy::attack(&arguments),
         "serve" => served::be_server(),
         "serve-and-wait" => served::serve_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),

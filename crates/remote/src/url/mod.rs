@@ -32,6 +32,7 @@ use crate::RemoteError;
 use parts::Parts;
 pub use service::{Headers, Login, Service, Tls};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The longest accepted URL, in bytes.
@@ -55,6 +56,25 @@ impl RemoteUrl {
     /// Returns the URL without credentials. It names the remote in messages and logs.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the files that the URL names: certificates, a key, headers.
+    pub fn files(&self) -> Vec<&Path> {
+        let (tls, headers) = match &self.service {
+            Service::Http { tls, headers, .. } | Service::Grpc { tls, headers, .. } => (tls.as_ref(), Some(headers)),
+            Service::Redis { tls, .. } => (tls.as_ref(), None),
+            _ => (None, None),
+        };
+        let of_tls = tls.into_iter().flat_map(|tls| [&tls.ca, &tls.client_certificate, &tls.client_key]);
+        of_tls.chain(headers.map(|headers| &headers.file)).flatten().map(PathBuf::as_path).collect()
+    }
+
+    /// Returns the directory, if the remote is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.service {
+            Service::File { directory } => Some(directory),
+            _ => None,
+        }
     }
 
     /// Replaces everything in a text that may be a credential by `***`. The text need not be a

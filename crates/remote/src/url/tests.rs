@@ -124,3 +124,20 @@ fn some_options_are_of_each() {
     assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("valid").requests_max, Some(8));
     assert_eq!("http://h".parse::<RemoteUrl>().expect("valid").requests_max, None);
 }
+
+#[test]
+fn the_files_of_a_url_are_named() {
+    let files = |text: &str| {
+        let url: RemoteUrl = text.parse().unwrap_or_else(|error| panic!("{error}"));
+        (url.directory().map(ToOwned::to_owned), url.files().into_iter().map(ToOwned::to_owned).collect::<Vec<_>>())
+    };
+    let paths = |all: &[&str]| all.iter().map(std::path::PathBuf::from).collect::<Vec<_>>();
+    let all = "?ca=/a%20b/ca.pem&client_certificate=/c.pem&client_key=/k.pem&header_file=/h";
+    for scheme in ["https", "webdavs", "grpcs"] {
+        let found = files(&format!("{scheme}://host/x{all}"));
+        assert_eq!(found, (None, paths(&["/a b/ca.pem", "/c.pem", "/k.pem", "/h"])), "{scheme}");
+    }
+    assert_eq!(files("http://host/x?header_file=/h"), (None, paths(&["/h"])));
+    assert_eq!(files("redis://host"), (None, Vec::new()));
+    assert_eq!(files("file:///far%20away"), (Some("/far away".into()), Vec::new()));
+}

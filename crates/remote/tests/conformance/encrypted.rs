@@ -3,26 +3,8 @@
 use crate::leaves::runtime;
 use crate::{need, sample, suite};
 use larder_remote::{RemoteError, RemoteUrl, Trouble, connect};
-use larder_testkit::Server;
+use larder_testkit::{Server, make_certificates};
 use std::path::Path;
-use std::process::Command;
-
-/// Creates a CA, a server's certificate and a client's certificate in a directory.
-fn make_certificates(openssl: &Path, place: &Path) {
-    let run = |words: &str| {
-        let output = Command::new(openssl).args(words.split(' ')).current_dir(place).output().expect("openssl starts");
-        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    run("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=larder-test-ca");
-    for name in ["server", "client"] {
-        let extensions = "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n";
-        std::fs::write(place.join("extensions"), extensions).expect("written");
-        run(&format!("req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"));
-        run(&format!(
-            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile extensions"
-        ));
-    }
-}
 
 fn ask(url: &str, variables: &'static [(&str, &str)]) -> Result<(), RemoteError> {
     let url: RemoteUrl = url.parse().unwrap_or_else(|error| panic!("{error}"));

@@ -52,14 +52,14 @@ pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room,
 pub use map::Words;
 pub use memory_file::{growing_memory_file, memory_file, seal, sealed_memory_file};
 pub use mount::{
-    MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, house_mount, in_lasting_mounts,
-    in_private_mounts, is_mount_root, knows_mount_option, mount_number, mount_place, new_mount, open_directory,
-    open_place, own_mounts, place_mount, seen_mounts, set_mount_attributes, set_mount_owners, unmount,
+    MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, clone_mounts, house_mount,
+    in_lasting_mounts, in_private_mounts, is_mount_root, knows_mount_option, mount_number, mount_place, new_mount,
+    open_directory, open_place, own_mounts, place_mount, seen_mounts, set_mount_attributes, set_mount_owners, unmount,
 };
 pub use namespace::{
     OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,
-    lending_mount_rights, may_mount, mounts_of, open_process, own_namespaces, owners_namespace, peer_process,
-    process_ended, process_number,
+    lending_mount_rights, may_mount, mounts_of, open_process, own_namespaces, owners_namespace, peer_may_mount,
+    peer_process, process_ended, process_number,
 };
 pub use notify::{
     Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target,

@@ -123,18 +123,32 @@ pub fn clone_mount(of: impl AsFd) -> io::Result<OwnedFd> {
     Ok(open_tree(of, c"", flags)?)
 }
 
-/// Maps the owners of files that are seen through a mount, as the user namespace maps them. The
-/// mount must not be attached yet. See `owners_namespace`.
+/// Creates another mount of the same file system tree, with all mounts below it. They have these
+/// attributes in addition to their own (Linux 5.12). It is attached nowhere yet.
+pub fn clone_mounts(of: impl AsFd, attributes: MountAttributes) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let all = open_tree(of, c"", flags | OpenTreeFlags::AT_RECURSIVE)?;
+    set_attributes(all.as_fd(), attributes.bits(), None, libc::AT_RECURSIVE)?;
+    Ok(all)
+}
+
+/// Maps the owners of files that are seen through a mount and the mounts below it, as the user
+/// namespace maps them. The mount must not be attached yet. See `owners_namespace`.
 pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()> {
-    set_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_IDMAP, Some(namespace.as_fd()))
+    set_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_IDMAP, Some(namespace.as_fd()), libc::AT_RECURSIVE)
 }
 
 /// Adds attributes to a mount (Linux 5.12).
 pub fn set_mount_attributes(mount: impl AsFd, attributes: MountAttributes) -> io::Result<()> {
-    set_attributes(mount.as_fd(), attributes.bits(), None)
+    set_attributes(mount.as_fd(), attributes.bits(), None, 0)
 }
 
-fn set_attributes(mount: BorrowedFd, set: MountAttrFlags, namespace: Option<BorrowedFd>) -> io::Result<()> {
+fn set_attributes(
+    mount: BorrowedFd,
+    set: MountAttrFlags,
+    namespace: Option<BorrowedFd>,
+    recursion: libc::c_int,
+) -> io::Result<()> {
     /// `struct mount_attr`.
     #[repr(C)]
     struct Attributes {
@@ -149,7 +163,8 @@ fn set_attributes(mount: BorrowedFd, set: MountAttrFlags, namespace: Option<Borr
     let done = unsafe {
         let (path, size) = (c"".as_ptr(), size_of::<Attributes>());
         let mount = mount.as_raw_fd();
-        libc::syscall(libc::SYS_mount_setattr, mount, path, libc::AT_EMPTY_PATH, &raw const attributes, size)
+        let flags = libc::AT_EMPTY_PATH | recursion;
+        libc::syscall(libc::SYS_mount_setattr, mount, path, flags, &raw const attributes, size)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

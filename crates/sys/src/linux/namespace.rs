@@ -79,6 +79,24 @@ pub fn peer_process(channel: &Channel) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Returns true if the process at the other end has our user, and may mount in our user namespace
+/// as it is now. A process without that right, or with it in a namespace of its own only, may have
+/// our user as well. Linux 6.5.
+pub fn peer_may_mount(channel: &Channel) -> io::Result<bool> {
+    const MAY_MOUNT: u64 = 1 << 21;
+    if channel.peer()?.user != super::effective_user() {
+        return Ok(false);
+    }
+    let process = peer_process(channel)?;
+    let directory = format!("/proc/{}", process_number(&process)?);
+    let status = std::fs::read_to_string(format!("{directory}/status"))?;
+    let rights = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    let users = |of: &str| std::fs::read_link(format!("{of}/ns/user"));
+    let is_among_us = users(&directory)? == users("/proc/self")?;
+    // If the process has ended, another one may have had its pid when the files were read.
+    Ok(is_among_us && rights.is_some_and(|rights| rights & MAY_MOUNT != 0) && !process_ended(&process)?)
+}
+
 /// Begins a new session, so that signals from a terminal do not reach this process. Does nothing if
 /// it leads a session already.
 pub fn lead_session() {

@@ -207,6 +207,12 @@ impl Door {
         self.0.as_fd()
     }
 
+    /// Makes this process the one that connecting processes see as their peer. Before, that is the
+    /// process that opened the socket.
+    pub fn listen_ourselves(&self) -> io::Result<()> {
+        Ok(net::listen(&self.0, WAITING_MAX)?)
+    }
+
     /// Makes `accept` never wait, because a connection that `wait` reported may be gone again.
     fn do_not_wait(&self) -> io::Result<()> {
         let flags = fs::fcntl_getfl(&self.0)?;

@@ -18,6 +18,7 @@ use larder_sys::Door;
 
 use super::super::{FINE, PROBLEM, evict};
 use super::fetched::{self, FetchedSupply, Memory};
+use super::fetcher::Limits;
 use super::remote_images::RemoteImages;
 use super::serve;
 use super::supply::{ImageSupply, STORED};
@@ -110,7 +111,10 @@ fn supply(
     if larder_sys::effective_user() == 0 {
         let has_fetched = Arc::new(AtomicBool::new(false));
         let (its, memory_mib) = (Arc::clone(&has_fetched), options.fetcher_memory);
-        let fetcher = fetched::words(program, store, memory_mib);
+        // A broker for others refuses processes that stay root, unless its option says otherwise.
+        let may_keep_user = options.fetcher_user_0 || options.socket.is_none();
+        let limits = Limits { memory_mib, may_keep_user };
+        let fetcher = fetched::words(program, store, limits);
         let words = fetcher.clone();
         let (from, is_for_others) = (from.map(Path::to_owned), options.socket.is_some());
         let (memory, sessions) = (Memory::new(memory_mib << 20), Mutex::default());
@@ -119,7 +123,7 @@ fn supply(
             has_grown: Box::new(move || its.swap(false, Relaxed)),
             evict: Box::new(move |store| fetched::evict(store, &words)),
         };
-        return Ok((Box::new(supply), serve::confined_words(program, store, memory_mib), keeping));
+        return Ok((Box::new(supply), serve::confined_words(program, store, limits), keeping));
     }
     let remotes = RemoteImages::open(around, store)?.map(Arc::new);
     let its = remotes.clone();
@@ -157,6 +161,7 @@ fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[P
     options.user.iter().for_each(|user| words.extend(["--user".into(), user.to_string().into()]));
     words.extend(["--mounts-max".into(), options.mounts_max.to_string().into()]);
     words.extend(["--fetcher-memory".into(), options.fetcher_memory.to_string().into()]);
+    words.extend(options.fetcher_user_0.then(|| "--fetcher-user-0".into()));
     if options.idle > 0 {
         words.extend(["--idle".into(), options.idle.to_string().into()]);
     }

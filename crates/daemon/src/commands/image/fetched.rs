@@ -29,6 +29,7 @@ use larder_store::{Lease, Live, Store};
 use larder_sys::Channel;
 
 use super::fetch_request::{Description, Failed, Kind, ask};
+use super::fetcher::{Limits, UNCONFINED};
 use super::supply::{Asked, PACKS_AT_ONCE, STORED, asked_for};
 use crate::say;
 
@@ -37,6 +38,9 @@ const TRIES: usize = 3;
 /// The time limit for a piece of the contents, and for everything else. Then the process is ended.
 const FILL_PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE: Duration = Duration::from_secs(600);
+/// The message if a process cannot give up its rights.
+const UNCONFINED_SAID: &str = "the process that fetches and decodes images cannot give up its rights, so it was not used: \
+                               the broker's messages say why";
 /// The limit for files that are mounted, in bytes. Only the contents can be that large.
 const FILE_BYTES_MAX: u64 = 1 << 44;
 
@@ -131,7 +135,13 @@ impl Session {
                 Failed::Other(format!("the process that fetches images cannot be started: {error}"))
             })?;
             match ask(&line, kind, bytes, files, patience) {
-                Err(Failed::Died) => how = self.end(&line).unwrap_or(how),
+                Err(Failed::Died) => {
+                    let ended = self.end(&line);
+                    if ended.as_ref().is_some_and(|(_, is_unconfined)| *is_unconfined) {
+                        return Err(Failed::Other(UNCONFINED_SAID.to_owned()));
+                    }
+                    how = ended.map_or(how, |(how, _)| how);
+                }
                 done => return done,
             }
         }
@@ -161,8 +171,9 @@ impl Session {
         Ok(line)
     }
 
-    /// Ends the process with this connection, and says how it ended if it had done so.
-    fn end(&self, line: &Arc<Channel>) -> Option<String> {
+    /// Ends the process with this connection. Says how it ended if it had done so, and whether that
+    /// was because it could not give up its rights.
+    fn end(&self, line: &Arc<Channel>) -> Option<(String, bool)> {
         let mut running = self.running();
         if running.as_ref().is_none_or(|running| !Arc::ptr_eq(&running.line, line)) {
             return None;
@@ -171,11 +182,11 @@ impl Session {
         // It closes its connections at the latest when it ends, so it may not have ended yet.
         for _ in 0..50 {
             if let Ok(Some(status)) = ended.child.try_wait() {
-                return Some(status.to_string());
+                return Some((status.to_string(), status.code() == Some(UNCONFINED.into())));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        Some("it did not answer".to_owned())
+        Some(("it did not answer".to_owned(), false))
     }
 
     /// Ends the process, because nothing is asked for the moment.
@@ -355,10 +366,18 @@ impl FetchedSupply {
 }
 
 /// Returns the command that starts a fetcher for images of this store.
-pub(super) fn words(program: &Path, store: &Store, memory_mib: u64) -> Vec<OsString> {
+pub(super) fn words(program: &Path, store: &Store, limits: Limits) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![program.into(), "image".into(), "fetch".into()];
     words.extend(["--store".into(), store.directory().into()]);
-    words.extend(["--memory".into(), memory_mib.to_string().into(), "--".into()]);
+    words.extend(limited(limits));
+    words.push("--".into());
+    words
+}
+
+/// Returns the options that limit a process without rights.
+pub(super) fn limited(limits: Limits) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["--memory".into(), limits.memory_mib.to_string().into()];
+    words.extend(limits.may_keep_user.then(|| "--user-0".into()));
     words
 }
 
@@ -512,11 +531,13 @@ mod tests {
         for (script, why) in [
             ("kill -KILL $$", "signal: 9"),
             ("exit 3", "exit status: 3"),
+            ("exit 77", "cannot give up its rights"),
             // It reads a request, and closes the connection without a reply.
             ("head -c 24 >/dev/null", "ended 3 times"),
         ] {
             let failed = supply(dir.path(), script).image(0, &name).err().expect("nothing is fetched");
-            assert!(failed.contains(why) && failed.contains("hostile"), "{script}: {failed}");
+            assert!(failed.contains(why), "{script}: {failed}");
+            assert_eq!(failed.contains("hostile"), script != "exit 77", "{script}: {failed}");
         }
         let missing = FetchedSupply { fetcher: vec!["/no/such/program".into()], ..supply(dir.path(), "") };
         let failed = missing.image(0, &name).err().expect("nothing is fetched");

@@ -22,6 +22,7 @@ use larder_image::{Device, Image, Progress, memory_of_trees, metadata, squash};
 use larder_model::{Digest, ImageRecord};
 use larder_mount::lazy::{Trace, prepare};
 use larder_mount::{Confinement, Fill, confine};
+use larder_remote::RemoteUrl;
 use larder_store::{FetcherView, Store};
 use larder_sys::Channel;
 
@@ -42,16 +43,31 @@ const IDLE: Duration = Duration::from_secs(30);
 /// The limit for a trace, in bytes.
 const TRACE_BYTES_MAX: u64 = 64 << 20;
 
-/// Answers a broker's requests until the broker closes the connection.
+/// The exit code of a process that could not give up its rights, and read nothing.
+pub(super) const UNCONFINED: u8 = 77;
+
+/// The limits of a process without rights.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) memory_mib: u64,
+    /// It may stay user 0: see `larder_mount::Confinement`.
+    pub(super) may_keep_user: bool,
+}
+
+/// Answers a broker's requests until the broker closes the connection, or evicts.
 pub(super) fn run(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
+    let limits = Limits { memory_mib: options.memory, may_keep_user: options.user_0 };
     if options.evict {
-        return evict_confined(around, options);
+        return evict_confined(around, options, limits);
     }
     let line = Channel::given(io::stdin().as_fd().try_clone_to_owned().context("standard input is closed")?);
     let store = Store::open(&options.store)?;
     larder_sys::close_others(3, &[line.descriptor().as_raw_fd()]);
     let image = asked_for(&options.name)?.image;
-    confine_to(around.settings(), &store, &image, Vec::new(), options.memory)?;
+    if let Err(error) = confine_to(around.settings(), &store, &image, Vec::new(), limits) {
+        say::tell(&say::one_line(&format!("{error:#}")));
+        return Ok(UNCONFINED);
+    }
     find::drop_disbelieved(around);
     let state = Arc::new(Fetcher {
         settings: without_secret(around.settings()),
@@ -91,27 +107,26 @@ pub(super) fn confine_to(
     store: &Store,
     image: &Digest,
     further: Vec<PathBuf>,
-    memory_mib: u64,
+    limits: Limits,
 ) -> Result<()> {
     let mut view = store.fetcher_view(image)?;
     view.writable.extend(further.into_iter().map(|path| (path.clone(), path)));
-    for directory in settings.remote.iter().filter_map(|url| directory_of(url)) {
+    let remotes: Vec<RemoteUrl> = settings.remote.iter().filter_map(|url| url.parse().ok()).collect();
+    for directory in remotes.iter().filter_map(RemoteUrl::directory) {
         if !settings.remote_read_only {
-            std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         }
-        view.writable.push((directory.clone(), directory));
+        view.writable.push((directory.to_owned(), directory.to_owned()));
     }
-    let secret = settings.remote_sign_with.as_deref();
-    view.readable.extend(credentials(settings).into_iter().filter(|path| Some(path.as_path()) != secret));
-    confine_to_view(view, memory_mib)
+    confine_to_view(settings, view, &credentials(settings, &remotes), limits)
 }
 
 /// Evicts, as a process without rights that cannot change files for mounts. Writes the digests of
 /// the images of which only such files are left to standard output.
-fn evict_confined(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
+fn evict_confined(around: &Surroundings, options: &ImageFetch, limits: Limits) -> Result<u8> {
     let (store, settings) = (Store::open(&options.store)?, around.settings());
     larder_sys::close_others(3, &[]);
-    confine_to_view(store.evictor_view()?, options.memory)?;
+    confine_to_view(settings, store.evictor_view()?, &[], limits)?;
     find::drop_disbelieved(around);
     evict::images_to_limits(&store, settings)?;
     evict::to_limit(&store, settings.max_size_bytes)?;
@@ -120,10 +135,19 @@ fn evict_confined(around: &Surroundings, options: &ImageFetch) -> Result<u8> {
     Ok(FINE)
 }
 
-fn confine_to_view(mut view: FetcherView, memory_mib: u64) -> Result<()> {
+fn confine_to_view(settings: &Settings, mut view: FetcherView, credentials: &[PathBuf], limits: Limits) -> Result<()> {
     view.writable.retain(|(path, _)| path.exists());
-    let wanted = Confinement { readable: &view.readable, writable: &view.writable, memory_bytes: memory_mib << 20 };
-    let kept = confine(&wanted).context("the process that fetches images cannot give up its rights")?;
+    // The secret key may be in a directory that is shown.
+    let hidden = settings.remote_sign_with.as_ref().and_then(|key| key.canonicalize().ok());
+    let wanted = Confinement {
+        readable: &view.readable,
+        credentials,
+        writable: &view.writable,
+        hidden: hidden.as_deref(),
+        may_keep_user: limits.may_keep_user,
+        memory_bytes: limits.memory_mib << 20,
+    };
+    let kept = confine(&wanted).context("a process for images cannot give up its rights, so it reads nothing")?;
     larder_store::forget_user();
     if let Some(why) = kept {
         say::tell(&format!("images are fetched as user 0, but without its rights: {}", say::one_line(&why)));
@@ -131,26 +155,23 @@ fn confine_to_view(mut view: FetcherView, memory_mib: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the directory of a remote that is one.
-fn directory_of(url: &str) -> Option<PathBuf> {
-    let path = url.strip_prefix("file://")?;
-    Some(PathBuf::from(path.split(['?', '#']).next().unwrap_or(path)))
-}
-
 /// Returns the files that the URLs of remotes and the environment name, such as certificates, and
 /// those in which clients of clouds keep their credentials.
-fn credentials(settings: &Settings) -> Vec<PathBuf> {
+fn credentials(settings: &Settings, remotes: &[RemoteUrl]) -> Vec<PathBuf> {
     const NOT_FILES: [&str; 5] = ["LARDER_", "HOME", "PATH", "TMPDIR", "XDG_"];
-    let parameters = settings.remote.iter().flat_map(|url| url.split(['?', '&']).skip(1));
-    let named = parameters.filter_map(|parameter| Some(PathBuf::from(parameter.split_once('=')?.1)));
+    let named = remotes.iter().flat_map(RemoteUrl::files).map(Path::to_owned);
     let needed = std::env::vars_os().filter(|(name, _)| {
         larder_config::larderd_needs(name.as_bytes(), &settings.remote)
             && !NOT_FILES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
     });
+    // `SSL_CERT_DIR` is a list of directories.
+    let needed = needed.flat_map(|(name, value)| match name.as_bytes() {
+        b"SSL_CERT_DIR" => std::env::split_paths(&value).collect(),
+        _ => vec![PathBuf::from(value)],
+    });
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let kept = home.iter().flat_map(|home| [".aws", ".config/gcloud", ".azure"].map(|name| home.join(name)));
-    let all = named.chain(needed.map(|(_, value)| PathBuf::from(value))).chain(kept);
-    all.filter(|path| path.is_absolute() && path != Path::new("/")).collect()
+    named.chain(needed).chain(kept).filter(|path| path.is_absolute() && path != Path::new("/")).collect()
 }
 
 /// Returns settings that need no secret key. A process that decodes what others sent must not be

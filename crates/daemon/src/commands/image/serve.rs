@@ -14,7 +14,8 @@ use larder_mount::serve::{Bytes, Filled, Served, serve};
 use larder_store::{Live, Store};
 
 use super::super::FINE;
-use super::fetcher::{confine_to, without_secret};
+use super::fetched::limited;
+use super::fetcher::{Limits, confine_to, without_secret};
 use super::remote_images::RemoteImages;
 use super::supply::{Asked, ImageSupply, STORED, asked_for};
 use crate::cli::ImageServe;
@@ -35,9 +36,10 @@ pub(super) fn words(program: &Path, store: &Store) -> Vec<OsString> {
 }
 
 /// Returns the command that starts such a server without rights.
-pub(super) fn confined_words(program: &Path, store: &Store, memory_mib: u64) -> Vec<OsString> {
+pub(super) fn confined_words(program: &Path, store: &Store, limits: Limits) -> Vec<OsString> {
     let mut words = words(program, store);
-    words.extend(["--confined".into(), "--memory".into(), memory_mib.to_string().into()]);
+    words.push("--confined".into());
+    words.extend(limited(limits));
     words
 }
 
@@ -49,7 +51,8 @@ fn served(around: &Surroundings, options: &ImageServe, name: &str) -> Result<Ser
         let Asked { image, saved, .. } = asked_for(name)?;
         let own = store.live_file(&image, Live::Confined(saved))?;
         std::fs::create_dir_all(&own)?;
-        confine_to(&settings, &store, &image, vec![own], options.memory)?;
+        let limits = Limits { memory_mib: options.memory, may_keep_user: options.user_0 };
+        confine_to(&settings, &store, &image, vec![own], limits)?;
         settings = without_secret(&settings);
     }
     let remotes = RemoteImages::with_settings(&settings, &store)?.map(Arc::new);

@@ -1,5 +1,8 @@
 //! The processes without rights that fetch, decode and serve images for a broker of root.
 
+mod rights;
+mod servers;
+
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
