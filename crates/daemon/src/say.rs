@@ -74,7 +74,7 @@ pub(crate) fn one_line(text: &str) -> String {
     clean(text.split_whitespace().collect::<Vec<_>>().join(" ").as_bytes())
 }
 
-/// Converts bytes to text that is safe to print on a terminal. The placeholder of a root becomes
+/// Converts bytes to text that is safe to print on a terminal. A byte that is not UTF-8 becomes `\xff`. The placeholder of a root becomes
 /// `<root>`, that of a random file name becomes `<name 1>`.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -106,8 +106,11 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 fn escape(bytes: &[u8], text: &mut String) {
-    for c in String::from_utf8_lossy(bytes).chars() {
-        if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+        }
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
 }
 
@@ -172,7 +175,7 @@ mod tests {
 
     #[test]
     fn nothing_reaches_the_terminal_unescaped() {
-        assert_eq!(clean(b"-I\0\x01/inc \x1b[31m\xff"), "-I<root>/inc \\u{1b}[31m\u{fffd}");
+        assert_eq!(clean(b"-I\0\x01/inc \x1b[31m\xff"), "-I<root>/inc \\u{1b}[31m\\xff");
         assert_eq!(clean(b"\0\x02"), "<root 2>");
         assert_eq!(clean(b"\0"), "<root>");
         assert_eq!(one_line("a\n  b\tc"), "a b c");

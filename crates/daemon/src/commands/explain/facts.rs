@@ -129,7 +129,7 @@ fn fact_words(fact: &Fact, roots: &Roots) -> (&'static str, String) {
     }
 }
 
-fn seconds(nanoseconds: i64) -> String {
+pub(super) fn seconds(nanoseconds: i64) -> String {
     format!("{:.9} s since 1970", nanoseconds as f64 / 1e9)
 }
 

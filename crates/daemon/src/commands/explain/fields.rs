@@ -6,6 +6,7 @@
 
 use larder_model::Digest;
 
+use super::facts::seconds;
 use super::secret;
 
 /// The name and the value of a keyed field, as recorded.
@@ -80,9 +81,10 @@ fn arguments<'a>(fields: &[Field<'a>]) -> Vec<&'a [u8]> {
 fn difference(name: &[u8], was: Option<&[u8]>, is: Option<&[u8]>) -> FieldDifference {
     let name = String::from_utf8_lossy(name).into_owned();
     let value = |value: &[u8]| match name.as_str() {
-        "tool content" | "inherited" => {
+        "tool content" | "inherited" | "source content" => {
             value.try_into().map_or("?".to_owned(), |digest| secret::short(&Digest(digest)))
         }
+        "standard input" => standard_input(value),
         "terminal" => terminal(value),
         "processor" => format!("one with features {}", secret::short(&Digest::of(value))),
         "format version" => value.first().map_or("?".to_owned(), u8::to_string),
@@ -97,6 +99,23 @@ fn difference(name: &[u8], was: Option<&[u8]>, is: Option<&[u8]>) -> FieldDiffer
         _ => name.clone(),
     };
     FieldDifference { what, was, is }
+}
+
+/// Describes the field as `larder_lookup` writes it: words, a digest, a digest and an mtime in nanoseconds, or words and
+/// the settings of a terminal.
+fn standard_input(value: &[u8]) -> String {
+    const TERMINAL: &[u8] = b"untyped terminal ";
+    if let Some(settings) = value.strip_prefix(TERMINAL) {
+        return format!("a terminal with settings {}", secret::short(&Digest::of(settings)));
+    }
+    if let Some((digest, modified)) = value.split_first_chunk() {
+        let bytes = format!("bytes with digest {}", secret::short(&Digest(*digest)));
+        return match modified.try_into().map(i64::from_le_bytes) {
+            Ok(modified_ns) => format!("{bytes}, modified at {}", seconds(modified_ns)),
+            Err(_) => bytes,
+        };
+    }
+    secret::variable("standard input", value)
 }
 
 fn terminal(value: &[u8]) -> String {
@@ -185,6 +204,8 @@ fn pairs(old: &[&[u8]], new: &[&[u8]]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use larder_model::{Action, ExplainWalk, Roots, Terminal, Variable};
+
     use super::*;
 
     fn check(was: &str, is: &str, expect: &[&str]) {
@@ -252,5 +273,51 @@ mod tests {
         let terminal = sentence("terminal", &[1, 1, 80, 0, 24, 0], &[0, 1, 0, 1, 24, 0]);
         assert_eq!(terminal, "terminal: was standard output and error, 80 × 24, is standard error, 256 × 24");
         assert_eq!(sentence("PWD", b"\0\x01/a", b"/b"), "PWD: was `<root>/a`, is `/b`");
+        let source = sentence("source content", &[0; 32], &[0xff; 32]);
+        assert_eq!(source, "source content: was 00000000, is ffffffff");
+        let read = sentence("standard input", b"nothing", &[0x0a; 32]);
+        assert_eq!(read, "standard input: was `nothing`, is bytes with digest 0a0a0a0a");
+        let file = sentence("standard input", b"terminal of 80 columns", &[&[0xff; 32][..], &[0; 8]].concat());
+        let is = "bytes with digest ffffffff, modified at 0.000000000 s since 1970";
+        assert_eq!(file, format!("standard input: was `terminal of 80 columns`, is {is}"));
+        assert_eq!(sentence("argument", b"\xff", b"a\x1b"), "argument 0: was `\\xff`, is `a\\u{1b}`");
+    }
+
+    /// Only the name of a field says whether its value is text. So this fails if a field is added whose value is none, and
+    /// `difference` prints it as text.
+    #[test]
+    fn no_value_of_an_action_is_printed_as_raw_bytes() {
+        let action = |byte: u8, standard_input: Vec<u8>| Action {
+            family: "gcc",
+            tool: Digest([byte; 32]),
+            tool_path: b"/usr/bin/gcc".to_vec(),
+            argv: vec![b"gcc".to_vec()],
+            cwd: b"/w".to_vec(),
+            apparent_cwd: Some(b"/v".to_vec()),
+            environment: vec![Variable { name: b"LANG".to_vec(), value: b"C".to_vec() }],
+            terminal: Terminal::Some { stdout: true, stderr: true, columns: 80, rows: byte.into() },
+            processor: vec![byte; 32],
+            inherited: vec![byte; 32],
+            standard_input,
+            source: Some(Digest([byte; 32])),
+        };
+        let untyped = |byte| [b"untyped terminal ", &[byte; 60][..]].concat();
+        let fields = |action: Action| {
+            let mut walk = ExplainWalk::default();
+            action.walk(&Roots::default(), &mut walk);
+            walk.fields
+        };
+        fn borrowed(all: &[larder_model::Field]) -> Vec<Field<'_>> {
+            all.iter().map(|field| (field.name.as_bytes(), field.value.as_slice())).collect()
+        }
+        for (was, is) in [(untyped(0), untyped(0xff)), (vec![0; 32], vec![0xff; 32]), (vec![0; 40], vec![0xff; 40])] {
+            let (was, is) = (fields(action(0, was)), fields(action(0xff, is)));
+            let found = differences(&borrowed(&was), &borrowed(&is));
+            assert_eq!(found.len(), 6, "{found:?}");
+            for difference in found {
+                let sentence = difference.sentence();
+                assert!(!["\\x", "\\u", "<root"].iter().any(|raw| sentence.contains(raw)), "{sentence}");
+            }
+        }
     }
 }
