@@ -114,6 +114,11 @@ fn tests(place: &Place, full: bool, skips: &mut Skips) -> Result<()> {
         .env_remove("LARDER_CI")
         .env("LARDER_BIN", place.larder())
         .env("LARDER_TOOLS", tools::directory(place));
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        // Tests wait for half of their time: for programs, servers, and the clock of a file system.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env("RUST_TEST_THREADS", (2 * processors).to_string());
+    }
     if full {
         command.env("LARDER_TEST_FULL", "1");
     }
