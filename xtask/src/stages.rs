@@ -3,6 +3,7 @@
 
 use crate::aarch64;
 use crate::arch::Arch;
+use crate::bench::corpus;
 use crate::binaries::{self, cargo};
 use crate::demo;
 use crate::dist;
@@ -97,6 +98,7 @@ fn stages<'a>(place: &'a Place, options: &Options, skips: &'a RefCell<Skips>) ->
             true => Ok(()),
             false => anyhow::bail!("the demo failed; its table is above"),
         }));
+        stages.push(stage("small packages of Debian's in several places", || corpus::short(place)));
     }
     stages
 }

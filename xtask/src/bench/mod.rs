@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `hit`, `miss`, `build`, `record`, `scale`, `image`, `remote` | the benchmarks |
+//! | `hit`, `miss`, `build`, `corpus`, `record`, `scale`, `image`, `remote` | the benchmarks |
 //! | `words` | the subcommands |
 //! | `all` | runs all benchmarks and writes one report |
 //! | `measure` | runs commands in turn and keeps samples |
@@ -21,6 +21,7 @@
 mod all;
 mod build;
 mod compare;
+pub(crate) mod corpus;
 mod count;
 mod figure;
 mod hit;

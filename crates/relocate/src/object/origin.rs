@@ -48,7 +48,8 @@ impl Origin {
         if !parts.line_names.is_changed() {
             return Some(());
         }
-        match gcc_line_names(elf, parts) {
+        let order = if parts.has_no_unit(elf) { orphans(&parts.line_names) } else { gcc_line_names(elf, parts) };
+        match order {
             Some(order) => parts.line_names.put(order),
             None if wanted == Order::Same => return None,
             None => {}
@@ -81,6 +82,27 @@ fn gcc_line_names(elf: &Elf<'_>, parts: &Parts<'_>) -> Option<Vec<usize>> {
     Some(there.into_iter().chain(inserted.len()..strings.len()).collect())
 }
 
+/// Returns the new order of `.debug_line_str` if gcc wrote no unit, because the source came to
+/// nothing. gcc then writes the name and the directory of the unit nevertheless, in the order of its
+/// hash table. Which of them it entered first is not known, so both orders must give one result.
+fn orphans(strings: &Strings<'_>) -> Option<Vec<usize>> {
+    let entered: &[&[usize]] = match strings.len() {
+        1 => &[&[0]],
+        2 => &[&[0, 1], &[1, 0]],
+        _ => return None,
+    };
+    let order = |all: &[&[u8]], entered: &[usize]| -> Option<Vec<usize>> {
+        let chosen = entered.iter().map(|&index| all.get(index).copied()).collect::<Option<Vec<_>>>()?;
+        order::of_slots(&chosen)?.iter().map(|&slot| entered.get(slot).copied()).collect()
+    };
+    let (here, there): (Vec<&[u8]>, Vec<&[u8]>) = (strings.here().collect(), strings.there().collect());
+    let is_possible = |entered: &&&[usize]| order(&here, entered).is_some_and(|order| order.is_sorted());
+    let mut orders: Vec<Vec<usize>> =
+        entered.iter().filter(is_possible).map(|entered| order(&there, entered)).collect::<Option<_>>()?;
+    orders.dedup();
+    if orders.len() == 1 { orders.pop() } else { None }
+}
+
 /// Returns the strings of `.debug_line_str` to which a section refers, in the order of the
 /// references.
 fn referred(elf: &Elf<'_>, parts: &Parts<'_>, section: usize) -> Option<Vec<usize>> {
@@ -97,4 +119,24 @@ fn referred(elf: &Elf<'_>, parts: &Parts<'_>, section: usize) -> Option<Vec<usiz
     }
     found.sort_unstable();
     Some(found.into_iter().map(|(_, index)| index).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roots::Map;
+
+    #[test]
+    fn strings_without_a_unit() {
+        let check = |section: &[u8], to: &[u8], expect: Option<Vec<usize>>| {
+            let map = Map::new(&[b"/w"], &[to]).expect("sound roots");
+            assert_eq!(orphans(&Strings::read(section, &map).expect("strings")), expect);
+        };
+        // The orders that gcc 12.2 wrote.
+        check(b"/w\0s.c\0", b"/w1", Some(vec![1, 0]));
+        check(b"/w\0s.c\0", b"/tmp/x/aa", Some(vec![1, 0]));
+        // Not as gcc writes it.
+        check(b"s.c\0/w\0", b"/w1", None);
+        check(b"/w\0s.c\0t.c\0", b"/w1", None);
+    }
 }

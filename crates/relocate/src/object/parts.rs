@@ -3,8 +3,10 @@
 //! Unaware of: which compiler wrote them.
 
 use gimli::{DebugInfo, LittleEndian, UnitType};
+use object::elf;
+use object::read::elf::SectionHeader as _;
 
-use super::elf::Elf;
+use super::elf::{ENDIAN, Elf, Section};
 use super::line::Line;
 use super::strings::Strings;
 use crate::roots::Map;
@@ -43,6 +45,16 @@ impl<'a> Parts<'a> {
             line_at,
             info,
         })
+    }
+
+    /// Returns true if there is no debug information but strings that nothing refers to.
+    pub(super) fn has_no_unit(&self, elf: &Elf<'a>) -> bool {
+        let is_empty = |section: Option<usize>| elf.data(section).is_empty();
+        let has_references = elf.sections.iter().any(|section| section.header.sh_type(ENDIAN) == elf::SHT_RELA);
+        let is_other = |section: &Section<'_>| section.name.starts_with(b".debug_") && !section.data.is_empty();
+        let others = elf.sections.iter().filter(|section| is_other(section)).count();
+        let strings = [self.names_at, self.line_names_at].into_iter().filter(|at| !is_empty(*at)).count();
+        is_empty(self.info) && is_empty(self.line_at) && !has_references && others == strings
     }
 
     /// Returns all old paths of directories and files, and some other strings.
