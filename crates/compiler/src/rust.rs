@@ -38,6 +38,8 @@ pub struct Rust<'a> {
     pub other_directories: Vec<&'a [u8]>,
     /// The path of each `--remap-path-prefix`, and what replaces it.
     pub remaps: Vec<(&'a [u8], &'a [u8])>,
+    /// Paths are replaced in a part of what rustc makes only (`--remap-path-scope`).
+    pub limits_remaps: bool,
     /// Values of options that are not listed above. rustc may put them into the result.
     pub others: Vec<&'a [u8]>,
     /// The width of the messages is in the arguments.
@@ -146,6 +148,7 @@ impl<'a> Rust<'a> {
                 Some(directory) => self.dependency_directories.push(directory),
                 None => self.other_directories.push(after_kind(value)),
             },
+            b"--remap-path-scope" => self.limits_remaps = true,
             b"--remap-path-prefix" => {
                 let at = value.iter().rposition(|&byte| byte == b'=');
                 self.remaps.extend(at.map(|at| (&value[..at], &value[at + 1..])));
@@ -160,6 +163,7 @@ impl<'a> Rust<'a> {
             },
             b"-Z" => {
                 const MEASURES: [&[u8]; 5] = [b"time", b"self-profile", b"self_profile", b"print-", b"dump"];
+                self.limits_remaps |= value.starts_with(b"remap-path-scope");
                 self.measures |= MEASURES.iter().any(|word| value.starts_with(word));
                 self.others.push(value);
             }
@@ -248,6 +252,7 @@ mod tests {
             incremental: Some(b"/t/inc"),
             other_directories: vec![b"/n"],
             remaps: vec![(b"/a=b", b"/c")],
+            limits_remaps: false,
             others: vec![b"2021", b"json", b"lib", b"embed-bitcode=no", b"debuginfo=2", b"unused"],
             is_told_width: true,
             asks: false,

@@ -120,7 +120,7 @@ impl RunFacts<'_> {
         let Outcome { outputs, messages } = *outcome;
         let mut rewrites = Rewrites::none(outputs.len());
         let rust = rust(&self.command.action.argv[1..]);
-        let is_remapped = rust.remaps.iter().any(|(from, _)| *from == self.command.action.cwd);
+        let is_remapped = self.paths_are_remapped(&rust);
         self.crate_is_fixed(&rust)?;
         if let Some(limit) = self.crate_may_hold_a_path(&rust, is_remapped) {
             return Err(if is_remapped { (Bound::SeenOnce, Vec::new()) } else { limit });
@@ -134,6 +134,13 @@ impl RunFacts<'_> {
             rewrites.messages[index] = self.rule_for(content, &[Rewrite::Text]).ok_or((Bound::Message, Vec::new()))?;
         }
         Ok(rewrites)
+    }
+
+    /// Returns true if rustc was told to replace the working directory and every root.
+    fn paths_are_remapped(&self, rust: &Rust) -> bool {
+        let is_replaced = |path: &Vec<u8>| rust.remaps.iter().any(|(from, _)| from == path);
+        let CommandFacts { action, roots, .. } = self.command;
+        !rust.limits_remaps && is_replaced(&action.cwd) && roots.paths().iter().all(is_replaced)
     }
 
     /// Returns an error if rustc replaces paths in a way that differs in another place.

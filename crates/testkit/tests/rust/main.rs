@@ -242,7 +242,7 @@ fn another_target_directory() {
         place.put(&format!("{target}/debug/deps/.keep"), "");
         place.put(&format!("{target}/debug/build/o/out/g.rs"), "pub fn g() {}\n");
     }
-    let compile = |source: &'static str, target: &str| {
+    let compile_with = |more: &[&str], source: &'static str, target: &str| {
         let deps = place.text(&format!("work/{target}/debug/deps"));
         let out = place.text(&format!("work/{target}/debug/build/o/out"));
         let search = format!("dependency={deps}");
@@ -256,15 +256,20 @@ fn another_target_directory() {
             "-L",
             &search,
         ];
-        let argv = [&argv[..], &["--error-format=json", "--json=artifacts"]].concat();
+        let argv = [&argv[..], &["--error-format=json", "--json=artifacts"], more].concat();
         outcomes(&place, &argv, RUNS_MAX, &|run| run.env("OUT_DIR", &out))
     };
+    let compile = |source: &'static str, target: &str| compile_with(&[], source, target);
     assert!(compile("x.rs", "t1").len() > 1);
     assert_eq!(compile("x.rs", "t2"), ["hit"]);
     // The path of the included file is in the crate's hash.
     assert!(compile("o.rs", "t1").len() > 1);
     assert_eq!(compile("o.rs", "t2")[0], "miss");
     assert_eq!(compile("o.rs", "t1"), ["hit"]);
+    // The path is still in it if only the beginning is replaced.
+    let replaced = format!("--remap-path-prefix={}=.", place.text("work"));
+    assert!(compile_with(&[&replaced], "o.rs", "t1").len() > 1);
+    assert_eq!(compile_with(&[&replaced], "o.rs", "t2")[0], "miss");
 }
 
 #[test]
