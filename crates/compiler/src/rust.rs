@@ -34,6 +34,14 @@ pub struct Rust<'a> {
     pub dependency_directories: Vec<&'a [u8]>,
     /// The directory of the sessions of incremental compilation (`-C incremental=`).
     pub incremental: Option<&'a [u8]>,
+    /// The directories of `-L`, as they are given, except those of `dependency=`.
+    pub other_directories: Vec<&'a [u8]>,
+    /// The path of each `--remap-path-prefix`, and what replaces it.
+    pub remaps: Vec<(&'a [u8], &'a [u8])>,
+    /// Paths are replaced in a part of what rustc makes only (`--remap-path-scope`).
+    pub limits_remaps: bool,
+    /// Values of options that are not listed above. rustc may put them into the result.
+    pub others: Vec<&'a [u8]>,
     /// The width of the messages is in the arguments.
     pub is_told_width: bool,
     /// The command only asks for something, such as `-vV` or `--print`.
@@ -41,6 +49,9 @@ pub struct Rust<'a> {
     /// The command measures itself, such as with `-Z time-passes`.
     measures: bool,
 }
+
+/// The beginning of an option that replaces paths.
+pub const REMAP: &[u8] = b"--remap-path-prefix=";
 
 /// Flags whose value may be the next word.
 const WITH_VALUE: &[&[u8]] = &[
@@ -83,12 +94,17 @@ const WITH_VALUE: &[&[u8]] = &[
     b"-o",
 ];
 
-/// Returns what the arguments name. They do not contain `argv[0]`. A wrapper of a workspace, such
-/// as clippy's driver, gets the path of rustc as its first argument.
+/// Returns how many words come before the options. A wrapper of a workspace, such as clippy's driver,
+/// gets the path of rustc as its first argument. rustup's proxy gets the toolchain, as `+nightly`.
+pub fn words_before_options(arguments: &[Vec<u8>]) -> usize {
+    let is_before = |word: &&Vec<u8>| file_name(word) == b"rustc" || word.starts_with(b"+");
+    usize::from(arguments.first().filter(is_before).is_some())
+}
+
+/// Returns what the arguments name. They do not contain `argv[0]`.
 pub fn rust(arguments: &[Vec<u8>]) -> Rust<'_> {
     let mut found = Rust::default();
-    let is_rustc = |word: &&Vec<u8>| file_name(word) == b"rustc";
-    let skipped = usize::from(arguments.first().filter(is_rustc).is_some());
+    let skipped = words_before_options(arguments);
     let mut words = arguments[skipped..].iter().map(Vec::as_slice);
     found.asks = arguments.len() == skipped;
     while let Some(word) = words.next() {
@@ -128,21 +144,31 @@ impl<'a> Rust<'a> {
             b"-o" => self.outputs.push(value),
             b"--emit" => self.outputs.extend(value.split(|&byte| byte == b',').filter_map(after_equals)),
             b"--extern" => self.externs.extend(after_equals(value)),
-            b"-L" => self.dependency_directories.extend(value.strip_prefix(b"dependency=")),
+            b"-L" => match value.strip_prefix(b"dependency=") {
+                Some(directory) => self.dependency_directories.push(directory),
+                None => self.other_directories.push(after_kind(value)),
+            },
+            b"--remap-path-scope" => self.limits_remaps = true,
+            b"--remap-path-prefix" => {
+                let at = value.iter().rposition(|&byte| byte == b'=');
+                self.remaps.extend(at.map(|at| (&value[..at], &value[at + 1..])));
+            }
             b"--diagnostic-width" => self.is_told_width = true,
             b"-C" | b"--codegen" => match value.iter().position(|&byte| byte == b'=') {
                 Some(at) if &value[..at] == b"incremental" => self.incremental = Some(&value[at + 1..]),
                 Some(at) if matches!(&value[..at], b"extra-filename" | b"extra_filename") => {
                     self.extra_filename = &value[at + 1..];
                 }
-                _ => {}
+                _ => self.others.push(value),
             },
             b"-Z" => {
                 const MEASURES: [&[u8]; 5] = [b"time", b"self-profile", b"self_profile", b"print-", b"dump"];
+                self.limits_remaps |= value.starts_with(b"remap-path-scope");
                 self.measures |= MEASURES.iter().any(|word| value.starts_with(word));
+                self.others.push(value);
             }
             b"--print" | b"--explain" | b"--help" | b"--version" | b"-h" | b"-V" | b"-vV" | b"-Vv" => self.asks = true,
-            _ => {}
+            _ => self.others.push(value),
         }
     }
 
@@ -153,6 +179,12 @@ impl<'a> Rust<'a> {
         let name = if self.crate_name.is_empty() { source } else { self.crate_name };
         [name, self.extra_filename].concat()
     }
+}
+
+/// Returns the directory of `-L`, whose value may begin with a kind such as `native=`.
+fn after_kind(value: &[u8]) -> &[u8] {
+    let kinds = [&b"crate="[..], b"native=", b"framework=", b"all="];
+    kinds.iter().find_map(|kind| value.strip_prefix(*kind)).unwrap_or(value)
 }
 
 fn after_equals(word: &[u8]) -> Option<&[u8]> {
@@ -206,7 +238,7 @@ mod tests {
             "rustc --crate-name a_b --edition=2021 src/lib.rs --error-format=json --diagnostic-width=80 --crate-type lib \
              --emit=dep-info,metadata=/m/x.rmeta,link -C embed-bitcode=no -Cdebuginfo=2 -C extra-filename=-1f \
              --out-dir /t/deps -C incremental=/t/inc -L dependency=/t/deps -L native=/n --extern b=/t/deps/libb.rlib \
-             --extern proc_macro -W unused",
+             --extern proc_macro -W unused --remap-path-prefix /a=b=/c",
         );
         let found = rust(&line);
         let expect = Rust {
@@ -218,6 +250,10 @@ mod tests {
             externs: vec![b"/t/deps/libb.rlib"],
             dependency_directories: vec![b"/t/deps"],
             incremental: Some(b"/t/inc"),
+            other_directories: vec![b"/n"],
+            remaps: vec![(b"/a=b", b"/c")],
+            limits_remaps: false,
+            others: vec![b"2021", b"json", b"lib", b"embed-bitcode=no", b"debuginfo=2", b"unused"],
             is_told_width: true,
             asks: false,
             measures: false,
@@ -233,6 +269,7 @@ mod tests {
         check("-vV", Bypass::Query);
         check("", Bypass::Query);
         check("rustc", Bypass::Query);
+        check("+nightly", Bypass::Query);
         check("- --crate-name ___ --print=file-names", Bypass::Query);
         check("x.rs --print cfg", Bypass::Query);
         check("--explain E0001", Bypass::Query);

@@ -71,6 +71,8 @@ pub struct Settings {
     pub find_roots: bool,
     /// Rewrites debug information for another place if the result is exact.
     pub relocate_debug: bool,
+    /// Starts rustc with options that replace the paths of the checkout and of the target directory.
+    pub remap_rust_paths: bool,
     /// A sandbox may get results that contain the path of another sandbox.
     pub ephemeral: bool,
     /// Limits how many tools run at once over all builds.
@@ -126,6 +128,7 @@ impl Default for Settings {
             roots: Vec::new(),
             find_roots: true,
             relocate_debug: true,
+            remap_rust_paths: false,
             ephemeral: false,
             tokens: true,
             tokens_file: None,
@@ -403,6 +406,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "auto",
         help: "Directories that differ between checkouts: /a:/b. none: do not search for others.",
         field: Field::Roots,
+    },
+    Setting {
+        key: "rust_paths",
+        variable: "LARDER_RUST_PATHS",
+        project_may_set: true,
+        default: "exact",
+        help: "With remap, rustc writes no path of the checkout, so all crates are reused in all checkouts.",
+        field: Field::Word(|s| &mut s.remap_rust_paths, &["exact", "remap"]),
     },
     Setting {
         key: "tokens",

@@ -104,6 +104,7 @@ impl Surroundings {
             roots: RootRules {
                 named: self.settings().roots.iter().map(|root| named_root(root)).collect(),
                 find: self.settings().find_roots,
+                remap_rust: self.settings().remap_rust_paths,
             },
             ephemeral: self.settings().ephemeral,
             destinations,

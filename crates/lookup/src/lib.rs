@@ -49,6 +49,7 @@ pub use observer::{Choice, changes_key, choose_observer, command_key, made_progr
 pub use place::{Place, RootRules};
 pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};
 pub use roots::named_root;
+pub use rust::remapped;
 pub use scope::{Scope, ScopeError};
 pub use search_path::{is_searched, left_out};
 pub use tool::{Ourselves, Tool, find};

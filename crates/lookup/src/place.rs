@@ -16,6 +16,8 @@ pub struct RootRules {
     pub named: Vec<Vec<u8>>,
     /// True if further roots are searched for.
     pub find: bool,
+    /// True if the working directory of rustc is a root, because rustc is told to replace its path.
+    pub remap_rust: bool,
 }
 
 /// The context in which a command runs: what its process was started with, and the settings that

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of,
-    habit, is_source, parse, runs_no_script,
+    EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit,
+    is_source, parse, runs_no_script,
 };
 use larder_model::path::{file_name, is_in};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
@@ -120,11 +120,6 @@ fn may_write_down_times(program: &[u8]) -> bool {
     habit(file_name(program), Told::nothing()).times >= Times::Inputs
 }
 
-fn known_family(tool: &Tool, argv: &[Vec<u8>]) -> Option<Family> {
-    let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
-    family_of(name).or_else(|| family_of(file_name(&tool.path)))
-}
-
 /// Reads response files from disk. The field is the working directory, for relative paths.
 pub struct FromDisk<'a>(pub &'a [u8]);
 
@@ -143,7 +138,7 @@ impl Request {
     /// Makes a request of the command `argv`, which starts `tool`. Only families of tools that
     /// larder knows are accepted.
     pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stat_cache: &StatCache) -> Result<Request, Bypass> {
-        let family = known_family(&tool, &argv).ok_or(Bypass::UnknownTool)?;
+        let family = tool.family(&argv).ok_or(Bypass::UnknownTool)?;
         Request::of_family(family, tool, argv, place, stat_cache)
     }
 
@@ -155,7 +150,7 @@ impl Request {
         place: &Place,
         stat_cache: &StatCache,
     ) -> Result<Request, Bypass> {
-        let family = known_family(&tool, &argv).unwrap_or(Family::Command);
+        let family = tool.family(&argv).unwrap_or(Family::Command);
         Request::of_family(family, tool, argv, place, stat_cache)
     }
 
@@ -178,9 +173,6 @@ impl Request {
             && (an_output_is_an_input(&argv[1..], &place.destinations) || may_read_its_output(&argv, place))
         {
             return Err(Bypass::OutputToStdout);
-        }
-        if family == Family::Rustc && rust::is_proxy(&tool) {
-            return Err(Bypass::Proxy);
         }
         let content = content(&tool, stat_cache).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without calls to libc that we could see. So a script named
@@ -223,7 +215,7 @@ impl Request {
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
         let roots = match &of_rustc {
-            Some(rust) => rust::roots(rust, &place.cwd),
+            Some(rust) => rust::roots(rust, place),
             None => roots::find(place, action.apparent_cwd.as_deref(), &told, links(family, &invocation), stat_cache),
         };
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
@@ -454,7 +446,11 @@ fn content(tool: &Tool, stat_cache: &StatCache) -> Option<ToolContent> {
 /// else the tool) and the output, but not the flags.
 pub fn subject(request: &Request) -> Digest {
     let mut bytes = Vec::new();
-    request.roots.encode_path(&request.action.cwd, &mut bytes);
+    // For rustc the working directory does not count, so that `explain` can compare a crate with the
+    // same one of another checkout.
+    if request.family != Family::Rustc {
+        request.roots.encode_path(&request.action.cwd, &mut bytes);
+    }
     let source = Some(&request.invocation.source).filter(|source| !source.is_empty());
     for part in [source.or(request.action.argv.first()), request.invocation.output.as_ref()] {
         bytes.push(b'\n');

@@ -442,7 +442,7 @@ mod tests {
                 environment: environment.iter().map(|(name, value)| (name.as_bytes().to_vec(), at(value))).collect(),
                 oddities: Vec::new(),
                 cwd: at(cwd),
-                roots: RootRules { named: named.iter().map(|root| at(root)).collect(), find: true },
+                roots: RootRules { named: named.iter().map(|root| at(root)).collect(), find: true, remap_rust: false },
                 ephemeral: false,
                 destinations: Destinations::now(),
                 scope: crate::Scope::default(),

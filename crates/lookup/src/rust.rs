@@ -1,18 +1,20 @@
-//! A crate that rustc compiles: the root of its paths, and whether rustc has a session of it.
+//! A crate that rustc compiles: the roots of its paths, and whether rustc has a session of it.
 //!
-//! The only root is cargo's target directory. The working directory is none, because rustc puts it
-//! into the hash of the crate: the same crate has other bytes in another checkout. cargo compiles
+//! cargo's target directory is a root. The working directory is none by default, because rustc puts
+//! it into the hash of the crate: the same crate has other bytes in another checkout. cargo compiles
 //! the crates of a registry in the directory of their sources, which all checkouts of a machine
 //! share.
 //!
+//! With the setting `rust_paths = "remap"`, rustc is told to replace the paths of both directories
+//! ([`remapped`]), and both are roots.
+//!
 //! Unaware of: what a result holds.
 
-use larder_compiler::Rust;
+use larder_compiler::{Family, REMAP, Rust};
 use larder_model::Roots;
-use larder_model::path::file_name;
 
-use crate::Tool;
 use crate::paths::absolute;
+use crate::{Place, Tool};
 
 /// Files that cargo writes into the target directory.
 const TOPS: [&[u8]; 2] = [b"/CACHEDIR.TAG", b"/.rustc_info.json"];
@@ -20,28 +22,55 @@ const TOPS: [&[u8]; 2] = [b"/CACHEDIR.TAG", b"/.rustc_info.json"];
 /// `TARGET/x86_64-unknown-linux-gnu/debug/build/a-1f`.
 const LEVELS_MAX: usize = 5;
 
-/// Returns true if the tool is rustup, which finds out which toolchain applies and starts its rustc.
-/// cargo does that by itself and names the toolchain's rustc.
-pub(crate) fn is_proxy(tool: &Tool) -> bool {
-    let end = tool.path.len() - file_name(&tool.path).len();
-    let rustup = larder_sys::look_through(&[&tool.path[..end], b"rustup"].concat());
-    rustup.is_ok_and(|rustup| (rustup.device, rustup.inode) == (tool.look.device, tool.look.inode))
-}
-
 /// Returns what the command line names. `argv` contains `argv[0]`.
 pub(crate) fn named(argv: &[Vec<u8>]) -> Rust<'_> {
     larder_compiler::rust(&argv[1..])
 }
 
-/// Returns the target directory as the only root, if there is one.
+/// The path that stands for the target directory if paths are remapped, as in cargo's own
+/// `trim-paths`.
+const TARGET_DIRECTORY: &[u8] = b"/cargo/build-dir";
+
+/// Returns the command line with options that make rustc replace the paths of the working directory
+/// and of the target directory, if the setting `rust_paths` says so and `argv` starts rustc.
+///
+/// The options come first, so those that the caller gives are stronger. The working directory
+/// becomes `.` if the source is named relative to it, as for a crate of a workspace. Otherwise it is
+/// the directory of a package from elsewhere, and becomes `NAME-VERSION`.
+pub fn remapped(mut argv: Vec<Vec<u8>>, tool: &Tool, place: &Place) -> Vec<Vec<u8>> {
+    if !place.roots.remap_rust || tool.family(&argv) != Some(Family::Rustc) {
+        return argv;
+    }
+    let rust = named(&argv);
+    if matches!(rust.source, b"" | b"-") {
+        return argv;
+    }
+    let variable = |name: &[u8]| place.variable(name).filter(|value| !value.is_empty());
+    let package = variable(b"CARGO_PKG_NAME").zip(variable(b"CARGO_PKG_VERSION"));
+    let to = match package.filter(|_| rust.source.starts_with(b"/")) {
+        Some((name, version)) => [name, b"-", version].concat(),
+        None => b".".to_vec(),
+    };
+    let option = |from: &[u8], to: &[u8]| [REMAP, from, b"=", to].concat();
+    let mut options = vec![option(&place.cwd, &to)];
+    let target = rust.out_dir.map(|directory| absolute(&place.cwd, directory));
+    options.extend(target.as_deref().and_then(target_directory).map(|from| option(from, TARGET_DIRECTORY)));
+    let at = 1 + larder_compiler::words_before_options(&argv[1..]);
+    argv.splice(at..at, options);
+    argv
+}
+
+/// Returns the target directory, and also the working directory if its path is remapped.
 ///
 /// A path with other characters than those below may be written in another form, for example in a
-/// dependency file or in JSON. It is no root then, so results stay in this target directory.
-pub(crate) fn roots(rust: &Rust, cwd: &[u8]) -> Roots {
+/// dependency file or in JSON. It is no root then, so results stay in this directory.
+pub(crate) fn roots(rust: &Rust, place: &Place) -> Roots {
+    let cwd = &place.cwd;
     let is_plain = |path: &[u8]| path.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@,~".contains(byte));
-    let top = rust.out_dir.map(|directory| absolute(cwd, directory)).filter(|path| is_plain(path));
+    let top = rust.out_dir.map(|directory| absolute(cwd, directory));
     let top = top.and_then(|directory| target_directory(&directory).map(<[u8]>::to_vec));
-    Roots::new(top)
+    let remapped = place.roots.remap_rust.then(|| cwd.clone());
+    Roots::new(top.into_iter().chain(remapped).filter(|path| is_plain(path)))
 }
 
 fn target_directory(out_dir: &[u8]) -> Option<&[u8]> {

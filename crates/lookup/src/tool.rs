@@ -5,6 +5,8 @@
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use larder_compiler::{Family, family_of};
+use larder_model::path::file_name;
 use larder_sys::{Kind, Look};
 
 /// File names of other caches that are installed as links with compilers' names. For example, `gcc`
@@ -33,6 +35,13 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// Returns the family of tools whose rules apply if the tool is started with these arguments, by
+    /// its name on the command line or by its file's. Returns `None` if there is none.
+    pub(crate) fn family(&self, argv: &[Vec<u8>]) -> Option<Family> {
+        let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
+        family_of(name).or_else(|| family_of(file_name(&self.path)))
+    }
+
     /// Returns the `argv[0]` for the tool. `typed` is the name on the command line.
     pub fn first_argument(&self, typed: &[u8]) -> Vec<u8> {
         if self.hidden { self.path.clone() } else { typed.to_vec() }

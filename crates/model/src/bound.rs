@@ -113,16 +113,11 @@ impl Bound {
     /// What the user can do to make the result portable, if there is something.
     pub fn remedy(self) -> Option<&'static str> {
         match self {
+            Bound::Variable | Bound::Source => Some("rust_paths = \"remap\""),
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
             Bound::Message => Some("relative paths on the command line"),
             Bound::Argument => Some("relative paths on the command line"),
-            Bound::Flag
-            | Bound::Input
-            | Bound::SeenOnce
-            | Bound::Chance
-            | Bound::AsLong
-            | Bound::Variable
-            | Bound::Source => None,
+            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Chance | Bound::AsLong => None,
         }
     }
 }

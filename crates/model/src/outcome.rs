@@ -81,7 +81,6 @@ reasons! {
         NoTool, "no-tool", "the tool was not found";
         Limited, "limited", "the size of files or of memory is limited (ulimit -f, -v)";
         OpenDescriptor, "open-descriptor", "a descriptor other than the standard three is open, and the command may use it";
-        Proxy, "proxy", "rustup's proxy; name the rustc of the toolchain, as cargo does";
         Query, "query", "a question to the compiler, such as -vV or --print, which it answers at once";
         Session, "session", "rustc has a session of this crate (-C incremental), with which it compiles only what changed";
     }

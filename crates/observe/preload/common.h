@@ -146,6 +146,10 @@ bool object_is_loaded(const char *name);
 void late_begins(void);
 /* Writes a LATE event if the code at this address is late. */
 void late_event(unsigned extra, unsigned long caller, const char *name, bool is_unset);
+/* Writes a LATE event if the code at this address is late and the path is that of a device, or tells
+ * something about the process or the system. A program may be known to use such a path without
+ * effect on its result, but not code that it loads. */
+void late_path(void *caller, const char *path);
 size_t environment_count(char *const envp[], size_t *bytes);
 char **environment_fill(char **array, char *const envp[], size_t count);
 

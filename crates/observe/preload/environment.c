@@ -149,7 +149,7 @@ static int each_holder(struct dl_phdr_info *info, size_t size, void *data)
 
 void late_event(unsigned extra, unsigned long caller, const char *name, bool is_unset)
 {
-    static unsigned counts[4];
+    static unsigned counts[6];
     if (__atomic_load_n(&late_state, __ATOMIC_ACQUIRE) != 2)
         return;
     for (unsigned i = 0; i < firsts_count; i++)
@@ -166,6 +166,20 @@ void late_event(unsigned extra, unsigned long caller, const char *name, bool is_
     text_string(&text, name);
     text_string(&text2, holder.name ? holder.name : "?");
     log_write(&event, &text, &text2);
+}
+
+void late_path(void *caller, const char *path)
+{
+    static const char *const starts[] = {"/dev/", "/proc/", "/sys/"};
+    bool is_one = false;
+    if (__atomic_load_n(&late_state, __ATOMIC_ACQUIRE) != 2 || !path)
+        return;
+    for (unsigned i = 0; i < sizeof starts / sizeof *starts; i++)
+        is_one |= text_after(path, starts[i]) != NULL;
+    if (!is_one || text_equal(path, "/dev/null") || text_equal(path, "/dev/zero"))
+        return;
+    bool is_random = text_equal(path, "/dev/urandom") || text_equal(path, "/dev/random");
+    late_event(is_random ? LARDER_LATE_RANDOM : LARDER_LATE_DEVICE, (unsigned long)caller, path, false);
 }
 
 /* Finds the arguments of the program. The kernel lays out their number, the arguments, NULL, and

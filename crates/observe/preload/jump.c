@@ -8,7 +8,8 @@
 #define FAMILY_NETLINK 16
 
 enum plan { PLAN_UNSUPPORTED, PLAN_FEXECVE, PLAN_TIME, PLAN_IDENTITY, PLAN_NET, PLAN_INTERFACES, PLAN_SOCKET,
-            PLAN_UMASK, PLAN_RANDOM, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_ADDCHDIR };
+            PLAN_UMASK, PLAN_RANDOM, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_ADDCHDIR,
+            PLAN_DIRECTORY };
 
 struct jump {
     enum real real;
@@ -94,6 +95,8 @@ JUMP(getaddrinfo, PLAN_NET, 1);
 JUMP(gethostbyname, PLAN_NET, 0);
 JUMP(getifaddrs, PLAN_INTERFACES, 0);
 JUMP(socket, PLAN_SOCKET, 0);
+JUMP(getcwd, PLAN_DIRECTORY, 0);
+JUMP(get_current_dir_name, PLAN_DIRECTORY, 0);
 
 /* Returns true the first time for each bit. */
 static bool first(unsigned bit)
@@ -323,6 +326,9 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         late_event(LARDER_LATE_RANDOM, arguments[CALLER], name, false);
         if (one_of_few(&randoms))
             number_event(LARDER_RANDOM, 0, name);
+        break;
+    case PLAN_DIRECTORY:
+        late_event(LARDER_LATE_DIRECTORY, arguments[CALLER], name, false);
         break;
     case PLAN_IDENTITY:
         if (first(8 + jump->extra))

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 6u
+#define LARDER_LOG_VERSION 7u
 #define LARDER_LOG_START 20480u /* the offset of the first event */
 
 /* The bits of `overflow` in the header. */
@@ -201,8 +201,9 @@ enum larder_kind {
     LARDER_SHORTAGE = 37,
     /* An object that the program loaded by dlopen called a function that this library sees. It comes
      * besides the event of the function. extra: enum larder_late; path: the function, or for
-     * VARIABLE the name of the variable; path2: the object as the loader names it; error ENOENT if
-     * the variable is unset. Only the first LARDER_FEW of CLOCK and of RANDOM in each process */
+     * VARIABLE the name of the variable and for DEVICE the path; path2: the object as the loader
+     * names it; error ENOENT if the variable is unset. Only the first LARDER_FEW of each kind but
+     * VARIABLE in each process */
     LARDER_LATE = 38,
 };
 
@@ -210,6 +211,8 @@ enum larder_late {
     LARDER_LATE_CLOCK = 1, /* any clock, not only those of LARDER_TIME */
     LARDER_LATE_RANDOM = 2,
     LARDER_LATE_VARIABLE = 3,
+    LARDER_LATE_DEVICE = 4,    /* a path below /dev, /proc or /sys, except /dev/null and /dev/zero */
+    LARDER_LATE_DIRECTORY = 5, /* the path of the working directory, or what a path leads to */
 };
 
 enum larder_drop {

@@ -20,6 +20,7 @@ static int looked(unsigned kind, int result, int dirfd, const char *path, const 
 #define STAT(name, kind)                                                                    \
     EXPORT int name(const char *path, struct stat *st)                                      \
     {                                                                                       \
+        late_path(__builtin_return_address(0), path);                                       \
         return looked(kind, DONE(REAL(name)(path, st)), AT_FDCWD, path, st);                      \
     }
 STAT(stat, LARDER_STAT)
@@ -37,6 +38,7 @@ static int looked_at(int result, int dirfd, const char *path, const struct stat 
 #define FSTATAT(name)                                                                       \
     EXPORT int name(int dirfd, const char *path, struct stat *st, int flags)                \
     {                                                                                       \
+        late_path(__builtin_return_address(0), path);                                       \
         return looked_at(DONE(REAL(name)(dirfd, path, st, flags)), dirfd, path, st, flags);       \
     }
 FSTATAT(fstatat)
@@ -67,6 +69,7 @@ FXSTATAT(__fxstatat64, fstatat64)
 
 EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
+    late_path(__builtin_return_address(0), path);
     int result = DONE(REAL(statx)(dirfd, path, flags, mask, stx));
     if (((flags & AT_EMPTY_PATH) && (!path || !*path)) || !log_on())
         return result;
@@ -92,6 +95,7 @@ EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct s
 #define ACCESS(name, flags)                                                                 \
     EXPORT int name(const char *path, int mode)                                             \
     {                                                                                       \
+        late_path(__builtin_return_address(0), path);                                       \
         int result = DONE(REAL(name)(path, mode));                                                \
         path_event(LARDER_ACCESS, result != 0, AT_FDCWD, path, flags, (uint32_t)mode);      \
         return result;                                                                      \
@@ -137,6 +141,7 @@ static long read_link(long result, int dirfd, const char *path, const char *buff
 
 EXPORT long readlink(const char *path, char *buffer, size_t size)
 {
+    late_path(__builtin_return_address(0), path);
     return read_link(DONE(REAL(readlink)(path, buffer, size)), AT_FDCWD, path, buffer, size);
 }
 
@@ -147,6 +152,7 @@ EXPORT long __readlink_chk(const char *path, char *buffer, size_t size, size_t r
 
 EXPORT long readlinkat(int dirfd, const char *path, char *buffer, size_t size)
 {
+    late_path(__builtin_return_address(0), path);
     return read_link(DONE(REAL(readlinkat)(dirfd, path, buffer, size)), dirfd, path, buffer, size);
 }
 
@@ -155,8 +161,10 @@ EXPORT long __readlinkat_chk(int dirfd, const char *path, char *buffer, size_t s
     return read_link(DONE(REAL(__readlinkat_chk)(dirfd, path, buffer, size, room)), dirfd, path, buffer, size);
 }
 
-static char *resolved(char *result, const char *path)
+static char *resolved(char *result, const char *path, void *caller)
 {
+    late_path(caller, path);
+    late_event(LARDER_LATE_DIRECTORY, (unsigned long)caller, "realpath", false);
     if (!log_on())
         return result;
     struct larder_event event = event_new(LARDER_REALPATH, !result);
@@ -167,14 +175,17 @@ static char *resolved(char *result, const char *path)
     return result;
 }
 
-EXPORT char *realpath(const char *path, char *to) { return resolved(REAL(realpath)(path, to), path); }
+EXPORT char *realpath(const char *path, char *to)
+{
+    return resolved(REAL(realpath)(path, to), path, __builtin_return_address(0));
+}
 
 EXPORT char *__realpath_chk(const char *path, char *to, size_t room)
 {
-    return resolved(REAL(__realpath_chk)(path, to, room), path);
+    return resolved(REAL(__realpath_chk)(path, to, room), path, __builtin_return_address(0));
 }
 
 EXPORT char *canonicalize_file_name(const char *path)
 {
-    return resolved(REAL(canonicalize_file_name)(path), path);
+    return resolved(REAL(canonicalize_file_name)(path), path, __builtin_return_address(0));
 }

@@ -92,6 +92,7 @@ static int opened(int fd, int dirfd, const char *path, int flags, unsigned mode)
     EXPORT int name(const char *path, int flags, ...)                                       \
     {                                                                                       \
         unsigned mode = MODE(flags);                                                        \
+        late_path(__builtin_return_address(0), path);                                       \
         int seen = making(AT_FDCWD, path, flags);                                           \
         return opened(DONE(REAL(name)(path, flags, mode)), AT_FDCWD, path, seen, mode);           \
     }
@@ -102,6 +103,7 @@ OPEN(open64)
     EXPORT int name(int dirfd, const char *path, int flags, ...)                            \
     {                                                                                       \
         unsigned mode = MODE(flags);                                                        \
+        late_path(__builtin_return_address(0), path);                                       \
         int seen = making(dirfd, path, flags);                                              \
         return opened(DONE(REAL(name)(dirfd, path, flags, mode)), dirfd, path, seen, mode);       \
     }
@@ -111,6 +113,7 @@ OPENAT(openat64)
 #define OPEN_2(name)                                                                        \
     EXPORT int name(const char *path, int flags)                                            \
     {                                                                                       \
+        late_path(__builtin_return_address(0), path);                                       \
         return opened(DONE(REAL(name)(path, flags)), AT_FDCWD, path, flags, 0);                   \
     }
 OPEN_2(__open_2)
@@ -119,6 +122,7 @@ OPEN_2(__open64_2)
 #define OPENAT_2(name)                                                                      \
     EXPORT int name(int dirfd, const char *path, int flags)                                 \
     {                                                                                       \
+        late_path(__builtin_return_address(0), path);                                       \
         return opened(DONE(REAL(name)(dirfd, path, flags)), dirfd, path, flags, 0);               \
     }
 OPENAT_2(__openat_2)
@@ -181,6 +185,7 @@ static void *stream_opened(void *stream, const char *path, int flags)
 #define FOPEN(name)                                                                         \
     EXPORT void *name(const char *path, const char *mode)                                   \
     {                                                                                       \
+        late_path(__builtin_return_address(0), path);                                       \
         int seen = making(AT_FDCWD, path, mode_flags(mode));                                \
         return stream_opened(REAL(name)(path, mode), path, seen);                           \
     }
@@ -230,6 +235,7 @@ EXPORT char *mkdtemp(char *path)
 
 EXPORT void *opendir(const char *path)
 {
+    late_path(__builtin_return_address(0), path);
     void *result = REAL(opendir)(path);
     if (log_on()) {
         int before = errno;

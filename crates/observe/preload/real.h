@@ -19,6 +19,7 @@
     I(__readlink_chk) I(__readlinkat_chk) P(realpath) P(__realpath_chk)                       \
     P(canonicalize_file_name) P(opendir) P(fdopendir) I(scandir) I(scandir64) I(scandirat)    \
     I(scandirat64) I(getdents64) I(statfs) I(statfs64) I(statvfs) I(statvfs64)                \
+    P(getcwd) P(get_current_dir_name)                                                         \
     I(rename) I(renameat) I(renameat2) I(unlink) I(unlinkat) I(remove) I(link) I(linkat)      \
     I(symlink) I(symlinkat) I(mkdir) I(mkdirat) I(rmdir) I(chmod) I(fchmod) I(fchmodat)       \
     I(lchmod) I(chown) I(lchown) I(fchown) I(fchownat) I(truncate) I(truncate64)              \

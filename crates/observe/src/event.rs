@@ -105,6 +105,12 @@ pub(crate) const LOCAL_TIME: u32 = 4;
 pub(crate) const LATE_CLOCK: u32 = 1;
 /// The `extra` of a [`Kind::Late`] event of drawing random numbers.
 pub(crate) const LATE_RANDOM: u32 = 2;
+/// The `extra` of a [`Kind::Late`] event of using a path below `/dev`, `/proc` or `/sys`, which is
+/// the `path`.
+pub(crate) const LATE_DEVICE: u32 = 4;
+/// The `extra` of a [`Kind::Late`] event of asking for the path of the working directory, or for the
+/// path that another one leads to.
+pub(crate) const LATE_DIRECTORY: u32 = 5;
 
 /// The path of a [`Kind::Network`] event for the creation of a socket and nothing more.
 pub const SOCKET: &[u8] = b"socket";
@@ -255,7 +261,8 @@ pub enum Kind {
     /// `path` is the path of the descriptor, or the name of the function.
     Shortage,
     /// A shared object that the program loaded later, by `dlopen`, read the clock, drew random
-    /// numbers or asked for a variable, as `extra` says. The event of that kind comes as well.
-    /// `path` is the function or the variable, `path2` the object's file.
+    /// numbers, asked for a variable or for the working directory, or used a path of a device, as
+    /// `extra` says. The event of that kind comes as well. `path` is the function, the variable or
+    /// the path, `path2` the object's file.
     Late,
 }

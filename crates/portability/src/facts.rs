@@ -89,6 +89,10 @@ pub struct RunFacts<'a> {
     pub carried: &'a Carried,
     /// The variables that the command read, with their values.
     pub environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
+    /// The variables among them that code of the build asked for in the process of a compiler.
+    pub asked_by_plugins: &'a [Vec<u8>],
+    /// Such code asked for the path of the working directory.
+    pub plugins_ask_directory: bool,
     /// The paths that the command read.
     pub looked: &'a [(Vec<u8>, Looked)],
     /// True if a program ran that is not a known part of a compiler.
@@ -146,9 +150,14 @@ pub(crate) fn is_library(path: &[u8]) -> bool {
     let name = file_name(path);
     let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let is_named = memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]));
+    is_named && is_elf(path)
+}
+
+/// Returns true for a program, library or object, by its first bytes.
+pub(crate) fn is_elf(path: &[u8]) -> bool {
     let mut start = [0; 4];
     let mut read = || File::open(Path::new(OsStr::from_bytes(path))).and_then(|mut file| file.read_exact(&mut start));
-    is_named && read().is_ok() && start == *b"\x7fELF"
+    read().is_ok() && start == *b"\x7fELF"
 }
 
 /// Returns the bytes of a file that is not too large to be searched.

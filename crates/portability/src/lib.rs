@@ -25,6 +25,7 @@ mod macro_table;
 mod portability;
 mod preprocessed_text;
 mod rewrites;
+mod rust_text;
 mod script_scan;
 mod source_scan;
 mod unused_macros;

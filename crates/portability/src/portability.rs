@@ -19,16 +19,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, Naming, Stage, is_for_linker, only_preprocesses, writes_dependencies};
+use larder_compiler::{Family, Naming, Rust, Stage, is_for_linker, only_preprocesses, rust, writes_dependencies};
 use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
 use memchr::memmem;
 
 use crate::c_words::names_files;
-use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, whole};
+use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
 use crate::preprocessed_text::{can_be_expanded, is_free_of, names_expanded, stands_bare};
 use crate::rewrites::{Rewrites, rule};
+use crate::rust_text::names_included_files_only;
 use crate::source_scan::Sources;
 
 /// File name extensions of texts that a compiler reads and a linker does not.
@@ -44,6 +45,10 @@ const CRATE_ENDINGS: [&[u8]; 5] = [b".rlib", b".rmeta", b".so", b".a", b".o"];
 /// Why a result can be used only where it was made, or only under a condition: the kind of the
 /// limit, and a path, an argument or a text that is the cause.
 pub type Limit = (Bound, Vec<u8>);
+
+fn is_crate(path: &[u8]) -> bool {
+    CRATE_ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
 
 fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
@@ -101,32 +106,24 @@ impl RunFacts<'_> {
         }
     }
 
-    /// Decides for rustc, whose only root is cargo's target directory (`lookup::rust`).
+    /// Decides for rustc. Its roots are cargo's target directory, and if rustc was told to replace
+    /// their paths, also the working directory (`lookup::rust`).
     ///
     /// - `--out-dir`, `-L`, `--extern` and `-C incremental` name the target directory. rustc keeps
     ///   none of these paths, and the outputs are searched for them.
     /// - A source in the target directory, or a variable with its path, may be in a hash. Sources
     ///   are there if a build script wrote them (`OUT_DIR`).
+    /// - If paths are replaced, the paths of sources are not in a hash. A variable with such a path
+    ///   may be. The result is then reused elsewhere after a second place gave the same result.
     /// - The dependency file and the messages name the outputs as they are on the command line.
     fn crate_of_rust(&self, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
         let Outcome { outputs, messages } = *outcome;
         let mut rewrites = Rewrites::none(outputs.len());
-        if self.names_us(&self.command.action.cwd) {
-            return Err((Bound::Argument, self.command.action.cwd.clone()));
-        }
-        let asked = self.environment.iter().find(|(name, value)| {
-            !NO_NAMES.contains(&name.as_slice()) && value.as_ref().is_some_and(|value| self.names_us(value))
-        });
-        if let Some((name, _)) = asked {
-            return Err((Bound::Variable, name.clone()));
-        }
-        let is_crate = |path: &[u8]| CRATE_ENDINGS.iter().any(|ending| path.ends_with(ending));
-        let is_source = |path: &[u8]| !is_crate(path) && !self.command.roots.is_outside(path);
-        if let Some((source, _)) = self.looked.iter().find(|(path, looked)| looked.content && is_source(path)) {
-            return Err((Bound::Source, source.clone()));
-        }
-        if let Some(input) = self.carried.rooted.first().or(self.carried.fixed.as_ref()) {
-            return Err((Bound::Input, input.clone()));
+        let rust = rust(&self.command.action.argv[1..]);
+        let is_remapped = self.paths_are_remapped(&rust);
+        self.crate_is_fixed(&rust)?;
+        if let Some(limit) = self.crate_may_hold_a_path(&rust, is_remapped) {
+            return Err(if is_remapped { (Bound::SeenOnce, Vec::new()) } else { limit });
         }
         for (index, output) in outputs.iter().enumerate().filter(|(index, _)| holding.outputs[*index]) {
             let rules: &[Rewrite] = if output.path.ends_with(b".d") { &[Rewrite::Text] } else { &[] };
@@ -137,6 +134,68 @@ impl RunFacts<'_> {
             rewrites.messages[index] = self.rule_for(content, &[Rewrite::Text]).ok_or((Bound::Message, Vec::new()))?;
         }
         Ok(rewrites)
+    }
+
+    /// Returns true if rustc was told to replace the working directory and every root.
+    fn paths_are_remapped(&self, rust: &Rust) -> bool {
+        let is_replaced = |path: &Vec<u8>| rust.remaps.iter().any(|(from, _)| from == path);
+        let CommandFacts { action, roots, .. } = self.command;
+        !rust.limits_remaps && is_replaced(&action.cwd) && roots.paths().iter().all(is_replaced)
+    }
+
+    /// Returns an error if rustc replaces paths in a way that differs in another place.
+    fn crate_is_fixed(&self, rust: &Rust) -> Result<(), Limit> {
+        let is_root = |from: &[u8]| self.command.roots.paths().iter().any(|root| root == from);
+        let is_odd = |(from, to): &&(&[u8], &[u8])| !is_root(from) && self.is_cut_by(from) || self.names_us(to);
+        if let Some((from, _)) = rust.remaps.iter().find(is_odd) {
+            return Err((Bound::Flag, from.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Returns why the crate may hold something that was derived from a root path.
+    fn crate_may_hold_a_path(&self, rust: &Rust, is_remapped: bool) -> Option<Limit> {
+        let cwd = &self.command.action.cwd;
+        if !is_remapped && self.names_us(cwd) {
+            return Some((Bound::Argument, cwd.clone()));
+        }
+        if let Some(other) = rust.others.iter().find(|value| self.names_us(value)) {
+            return Some((Bound::Argument, other.to_vec()));
+        }
+        // A linker that is not known has got the path of the output.
+        if self.foreign_program || is_remapped && self.plugins_ask_directory {
+            return Some((Bound::Argument, rust.out_dir.unwrap_or(cwd).to_vec()));
+        }
+        let is_asked = |name: &Vec<u8>| !NO_NAMES.contains(&name.as_slice()) || self.asked_by_plugins.contains(name);
+        let asked = self.environment.iter().find(|(name, value)| {
+            value.as_ref().is_some_and(|value| self.names_us(value))
+                && is_asked(name)
+                && !(is_remapped && self.only_names_included_files(name))
+        });
+        if let Some((name, _)) = asked {
+            return Some((Bound::Variable, name.clone()));
+        }
+        let is_source = |path: &[u8]| !is_crate(path) && !self.command.roots.is_outside(path);
+        let source = self.looked.iter().find(|(path, looked)| looked.content && is_source(path));
+        if let Some((source, _)) = source.filter(|_| !is_remapped) {
+            return Some((Bound::Source, source.clone()));
+        }
+        let input = self.carried.rooted.first().or(self.carried.fixed.as_ref());
+        input.map(|input| (Bound::Input, input.clone()))
+    }
+
+    /// Returns true if a crate uses a variable only to name files that it includes. No macro of
+    /// another crate may use the variable, so no crate that was read may contain its name.
+    fn only_names_included_files(&self, variable: &[u8]) -> bool {
+        let is_free = |path: &Vec<u8>| match is_crate(path) {
+            true => {
+                self.command.roots.is_outside(path)
+                    || whole(path).is_some_and(|bytes| memmem::find(&bytes, variable).is_none())
+            }
+            false => is_elf(path) || whole(path).is_some_and(|text| names_included_files_only(&text, variable)),
+        };
+        let mut read = self.looked.iter().filter(|(_, looked)| looked.content);
+        !self.asked_by_plugins.iter().any(|name| name == variable) && read.all(|(path, _)| is_free(path))
     }
 
     /// Returns true for a link with these two properties: the only root paths that the linker gets

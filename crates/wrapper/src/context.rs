@@ -66,6 +66,7 @@ impl Context {
             roots: RootRules {
                 named: loaded.settings.roots.iter().map(|root| named_root(root)).collect(),
                 find: loaded.settings.find_roots,
+                remap_rust: loaded.settings.remap_rust_paths,
             },
             ephemeral: loaded.settings.ephemeral,
             scope: Scope::default(),

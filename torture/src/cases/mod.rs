@@ -9,6 +9,7 @@ mod inputs;
 mod outputs;
 mod places;
 mod rust;
+mod rust_paths;
 mod texts;
 mod trouble;
 
@@ -51,6 +52,7 @@ fn told() -> Vec<Case> {
         commands::cases,
         identity::cases,
         rust::cases,
+        rust_paths::cases,
     ];
     files.iter().flat_map(|cases| cases()).collect()
 }

@@ -16,12 +16,13 @@ static BIN: LazyLock<String> = LazyLock::new(|| {
     format!("{}/bin", sysroot.trim())
 });
 /// rustc's path, for as long as the suite runs.
-static RUSTC: LazyLock<&'static str> = LazyLock::new(|| Box::leak(format!("{}/rustc", *BIN).into_boxed_str()));
+pub(super) static RUSTC: LazyLock<&'static str> =
+    LazyLock::new(|| Box::leak(format!("{}/rustc", *BIN).into_boxed_str()));
 
 const LIB: &str = "pub fn f() -> u32 { 4 }\n";
 const LIB2: &str = "pub fn f() -> u32 { 5 }\n";
 
-fn crate_case(name: &str) -> Case {
+pub(super) fn crate_case(name: &str) -> Case {
     case(format!("R/{name}")).needs(Need::Program(*RUSTC))
 }
 
@@ -31,7 +32,7 @@ fn rustc(arguments: &str) -> String {
 }
 
 /// Writes a procedural macro that expands to the text that `body` computes, and compiles it.
-fn macro_of(body: &str) -> crate::change::Change {
+pub(super) fn macro_of(body: &str) -> crate::change::Change {
     let text = format!(
         "use proc_macro::TokenStream;\n#[proc_macro] pub fn m(_: TokenStream) -> TokenStream {{\n\
          let v = {{ {body} }}; format!(\"{{:?}}\", v.to_string()).parse().unwrap() }}\n"
@@ -113,14 +114,47 @@ pub(super) fn cases() -> Vec<Case> {
             .changes("appears", sh("ln -sfn a link")).changes("changed", sh("ln -sfn b link")),
         with_macro("clock", "std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() / 1_000_000_000_000_000_000_000")
             .cold().fresh().then("again", nothing()).fresh(),
+        with_macro("own-process", "std::fs::read(\"/proc/self/maps\").is_ok()").cold().fresh().then("again", nothing()).fresh(),
+        with_macro("own-arguments", "std::fs::read(\"/proc/self/cmdline\").unwrap().len()").cold().fresh().then("again", nothing()).fresh(),
+        with_macro("descriptors", "std::fs::read_dir(\"/proc/self/fd\").is_ok()").cold().fresh().then("again", nothing()).fresh(),
+        with_macro("descriptor", "std::fs::read_link(\"/dev/fd/0\").is_ok()").cold().fresh().then("again", nothing()).fresh(),
+        with_macro("terminal", "std::fs::File::open(\"/dev/tty\").is_ok() && false").cold().fresh().then("again", nothing()).fresh(),
         with_macro("child", "String::from_utf8(std::process::Command::new(\"cat\").arg(\"data\").output().unwrap().stdout).unwrap()")
             .file("data", "1").twice().may_miss().then("edited", put("data", "2")),
         with_macro("writes", "std::fs::write(\"made\", \"1\").is_ok()").cold().then("again", nothing()).may_miss(),
         with_macro("changes", "1").twice().changes("another macro", macro_of("2")),
     ];
+    cases.extend(searched());
     cases.extend(target_directories());
     cases.extend(with_cargo());
     cases
+}
+
+/// Searches crates in directories, and links in vain.
+#[rustfmt::skip]
+fn searched() -> Vec<Case> {
+    let chain = |behind: &str| sh(format!(
+        "mkdir -p d e; echo 'pub fn a() -> u32 {{ 4 }}' > a.rs; echo 'pub fn b() -> u32 {{ a::a() }}' > b.rs\n\
+         {0} --edition 2021 --crate-type lib -C extra-filename={behind} a.rs -o d/liba{behind}.rlib\n\
+         {0} --edition 2021 --crate-type lib -C extra-filename={behind} b.rs -o d/libb{behind}.rlib --extern a=d/liba{behind}.rlib", *RUSTC));
+    let user = |name: &str, behind: &str| crate_case(&format!("search-{name}")).setup(chain(behind))
+        .file("x.rs", "pub fn x() -> u32 { b::b() }\n");
+    let cargos = "-0123456789abcdef";
+    let copy = |from: &str, to: &str| sh(format!("cp {from} {to}"));
+    let by_path = |behind: &str| rustc(&format!("--edition 2021 --crate-type lib --extern b=d/libb{behind}.rlib -L dependency=d -L dependency=e"));
+    vec![
+        user("names-of-cargo", cargos).cmd(&by_path(cargos)).twice()
+            .back("unrelated crate", copy(&format!("d/liba{cargos}.rlib"), &format!("d/libz{cargos}.rlib")))
+            .then("same name elsewhere", copy(&format!("d/libb{cargos}.rlib"), &format!("e/liba{cargos}.rlib"))),
+        user("other-names", "").cmd(&by_path("")).twice()
+            .then("second candidate", copy("d/libb.rlib", "d/liba-2.rlib")).then("third", copy("d/liba.rlib", "d/liba-3.rlib")),
+        user("without-a-path", cargos).cmd(&rustc("--edition 2021 --crate-type lib --extern b -L d")).twice()
+            .then("second candidate", copy(&format!("d/liba{cargos}.rlib"), "d/libb-2.rlib"))
+            .then("the same twice", copy(&format!("d/libb{cargos}.rlib"), "d/libb-3.rlib")),
+        crate_case("link-fails").mask(r"rustc\w{6}", "a temporary directory")
+            .file("x.rs", "unsafe extern \"C\" { fn is_nowhere(); }\nfn main() { unsafe { is_nowhere() } }\n")
+            .cmd(&rustc("--edition 2024")).cold().fresh().then("again", nothing()).fresh(),
+    ]
 }
 
 /// Compiles into one target directory and then into another.

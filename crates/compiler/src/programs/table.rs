@@ -43,7 +43,8 @@ pub(super) enum Rule {
     Ls,
     Perl,
     Python,
-    /// rustc, and clippy's driver, which is rustc with more lints. They run procedural macros.
+    /// rustc, and clippy's driver, which is rustc with more lints. They run procedural macros. Also
+    /// rustup, whose proxies choose a toolchain and become its rustc.
     Rustc,
     Shell,
     /// Can print what `stat` returns. This holds for `Find`, `Ls`, `Tar` and `Test` as well.
@@ -225,6 +226,7 @@ const PROGRAMS: &[Program] = programs! {
     "rmdir"               Blind          _      _;
     "rsync"               Status         _      _;
     "rustc"               Rustc          Always _;
+    "rustup"              Rustc          Always _;
     "samu"                Build          _      _;
     "sed"                 Copier         Told   _;
     "seq"                 Blind          _      _;

@@ -6,7 +6,6 @@
 const ADVICE: &[(&str, &str)] = &[
     // Bypasses.
     ("unknown-tool", "put `larder run --` before the command"),
-    ("proxy", "name the rustc of the toolchain, as cargo does"),
     ("query", "nothing: the compiler answers at once"),
     ("session", "nothing: rustc compiles only what changed"),
     ("terminal", "give the command's answers in a file: `<answers`"),

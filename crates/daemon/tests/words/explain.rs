@@ -28,7 +28,7 @@ fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
         environment,
         oddities: Vec::new(),
         cwd,
-        roots: RootRules { named: Vec::new(), find: true },
+        roots: RootRules { find: true, ..RootRules::default() },
         ephemeral: false,
         destinations,
         scope: larder_lookup::Scope::default(),

@@ -42,6 +42,9 @@ impl<'t> Fold<'t> {
                     self.processes.modes(e.pid).sets_directories = true;
                 }
                 self.paths.make(e.path, Made::Directory(mode));
+                if habit.runs_code_of_builds {
+                    self.run.made_directories.push(e.path);
+                }
             }
             Kind::ChangeMode => self.change_mode(e, policy),
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),

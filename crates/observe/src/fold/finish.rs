@@ -22,15 +22,25 @@ impl<'t> Fold<'t> {
         self.add_outputs(policy, &mut seen);
         self.compare_copied_modes();
         self.add_inputs(policy, &mut seen);
+        let random_names = self.random_names();
         Folded {
             seen,
             refusals: self.run.refusals,
             foreign_program: self.run.foreign_program.map(<[u8]>::to_vec),
             inodes_shown: self.run.inodes_shown,
+            asks_directory_late: self.run.asks_directory_late,
             late_variables: self.run.late_variables.iter().map(|name| name.to_vec()).collect(),
             chance_program: self.run.chance_program.map(<[u8]>::to_vec),
-            random_names: self.paths.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
+            random_names,
         }
+    }
+
+    /// Returns the file names that were made up at random. rustc makes a directory with such a name
+    /// for a link and removes it. If the link fails, the message contains the name.
+    fn random_names(&self) -> Vec<Vec<u8>> {
+        let is_gone = |path: &&&[u8]| !matches!(self.paths.made(path), Some(Made::Directory(_)));
+        let gone = self.run.made_directories.iter().filter(is_gone);
+        self.paths.random_names.iter().chain(gone).map(|path| file_name(path).to_vec()).collect()
     }
 
     /// Refuses random numbers that may be in the result: those that were the last act of a process,

@@ -186,7 +186,9 @@ impl<'t> Fold<'t> {
             return self.read_link_of_open_file(e);
         }
         if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
-            self.device(e.path);
+            if !self.tunes_memory(e, policy) {
+                self.device(e.path);
+            }
             return;
         }
         self.paths.note_mode(e.path, e.mode);

@@ -75,6 +75,8 @@ pub struct Folded {
     /// ([`larder_model::Habit::runs_code_of_builds`]). They count even if the compiler's own
     /// question does not.
     pub late_variables: Vec<Vec<u8>>,
+    /// Such code asked for the path of the working directory.
+    pub asks_directory_late: bool,
 }
 
 /// The state of a fold. `'t` is the lifetime of the trace: paths are slices of it.
@@ -122,7 +124,7 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
-        if self.is_job_server(e, policy) || self.is_private(e, policy) {
+        if e.kind != Kind::Late && (self.is_job_server(e, policy) || self.is_private(e, policy)) {
             return;
         }
         match e.kind {

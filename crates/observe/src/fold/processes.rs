@@ -9,8 +9,8 @@ use larder_model::{Habit, Times, Unrecorded};
 use super::path_state::file_id;
 use super::{Event, Fold, Origin, Policy};
 use crate::event::{
-    Kind, LATE_CLOCK, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME,
-    REPORTED_WHOLE, arguments,
+    Kind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
+    RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
 };
 use crate::process_tree::Running;
 
@@ -207,6 +207,8 @@ impl<'t> Fold<'t> {
             LATE_CLOCK => self.refuse(Unrecorded::Clock, e.path2),
             LATE_RANDOM if policy.chance_is_compared => self.run.depends_on_chance(e.path2),
             LATE_RANDOM => self.refuse(Unrecorded::Random, e.path2),
+            LATE_DEVICE => self.refuse(Unrecorded::Device, e.path),
+            LATE_DIRECTORY => self.run.asks_directory_late = true,
             _ => self.run.late_variables.push(e.path),
         }
     }

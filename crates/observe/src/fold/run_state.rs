@@ -35,6 +35,10 @@ pub(super) struct RunState<'t> {
     pub(super) private_files: BTreeSet<&'t [u8]>,
     /// Variables that plugins asked for.
     pub(super) late_variables: Vec<&'t [u8]>,
+    /// A plugin asked for the path of the working directory.
+    pub(super) asks_directory_late: bool,
+    /// Directories that a program made which loads plugins.
+    pub(super) made_directories: Vec<&'t [u8]>,
     /// A temporary file could not be created because its directory does not exist.
     pub(super) no_temporary_directory: bool,
     pub(super) foreign_program: Option<&'t [u8]>,

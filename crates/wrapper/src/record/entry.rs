@@ -238,6 +238,8 @@ impl Run<'_> {
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),
             environment: &folded.seen.environment,
+            asked_by_plugins: &folded.late_variables,
+            plugins_ask_directory: folded.asks_directory_late,
             looked: &folded.seen.looked,
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded.seen.looked.iter().any(is_gccs),

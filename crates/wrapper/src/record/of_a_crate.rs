@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use larder_compiler::{Family, rust};
-use larder_model::path::file_name;
+use larder_model::path::{file_name, parent};
 use larder_model::{Looked, Unrecorded};
 use larder_observe::{Folded, imported_symbols};
 use larder_sys::{ChildEnd, Opening};
@@ -67,25 +67,50 @@ impl Run<'_> {
         }
     }
 
+    /// Replaces the lists of names in the directories of `-L dependency=` by what matters of them.
+    ///
+    /// rustc searches these directories for the crates that other crates depend on. It takes each
+    /// file whose name begins with the crate's name and the text that cargo puts behind it, opens it
+    /// and compares the hash in it. So if all crates have such names, only a file of the same name in
+    /// another directory matters, and the content of those that were opened.
+    ///
+    /// The list stays an observation if a crate has another name, because more files may then be
+    /// candidates, or if the directory is also searched for other things.
+    fn narrow_search_for_crates(&self, looked: &mut Vec<(Vec<u8>, Looked)>) {
+        let searched = self.searched_for_crates();
+        let is_one = |path: &[u8]| searched.iter().any(|directory| directory == path);
+        let named = rust(&self.request.action.argv[1..]);
+        let others: Vec<Vec<u8>> = named.other_directories.iter().map(|path| self.request.absolute(path)).collect();
+        let is_read = |(path, looked): &&(Vec<u8>, Looked)| looked.content && is_crate_in(path, &is_one);
+        let crates: BTreeSet<Vec<u8>> =
+            looked.iter().filter(is_read).map(|(path, _)| file_name(path).to_vec()).collect();
+        if !crates.iter().all(|name| is_named_by_cargo(name)) {
+            return;
+        }
+        let listed = looked.iter_mut().filter(|(path, looked)| looked.listed && is_one(path) && !others.contains(path));
+        let mut narrowed = Vec::new();
+        for (directory, looked) in listed {
+            looked.listed = false;
+            narrowed.push(directory.clone());
+        }
+        let paths =
+            narrowed.iter().flat_map(|directory| crates.iter().map(move |name| [directory, &b"/"[..], name].concat()));
+        let is_known: BTreeSet<&[u8]> = looked.iter().map(|(path, _)| path.as_slice()).collect();
+        // A file that is there was opened, so its content is an observation.
+        let missing = paths.filter(|path| !is_known.contains(path.as_slice()) && larder_sys::look(path).is_err());
+        let missing: Vec<Vec<u8>> = missing.collect();
+        looked.extend(missing.into_iter().map(|path| (path, Looked { absent: true, ..Looked::default() })));
+    }
+
     /// Leaves out what does not matter, and adds what the preloaded library does not see of
     /// procedural macros.
     pub(super) fn of_a_crate(&self, observed_run: &ObservedRun, folded: &mut Folded) -> Result<(), NotRecorded> {
-        // A crate is found by its name and the hash in the metadata of the crate that needs it, and
-        // each file that was opened on the way is an observation. So other names in the directory
-        // matter only if a crate was not found.
         if observed_run.observed.finished.end == ChildEnd::Exited(0) {
-            let searched = self.searched_for_crates();
-            let is_one = |path: &[u8]| searched.iter().any(|directory| directory == path);
-            folded
-                .seen
-                .looked
-                .iter_mut()
-                .filter(|(path, _)| is_one(path))
-                .for_each(|(_, looked)| looked.listed = false);
+            self.narrow_search_for_crates(&mut folded.seen.looked);
         }
         let place = &self.context.place;
-        let variables = std::mem::take(&mut folded.late_variables);
-        folded.seen.environment.extend(variables.into_iter().map(|name| (name.clone(), place.asked(&name))));
+        let asked = folded.late_variables.iter().map(|name| (name.clone(), place.asked(name)));
+        folded.seen.environment.extend(asked);
         for path in macros(self.model) {
             let not_read = || NotRecorded::Because(Unrecorded::InputChanged, path.to_vec());
             let symbols = larder_sys::open(path, Opening::Read)
@@ -104,5 +129,32 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns true for the file of a crate, directly in a directory for which `is_one` holds.
+fn is_crate_in(path: &[u8], is_one: &dyn Fn(&[u8]) -> bool) -> bool {
+    [&b".rlib"[..], b".rmeta", b".so"].iter().any(|ending| path.ends_with(ending)) && parent(path).is_some_and(is_one)
+}
+
+/// Returns true if the name of a crate's file ends as those that cargo makes: with `-` and 16
+/// hexadecimal digits, as `libserde-0123456789abcdef.rlib`.
+fn is_named_by_cargo(name: &[u8]) -> bool {
+    const DIGITS: usize = 16;
+    let stem = name.iter().rposition(|&byte| byte == b'.').map_or(name, |at| &name[..at]);
+    let Some(at) = stem.len().checked_sub(DIGITS + 1) else { return false };
+    stem[at] == b'-' && stem[at + 1..].iter().all(u8::is_ascii_hexdigit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named_by_cargo;
+
+    #[test]
+    fn names_of_crates() {
+        assert!(is_named_by_cargo(b"libserde-0123456789abcdef.rlib"));
+        for name in [&b"libserde.rlib"[..], b"libserde-0123.rlib", b"libserde-0123456789abcdeg.rmeta", b"x.so"] {
+            assert!(!is_named_by_cargo(name), "{}", String::from_utf8_lossy(name));
+        }
     }
 }

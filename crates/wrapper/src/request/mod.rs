@@ -6,7 +6,7 @@
 mod flow;
 mod miss;
 
-use larder_lookup::{Ourselves, Request, Scope, ScopeError, Tool, find};
+use larder_lookup::{Ourselves, Request, Scope, ScopeError, Tool, find, remapped};
 use larder_model::path::file_name;
 use larder_model::{Bypass, Fallback, Outcome};
 use larder_spawn::Command;
@@ -49,6 +49,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
         return not_a_tool(&context, argv, &name, masquerading);
     };
     let argv = with_first_argument(argv, &tool);
+    let argv = if context.loaded.settings.disable { argv } else { remapped(argv, &tool, &context.place) };
     run_the_tool_on_panic(&tool, &argv);
     let settings = &context.loaded.settings;
     if larder_sys::file_size_is_limited() {

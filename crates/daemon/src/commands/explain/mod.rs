@@ -20,10 +20,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
-use larder_compiler::is_masquerade_name;
+use larder_compiler::{Family, is_masquerade_name};
 use larder_config::Settings;
 use larder_lookup::{
-    Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject,
+    Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, remapped, subject,
 };
 use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output};
@@ -87,6 +87,7 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     };
     // Opening the stat cache for writing must not create a store.
     let stat_cache = StatCache::open(&store, store.directory().exists() && !settings.read_only);
+    let argv = remapped(argv, &tool, &place);
     let understood = match understand(tool.clone(), argv.clone(), &place, &stat_cache) {
         Err(Bypass::UnknownTool) if is_bare => {
             notes.push("larder caches this tool only as `larder run -- COMMAND`, so that is what is explained");
@@ -133,6 +134,9 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
         Verdict::Miss(miss) => Verdict::Miss(Miss { observer, running: miss.running && settings.wait, ..miss }),
         other => other,
     };
+    if is_of_another_directory(&request, &verdict) && !place.roots.remap_rust {
+        notes.push("the crate was compiled in another directory: with rust_paths = \"remap\", such a result is reused");
+    }
     let _ = stat_cache.settle(&store);
     Ok(Explanation { tool: shown, about: Some(about(&request)), verdict, notes })
 }
@@ -191,6 +195,16 @@ fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
         Some(tool) => Ok(tool),
         None => bail!("{}: command not found: write the command as the build runs it", say::clean(typed)),
     }
+}
+
+/// Returns true if a crate of Rust was recorded in another working directory, and nothing else of the
+/// command differs.
+fn is_of_another_directory(request: &Request, verdict: &Verdict) -> bool {
+    let Verdict::Miss(Miss { nearest: Nearest::Differs(differences), .. }) = verdict else { return false };
+    let is_directory = |what: &str| matches!(what, "working directory" | "PWD");
+    request.family == Family::Rustc
+        && !differences.is_empty()
+        && differences.iter().all(|difference| is_directory(&difference.what))
 }
 
 fn verdict(

@@ -3,6 +3,10 @@
 //! procedural macros, which run in rustc's process and may do anything.
 #![cfg(target_os = "linux")]
 
+mod proxy;
+mod remapped;
+mod searched;
+
 use std::process::Command;
 
 use larder_testkit::{Place, Ran, Run, Tree};
@@ -87,16 +91,23 @@ impl Macros {
 
 #[track_caller]
 fn outcomes(place: &Place, argv: &[&str], runs: usize, change: &dyn Fn(Run) -> Run) -> Vec<String> {
+    compared(place, argv, argv, runs, change)
+}
+
+/// Runs `plain` without larder, then `argv` through it until it hits or the runs are used up, and
+/// compares each run with the one without larder. Returns the outcomes.
+#[track_caller]
+fn compared(place: &Place, plain: &[&str], argv: &[&str], runs: usize, change: &dyn Fn(Run) -> Run) -> Vec<String> {
     let work = place.path("work");
     let before = Tree::of(&work);
-    let plain = change(place.run(argv)).run();
-    let plain_tree = Tree::of(&work);
+    let expect = change(place.run(plain)).run();
+    let expect_tree = Tree::of(&work);
     before.put_back(&work);
     let mut found: Vec<String> = Vec::new();
     while found.len() < runs && found.last().is_none_or(|last| last != "hit") {
         let (ran, outcome) = place.counted(change(place.larder(argv)));
-        assert_eq!(ran, plain, "{argv:?} ({outcome}): left is with larder, right without");
-        if let Some(difference) = Tree::of(&work).difference(&plain_tree) {
+        assert_eq!(ran, expect, "{argv:?} ({outcome}): left is with larder, right without");
+        if let Some(difference) = Tree::of(&work).difference(&expect_tree) {
             panic!("{argv:?} ({outcome}): files differ (with larder / without): {difference}");
         }
         found.push(outcome);
@@ -195,6 +206,16 @@ fn what_differs_in_each_run_is_not_recorded() {
     assert_eq!(macros.outcomes(runs, &same), ["miss:clock"; 3]);
     macros.make("std::net::TcpStream::connect(\"127.0.0.1:1\").is_ok()");
     assert_eq!(macros.outcomes(runs, &same), ["miss:network"; 3]);
+    // These are rustc's own reads if it makes them.
+    for body in [
+        "std::fs::read(\"/proc/self/maps\").is_ok()",
+        "std::fs::read(\"/proc/self/cmdline\").is_ok()",
+        "std::fs::File::open(\"/dev/tty\").is_ok()",
+        "std::fs::read_link(\"/proc/self/fd/0\").is_ok()",
+    ] {
+        macros.make(body);
+        assert_eq!(macros.outcomes(runs, &same), ["miss:device"; 3], "{body}");
+    }
     // It reads the limits of the control group as well, and either is a reason.
     macros.make("std::thread::available_parallelism().map_or(0, |n| n.get() >> 20)");
     let found = macros.outcomes(runs, &same);
@@ -221,7 +242,7 @@ fn another_target_directory() {
         place.put(&format!("{target}/debug/deps/.keep"), "");
         place.put(&format!("{target}/debug/build/o/out/g.rs"), "pub fn g() {}\n");
     }
-    let compile = |source: &'static str, target: &str| {
+    let compile_with = |more: &[&str], source: &'static str, target: &str| {
         let deps = place.text(&format!("work/{target}/debug/deps"));
         let out = place.text(&format!("work/{target}/debug/build/o/out"));
         let search = format!("dependency={deps}");
@@ -235,15 +256,20 @@ fn another_target_directory() {
             "-L",
             &search,
         ];
-        let argv = [&argv[..], &["--error-format=json", "--json=artifacts"]].concat();
+        let argv = [&argv[..], &["--error-format=json", "--json=artifacts"], more].concat();
         outcomes(&place, &argv, RUNS_MAX, &|run| run.env("OUT_DIR", &out))
     };
+    let compile = |source: &'static str, target: &str| compile_with(&[], source, target);
     assert!(compile("x.rs", "t1").len() > 1);
     assert_eq!(compile("x.rs", "t2"), ["hit"]);
     // The path of the included file is in the crate's hash.
     assert!(compile("o.rs", "t1").len() > 1);
     assert_eq!(compile("o.rs", "t2")[0], "miss");
     assert_eq!(compile("o.rs", "t1"), ["hit"]);
+    // The path is still in it if only the beginning is replaced.
+    let replaced = format!("--remap-path-prefix={}=.", place.text("work"));
+    assert!(compile_with(&[&replaced], "o.rs", "t1").len() > 1);
+    assert_eq!(compile_with(&[&replaced], "o.rs", "t2")[0], "miss");
 }
 
 #[test]
