@@ -69,13 +69,46 @@ done
 inside 'if sh /packages/install.sh --from /tmp/changed 2>/tmp/said; then exit 1; fi
     grep -q "nothing was installed" /tmp/said; ! command -v larder'
 
-echo "── the .deb: installed, installed again, removed"
-inside 'find / -xdev -not -path "/tmp/*" -not -path "/packages/*" -not -path "/var/*" -not -path "/home/*" | sort >/tmp/before'
-inside 'dpkg -i /packages/larder_*.deb'
+# An earlier version, of the same programs: without a man page that the new one has, and with a file that it lacks.
+older=$own/older
+rm -rf "$older"
+mkdir -p "$older" "$layer/root/tmp/older"
+dpkg-deb --raw-extract "$packages"/larder_*_"$(dpkg --print-architecture)".deb "$older"
+sed -i 's/^Version: .*/Version: 0.0.1/' "$older/DEBIAN/control"
+rm "$older/usr/share/man/man1/larder-stats.1.gz"
+echo old >"$older/usr/share/doc/larder/notes-of-old"
+dpkg-deb --root-owner-group -Zgzip -z1 --build "$older" "$layer/root/tmp/older/larder.deb" >/dev/null
+rm -rf "$older"
+
+echo "── the .deb: installed, upgraded, removed, purged"
+package="/packages/larder_*_$(dpkg --print-architecture).deb"
+listing='find / -xdev -not -path "/tmp/*" -not -path "/packages/*" -not -path "/var/*" -not -path "/home/*" | sort'
+inside "$listing >/tmp/before"
+inside 'dpkg -i /tmp/older/larder.deb && test -e /usr/share/doc/larder/notes-of-old'
 inside 'sh /tmp/project.sh'
-inside 'dpkg -i /packages/larder_*.deb && larder version'
-inside 'dpkg --purge larder'
-inside 'find / -xdev -not -path "/tmp/*" -not -path "/packages/*" -not -path "/var/*" -not -path "/home/*" | sort >/tmp/after
-    diff /tmp/before /tmp/after'
-inside 'test -d /home/user/.cache/larder'
-echo "── clean: the archive and the package can be installed, used and removed"
+# What users and administrators set up beside the package: a configuration, an enabled unit, an override.
+inside 'mkdir -p ~/.config/larder ~/.config/systemd/user/sockets.target.wants /etc/systemd/system/larder-broker.service.d
+    echo "max_size = \"3 GiB\"" >~/.config/larder/larder.toml
+    ln -s /usr/lib/systemd/user/larderd.socket ~/.config/systemd/user/sockets.target.wants/
+    printf "[Service]\nNice=5\n" >/etc/systemd/system/larder-broker.service.d/own.conf'
+theirs='cd / && md5sum home/user/.config/larder/larder.toml etc/systemd/system/larder-broker.service.d/own.conf'
+inside "$theirs >/tmp/theirs; larder daemon start && larder daemon status >/dev/null"
+inside "dpkg -i $package </dev/null"
+inside "dpkg-query -W -f '\${Version}' larder | grep -v '^0.0.1\$'
+    ! [ -e /usr/share/doc/larder/notes-of-old ]; [ -e /usr/share/man/man1/larder-stats.1.gz ]
+    cd / && md5sum --quiet -c /tmp/theirs && larder config | grep -q '3 GiB'"
+inside 'test "$(readlink -e ~/.config/systemd/user/sockets.target.wants/larderd.socket)" = /usr/lib/systemd/user/larderd.socket
+    test -e /usr/lib/systemd/system/larder-broker.service
+    for unit in /usr/lib/systemd/*/larder*; do
+        sed -n "s/^ExecStart=\([^ ]*\).*/\1/p" "$unit" | while read -r program; do test -x "$program"; done
+    done'
+# The daemon of the earlier version still answers; the next one to start is the new one.
+inside 'larder daemon status >/dev/null && larder daemon stop'
+inside 'sh /tmp/project.sh'
+inside 'dpkg --remove larder && ! command -v larder
+    test -z "$(find /usr /etc -path /etc/systemd/system/larder-broker.service.d -prune -o -iname "*larder*" -print)"'
+inside "cd / && md5sum --quiet -c /tmp/theirs"
+inside 'dpkg --purge larder 2>/dev/null; rm -r /etc/systemd/system/larder-broker.service.d'
+inside "$listing >/tmp/after; diff /tmp/before /tmp/after"
+inside 'test -d ~/.cache/larder && test -e ~/.config/larder/larder.toml'
+echo "── clean: the archive and the package can be installed, upgraded, used and removed"

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages and programs. The wrapper comes first.
-pub(crate) const BINARIES: &[(&str, &str)] = &[("larder-wrapper", "larder"), ("larder-daemon", "larderd")];
+/// The programs of the package `larder`, and the features that each needs. The wrapper comes first.
+pub(crate) const BINARIES: &[(&str, &str)] = &[("larder", ""), ("larderd", "larderd")];
 
 /// The options of `cargo xtask build`.
 #[derive(clap::Args)]
@@ -50,7 +50,7 @@ fn same_again(place: &Place, arch: Arch) -> Result<()> {
     }
     let other = Place { target: repo.join("target"), repo };
     build_for(&other, arch)?;
-    for (_, program) in BINARIES {
+    for (program, _) in BINARIES {
         let [one, two] = [place, &other].map(|place| place.target.join(arch.directory()).join(program));
         ensure!(fs::read(&one)? == fs::read(&two)?, "{} and {} differ", one.display(), two.display());
         println!("{program}: the same bytes from two directories");
@@ -73,9 +73,10 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
     // Paths of this machine would make the programs differ from those of other machines.
     let flags: Vec<String> = paths.iter().map(|(path, name)| format!("'--remap-path-prefix={path}={name}'")).collect();
     let flags = format!("target.{target}.rustflags=[{}]", flags.join(", "));
-    for (package, program) in BINARIES {
-        let words = ["--config", &flags, "build", "--release", "--locked", "--package", package, "--target", target];
-        run::shown_to_user(cargo(place).args(words)).with_context(|| format!("cannot build {program}"))?;
+    for (program, features) in BINARIES {
+        let words = ["--config", &flags, "build", "--release", "--locked", "--package", "larder", "--target", target];
+        let only = ["--bin", program, "--no-default-features", "--features", features];
+        run::shown_to_user(cargo(place).args(words).args(only)).with_context(|| format!("cannot build {program}"))?;
         let built = place.target.join(target).join("release").join(program);
         let placed = dir.join(program);
         // The file is not overwritten in place, so a running larder keeps its program.

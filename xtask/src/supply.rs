@@ -9,7 +9,7 @@
 //! the advisory database in each run.
 
 use crate::arch::Arch;
-use crate::binaries::{BINARIES, cargo};
+use crate::binaries::cargo;
 use crate::place::Place;
 use crate::{run, tools};
 use anyhow::{Context, Result, bail, ensure};
@@ -203,8 +203,8 @@ pub(crate) fn write_sboms(place: &Place) -> Result<()> {
     }
     let into = place.target.join(Arch::HOST.directory());
     fs::create_dir_all(&into).with_context(|| format!("cannot make {}", into.display()))?;
-    for (package, name) in BINARIES {
-        let about = place.repo.join("crates").join(package.trim_start_matches("larder-"));
+    for (directory, name) in [("crates/wrapper", "larder"), ("crates/daemon", "larderd")] {
+        let about = place.repo.join(directory);
         let file = format!("{name}.cdx");
         let mut command = Command::new(&program);
         command.args(["cyclonedx", "--format", "json", "--target", Arch::HOST.static_target()]);

@@ -35,7 +35,7 @@ enum Word {
     /// peak memory in kB of the largest process among it and its descendants
     Own(Command),
     /// Run a program with symbols step by step, and write the sections of the functions that it
-    /// executed, as in `crates/wrapper/hot.ld`. A function of which a larger share was executed
+    /// executed, as in `src/hot.ld`. A function of which a larger share was executed
     /// comes first
     Hot(Command),
 }

@@ -39,9 +39,9 @@ fn placed() -> Option<PathBuf> {
 fn build() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let words = ["build", "--quiet", "-p", "larder-wrapper", "-p", "larder-daemon", "--target-dir"];
+    let words = ["build", "--quiet", "--package", "larder", "--target-dir"];
     let status =
         Command::new(cargo).args(words).arg(&target).current_dir(workspace()).status().expect("cannot start cargo");
-    assert!(status.success(), "cargo build of larder-wrapper and larder-daemon failed");
+    assert!(status.success(), "cargo build --package larder failed");
     target.join("debug/larder")
 }

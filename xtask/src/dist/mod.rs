@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `larder-VERSION-ARCH-linux.tar.gz` | the two static programs, man pages, completions, bills of materials |
 //! | `larder_VERSION_ARCH.deb` | the same, and systemd units |
+//! | `crates/` | the packages for a registry of Rust, for `cargo install larder` |
 //! | `install.sh`, `Containerfile` | `packaging/` |
 //! | `SHA256SUMS`, `SHA256SUMS.sig` | all of these; signed with an SSH key |
 //!
 //! The same sources give the same bytes: files get the time of the commit, or `SOURCE_DATE_EPOCH`.
 
 mod contents;
+mod crates;
 mod deb;
 mod root;
 
@@ -46,7 +48,8 @@ pub(crate) struct Options {
     /// The directory for the files, instead of target/dist. It is emptied first
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Also install the packages in a clean root, and build something there
+    /// Also install the packages in a clean root, and build something there; and `larder` from the packages for a
+    /// registry of Rust, which takes minutes
     #[arg(long = "try")]
     tried: bool,
 }
@@ -56,6 +59,7 @@ pub(crate) fn dist(place: &Place, options: &Options) -> Result<()> {
     let out = make(place, options)?;
     if options.tried {
         root::check(place, &out)?;
+        crates::check(place, &out.join("crates"))?;
     }
     Ok(())
 }
@@ -71,9 +75,10 @@ pub(crate) fn stage(place: &Place) -> Result<()> {
         sign_with: None,
         no_sbom: true,
         out: Some(place.own("dist-tried")?),
-        tried: true,
+        tried: false,
     };
-    dist(place, &options)
+    let out = make(place, &options)?;
+    root::check(place, &out)
 }
 
 fn make(place: &Place, options: &Options) -> Result<PathBuf> {
@@ -100,6 +105,7 @@ fn make(place: &Place, options: &Options) -> Result<PathBuf> {
     fs::write(out.join("install.sh"), script.replace("@VERSION@", VERSION).replace("@RELEASES@", releases))?;
     fs::copy(place.repo.join("packaging/Containerfile"), out.join("Containerfile"))?;
     sums(&out, options.sign_with.as_deref())?;
+    crates::package(place, &out.join("crates"))?;
     for entry in sorted(&out)? {
         println!("{} {:.0} kB", entry.display(), fs::metadata(&entry)?.len() as f64 / 1000.0);
     }

@@ -1,5 +1,9 @@
 //! Checks the wrapper, the configuration, and switches that are easily forgotten.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
 use super::check::{Check, note, ok, problem};
 use crate::surroundings::Surroundings;
 
@@ -12,9 +16,32 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
 
 fn wrapper(around: &Surroundings) -> Check {
     match &around.wrapper {
-        Some(path) => ok("wrapper", format!("{}, version {}", path.display(), env!("CARGO_PKG_VERSION"))),
+        Some(path) => {
+            let found = format!("{}, version {}", path.display(), env!("CARGO_PKG_VERSION"));
+            match is_at_fixed_addresses(path) {
+                Ok(false) => note("wrapper", format!("{found}: {}", not_static())),
+                _ => ok("wrapper", found),
+            }
+        }
         None => problem("wrapper", "larder is not beside larderd: install both files in one directory"),
     }
+}
+
+/// Whether the program is linked for fixed addresses (`ET_EXEC`), as `.cargo/config.toml` asks for. `cargo install` does
+/// not read that file.
+fn is_at_fixed_addresses(path: &Path) -> io::Result<bool> {
+    let mut start = [0; 18];
+    File::open(path)?.read_exact(&mut start)?;
+    Ok(start.starts_with(b"\x7fELF\x02\x01") && start[16..] == [2, 0])
+}
+
+/// What to do about a wrapper that takes longer to start. docs/performance.md has the figure.
+fn not_static() -> String {
+    format!(
+        "it is not the static program, so a hit takes 1.7 times as long: install it by `RUSTFLAGS=\"-C \
+         relocation-model=static\" cargo install --force larder --target {}-unknown-linux-musl`",
+        std::env::consts::ARCH
+    )
 }
 
 fn configuration(around: &Surroundings, checks: &mut Vec<Check>) {
@@ -43,5 +70,22 @@ fn switches(around: &Surroundings, checks: &mut Vec<Check>) {
     if let Some(observer) = settings.observer {
         let found = format!("only the {} observer may be used (LARDER_OBSERVER)", observer.name());
         checks.push(note("switch", found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_for_any_address_is_told_from_the_static_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (kind, expected) in [(2, true), (3, false)] {
+            let path = dir.path().join("larder");
+            std::fs::write(&path, [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[kind, 0, 62, 0]].concat()).expect("written");
+            assert_eq!(is_at_fixed_addresses(&path).ok(), Some(expected));
+        }
+        assert!(is_at_fixed_addresses(&dir.path().join("absent")).is_err());
+        assert!(not_static().contains("-unknown-linux-musl"));
     }
 }

@@ -1,4 +1,4 @@
-//! Sets linker options for the static wrapper. `hot.ld` says why.
+//! Sets linker options for the static wrapper. `src/hot.ld` says why.
 
 /// Options of the static program's linker, for few mappings and few pages.
 const ARGUMENTS: &[&str] = &[
@@ -10,12 +10,12 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=hot.ld");
+    println!("cargo::rerun-if-changed=src/hot.ld");
     let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
     if !is("CARGO_CFG_TARGET_OS", "linux") || !is("CARGO_CFG_TARGET_ENV", "musl") {
         return;
     }
-    let script = std::env::current_dir().expect("cargo runs it in the package").join("hot.ld");
+    let script = std::env::current_dir().expect("cargo runs it in the package").join("src/hot.ld");
     for argument in ARGUMENTS {
         println!("cargo::rustc-link-arg-bin=larder={argument}");
     }

@@ -18,8 +18,8 @@ const HOT_BYTES_MIN: u64 = 200 << 10;
 /// ignores a wrong name. The function then lies elsewhere, and each hit pays for its page.
 #[test]
 fn hot_functions_are_named_as_they_are() {
-    let script = include_str!("../hot.ld");
-    let toolchain = include_str!("../../../rust-toolchain.toml");
+    let script = include_str!("../src/hot.ld");
+    let toolchain = include_str!("../rust-toolchain.toml");
     let value = |text: &str, before: &str| {
         let at = text.find(before).unwrap_or_else(|| panic!("{before} is not there")) + before.len();
         let version = text[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>();

@@ -33,8 +33,9 @@ mod surroundings;
 #[cfg(target_os = "linux")]
 mod units;
 
+/// Runs the command line of this process, and returns its exit code.
 #[cfg(target_os = "linux")]
-fn main() -> std::process::ExitCode {
+pub fn main() -> std::process::ExitCode {
     let mut code = 0;
     for arguments in cli::commands(std::env::args_os().skip(1).collect()) {
         code = match cli::parse(arguments) {
@@ -80,8 +81,9 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
     Ok(code)
 }
 
+/// Says that there is nothing to run on this platform.
 #[cfg(not(target_os = "linux"))]
-fn main() -> std::process::ExitCode {
+pub fn main() -> std::process::ExitCode {
     eprintln!("larder: this platform is not supported yet: tools run without caching, so there is nothing to show");
     std::process::ExitCode::FAILURE
 }
