@@ -97,6 +97,12 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
             "everyone who uses .cargo/config.toml then needs larder; `larder init cargo --user` is for you alone",
         );
     }
+    if !around.settings().remap_rust_paths {
+        plan.note(
+            "crates of the workspace hit in this checkout only; LARDER_RUST_PATHS=remap changes that, and the paths in \
+             panic messages and debug information (docs/rust.md)",
+        );
+    }
     plan.next.push("`cargo build`".to_owned());
     Ok(())
 }
