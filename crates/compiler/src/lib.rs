@@ -60,7 +60,7 @@ pub use programs::{
 pub use provable::{Shape, provable};
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
-pub use rust::{REMAP, Rust, rust, words_before_options};
+pub use rust::{REMAP, Rust, RustPaths, rust, rust_paths, words_before_options};
 pub use table::{
     alters_text, header_path, is_for_linker, may_alter_text, only_preprocesses, runs_other_code, searched_directory,
     writes_dependencies,

@@ -34,20 +34,25 @@ pub struct Rust<'a> {
     pub dependency_directories: Vec<&'a [u8]>,
     /// The directory of the sessions of incremental compilation (`-C incremental=`).
     pub incremental: Option<&'a [u8]>,
-    /// The directories of `-L`, as they are given, except those of `dependency=`.
-    pub other_directories: Vec<&'a [u8]>,
-    /// The path of each `--remap-path-prefix`, and what replaces it.
-    pub remaps: Vec<(&'a [u8], &'a [u8])>,
-    /// Paths are replaced in a part of what rustc makes only (`--remap-path-scope`).
-    pub limits_remaps: bool,
-    /// Values of options that are not listed above. rustc may put them into the result.
-    pub others: Vec<&'a [u8]>,
     /// The width of the messages is in the arguments.
     pub is_told_width: bool,
     /// The command only asks for something, such as `-vV` or `--print`.
     asks: bool,
     /// The command measures itself, such as with `-Z time-passes`.
     measures: bool,
+}
+
+/// The parts of a rustc command line that matter when a run is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RustPaths<'a> {
+    /// The directories of `-L`, as they are given, except those of `dependency=`.
+    pub directories: Vec<&'a [u8]>,
+    /// The path of each `--remap-path-prefix`, and what replaces it.
+    pub remaps: Vec<(&'a [u8], &'a [u8])>,
+    /// Paths are replaced in a part of what rustc makes only (`--remap-path-scope`).
+    pub limits_remaps: bool,
+    /// Values of options that are neither here nor in [`Rust`]. rustc may put them into the result.
+    pub others: Vec<&'a [u8]>,
 }
 
 /// The beginning of an option that replaces paths.
@@ -103,14 +108,25 @@ pub fn words_before_options(arguments: &[Vec<u8>]) -> usize {
 
 /// Returns what the arguments name. They do not contain `argv[0]`.
 pub fn rust(arguments: &[Vec<u8>]) -> Rust<'_> {
-    let mut found = Rust::default();
-    let skipped = words_before_options(arguments);
-    let mut words = arguments[skipped..].iter().map(Vec::as_slice);
-    found.asks = arguments.len() == skipped;
-    while let Some(word) = words.next() {
+    let mut found = Rust { asks: arguments.len() == words_before_options(arguments), ..Rust::default() };
+    options(arguments).for_each(|(flag, value)| found.flag(flag, value));
+    found
+}
+
+/// Returns more of what the arguments name. They do not contain `argv[0]`.
+pub fn rust_paths(arguments: &[Vec<u8>]) -> RustPaths<'_> {
+    let mut found = RustPaths::default();
+    options(arguments).for_each(|(flag, value)| found.flag(flag, value));
+    found
+}
+
+/// Returns each flag and its value. The flag of a source is [`SOURCE`].
+fn options(arguments: &[Vec<u8>]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut words = arguments[words_before_options(arguments)..].iter().map(Vec::as_slice);
+    std::iter::from_fn(move || {
+        let word = words.next()?;
         if !word.starts_with(b"-") || word == b"-" {
-            found.source = word;
-            continue;
+            return Some((SOURCE, word));
         }
         let (flag, here) = split(word);
         let value = match here {
@@ -118,10 +134,11 @@ pub fn rust(arguments: &[Vec<u8>]) -> Rust<'_> {
             None if WITH_VALUE.contains(&flag) => words.next().unwrap_or_default(),
             None => b"",
         };
-        found.flag(flag, value);
-    }
-    found
+        Some((flag, value))
+    })
 }
+
+const SOURCE: &[u8] = b"";
 
 /// Splits `--flag=value` and `-Cvalue` into flag and value.
 fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
@@ -139,36 +156,27 @@ fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
 impl<'a> Rust<'a> {
     fn flag(&mut self, flag: &[u8], value: &'a [u8]) {
         match flag {
+            SOURCE => self.source = value,
             b"--crate-name" => self.crate_name = value,
             b"--out-dir" => self.out_dir = Some(value),
             b"-o" => self.outputs.push(value),
             b"--emit" => self.outputs.extend(value.split(|&byte| byte == b',').filter_map(after_equals)),
             b"--extern" => self.externs.extend(after_equals(value)),
-            b"-L" => match value.strip_prefix(b"dependency=") {
-                Some(directory) => self.dependency_directories.push(directory),
-                None => self.other_directories.push(after_kind(value)),
-            },
-            b"--remap-path-scope" => self.limits_remaps = true,
-            b"--remap-path-prefix" => {
-                let at = value.iter().rposition(|&byte| byte == b'=');
-                self.remaps.extend(at.map(|at| (&value[..at], &value[at + 1..])));
-            }
+            b"-L" => self.dependency_directories.extend(value.strip_prefix(b"dependency=")),
             b"--diagnostic-width" => self.is_told_width = true,
             b"-C" | b"--codegen" => match value.iter().position(|&byte| byte == b'=') {
                 Some(at) if &value[..at] == b"incremental" => self.incremental = Some(&value[at + 1..]),
                 Some(at) if matches!(&value[..at], b"extra-filename" | b"extra_filename") => {
                     self.extra_filename = &value[at + 1..];
                 }
-                _ => self.others.push(value),
+                _ => {}
             },
             b"-Z" => {
                 const MEASURES: [&[u8]; 5] = [b"time", b"self-profile", b"self_profile", b"print-", b"dump"];
-                self.limits_remaps |= value.starts_with(b"remap-path-scope");
                 self.measures |= MEASURES.iter().any(|word| value.starts_with(word));
-                self.others.push(value);
             }
             b"--print" | b"--explain" | b"--help" | b"--version" | b"-h" | b"-V" | b"-vV" | b"-Vv" => self.asks = true,
-            _ => self.others.push(value),
+            _ => {}
         }
     }
 
@@ -178,6 +186,29 @@ impl<'a> Rust<'a> {
         let source = source.strip_suffix(b".rs").unwrap_or(source);
         let name = if self.crate_name.is_empty() { source } else { self.crate_name };
         [name, self.extra_filename].concat()
+    }
+}
+
+impl<'a> RustPaths<'a> {
+    fn flag(&mut self, flag: &[u8], value: &'a [u8]) {
+        let is_known = |value: &[u8]| {
+            [&b"incremental="[..], b"extra-filename=", b"extra_filename="].iter().any(|name| value.starts_with(name))
+        };
+        match flag {
+            SOURCE | b"--crate-name" | b"--out-dir" | b"-o" | b"--emit" | b"--extern" | b"--diagnostic-width" => {}
+            b"-L" if value.starts_with(b"dependency=") => {}
+            b"-L" => self.directories.push(after_kind(value)),
+            b"--remap-path-scope" => self.limits_remaps = true,
+            b"--remap-path-prefix" => {
+                let at = value.iter().rposition(|&byte| byte == b'=');
+                self.remaps.extend(at.map(|at| (&value[..at], &value[at + 1..])));
+            }
+            b"-C" | b"--codegen" if is_known(value) => {}
+            _ => {
+                self.limits_remaps |= value.starts_with(b"remap-path-scope");
+                self.others.push(value);
+            }
+        }
     }
 }
 
@@ -250,16 +281,21 @@ mod tests {
             externs: vec![b"/t/deps/libb.rlib"],
             dependency_directories: vec![b"/t/deps"],
             incremental: Some(b"/t/inc"),
-            other_directories: vec![b"/n"],
-            remaps: vec![(b"/a=b", b"/c")],
-            limits_remaps: false,
-            others: vec![b"2021", b"json", b"lib", b"embed-bitcode=no", b"debuginfo=2", b"unused"],
             is_told_width: true,
             asks: false,
             measures: false,
         };
         assert_eq!(found, expect);
         assert_eq!(found.stem(), b"a_b-1f");
+        let paths = RustPaths {
+            directories: vec![b"/n"],
+            remaps: vec![(b"/a=b", b"/c")],
+            limits_remaps: false,
+            others: vec![b"2021", b"json", b"lib", b"embed-bitcode=no", b"debuginfo=2", b"unused"],
+        };
+        assert_eq!(rust_paths(&line), paths);
+        assert!(rust_paths(&words("x.rs --remap-path-scope=macro")).limits_remaps);
+        assert!(rust_paths(&words("x.rs -Zremap-path-scope=macro")).limits_remaps);
         assert_eq!(rust(&words("src/main.rs")).stem(), b"main");
     }
 

@@ -19,7 +19,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, Naming, Rust, Stage, is_for_linker, only_preprocesses, rust, writes_dependencies};
+use larder_compiler::{
+    Family, Naming, RustPaths, Stage, is_for_linker, only_preprocesses, rust_paths, writes_dependencies,
+};
 use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
@@ -119,7 +121,7 @@ impl RunFacts<'_> {
     fn crate_of_rust(&self, holding: &Holding, outcome: &Outcome) -> Result<Rewrites, Limit> {
         let Outcome { outputs, messages } = *outcome;
         let mut rewrites = Rewrites::none(outputs.len());
-        let rust = rust(&self.command.action.argv[1..]);
+        let rust = rust_paths(&self.command.action.argv[1..]);
         let is_remapped = self.paths_are_remapped(&rust);
         self.crate_is_fixed(&rust)?;
         if let Some(limit) = self.crate_may_hold_a_path(&rust, is_remapped) {
@@ -137,14 +139,14 @@ impl RunFacts<'_> {
     }
 
     /// Returns true if rustc was told to replace the working directory and every root.
-    fn paths_are_remapped(&self, rust: &Rust) -> bool {
+    fn paths_are_remapped(&self, rust: &RustPaths) -> bool {
         let is_replaced = |path: &Vec<u8>| rust.remaps.iter().any(|(from, _)| from == path);
         let CommandFacts { action, roots, .. } = self.command;
         !rust.limits_remaps && is_replaced(&action.cwd) && roots.paths().iter().all(is_replaced)
     }
 
     /// Returns an error if rustc replaces paths in a way that differs in another place.
-    fn crate_is_fixed(&self, rust: &Rust) -> Result<(), Limit> {
+    fn crate_is_fixed(&self, rust: &RustPaths) -> Result<(), Limit> {
         let is_root = |from: &[u8]| self.command.roots.paths().iter().any(|root| root == from);
         let is_odd = |(from, to): &&(&[u8], &[u8])| !is_root(from) && self.is_cut_by(from) || self.names_us(to);
         if let Some((from, _)) = rust.remaps.iter().find(is_odd) {
@@ -154,7 +156,7 @@ impl RunFacts<'_> {
     }
 
     /// Returns why the crate may hold something that was derived from a root path.
-    fn crate_may_hold_a_path(&self, rust: &Rust, is_remapped: bool) -> Option<Limit> {
+    fn crate_may_hold_a_path(&self, rust: &RustPaths, is_remapped: bool) -> Option<Limit> {
         let cwd = &self.command.action.cwd;
         if !is_remapped && self.names_us(cwd) {
             return Some((Bound::Argument, cwd.clone()));
@@ -164,7 +166,7 @@ impl RunFacts<'_> {
         }
         // A linker that is not known has got the path of the output.
         if self.foreign_program || is_remapped && self.plugins_ask_directory {
-            return Some((Bound::Argument, rust.out_dir.unwrap_or(cwd).to_vec()));
+            return Some((Bound::Argument, self.command.invocation.output.clone().unwrap_or_else(|| cwd.clone())));
         }
         let is_asked = |name: &Vec<u8>| !NO_NAMES.contains(&name.as_slice()) || self.asked_by_plugins.contains(name);
         let asked = self.environment.iter().find(|(name, value)| {

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `hit`, `miss`, `build`, `corpus`, `record`, `scale`, `image`, `remote` | the benchmarks |
+//! | `hit`, `miss`, `build`, `corpus`, `rust`, `record`, `scale`, `image`, `remote` | the benchmarks |
 //! | `words` | the subcommands |
 //! | `all` | runs all benchmarks and writes one report |
 //! | `measure` | runs commands in turn and keeps samples |
@@ -35,6 +35,7 @@ mod remote;
 mod replay;
 mod report;
 mod rivals;
+mod rust;
 mod saved;
 mod scale;
 mod server;

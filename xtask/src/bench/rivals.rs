@@ -33,31 +33,45 @@ pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Re
         rival(Launcher::ccache(&ccache, &store("ccache"))?, "ccache"),
         rival(Launcher::ccache_loosened(&ccache, &store("ccache-loosened"))?, "ccache-loosened"),
     ];
-    let mut skipped = Vec::new();
-    let mut add = |name: &str, found: Result<Rival>| match found {
-        Ok(rival) => rivals.push(rival),
-        Err(error) => {
-            println!("skipped: {name}: {error:#}");
-            // Only the outermost words, because the causes may contain paths of this machine.
-            skipped.push(format!("Skipped: {name}: {error}."));
-        }
-    };
     let inodes = fetch::ccache_dynamic(place).and_then(|(program, libraries)| {
         let launcher = Launcher::ccache_inodes(&program, &libraries, &store("ccache-inodes"))?;
         Ok(rival(launcher, "ccache-inodes"))
     });
-    add("ccache with its inode cache", inodes);
+    let mut skipped = Vec::new();
+    rivals.extend(or_note("ccache with its inode cache", inodes, &mut skipped));
+    let (served, more) = of_rust(place, stores, home, build);
+    rivals.extend(served);
+    skipped.extend(more);
+    Ok((rivals, skipped))
+}
+
+/// Returns the caches that also answer rustc, as far as they can be installed, and a note for each of
+/// the others.
+pub(crate) fn of_rust(place: &Place, stores: &Path, home: &Path, build: Build) -> (Vec<Rival>, Vec<String>) {
+    let store = |name: &str| stores.join(name);
     let served = |name: &'static str, launcher: Launcher| -> Result<Rival> {
         let server = Some(Server::of(&launcher, home).context("cannot start its server")?);
-        Ok(Rival { server, ..rival(launcher, name) })
+        Ok(Rival { launcher, store: store(name), server })
     };
     let sccache = fetch::installed(place, "sccache", SCCACHE, build)
         .and_then(|program| served("sccache", Launcher::sccache(&program, &store("sccache"))));
-    add("sccache", sccache);
     let kache = fetch::installed(place, "kache", KACHE, build)
         .and_then(|program| served("kache", Launcher::kache(&program, &store("kache"))));
-    add("kache", kache);
-    Ok((rivals, skipped))
+    let mut skipped = Vec::new();
+    let found = [("sccache", sccache), ("kache", kache)];
+    let found: Vec<Rival> = found.into_iter().filter_map(|(name, found)| or_note(name, found, &mut skipped)).collect();
+    (found, skipped)
+}
+
+/// Returns a cache, or adds a note that it is missing.
+fn or_note(name: &str, found: Result<Rival>, skipped: &mut Vec<String>) -> Option<Rival> {
+    found
+        .inspect_err(|error| {
+            println!("skipped: {name}: {error:#}");
+            // Only the outermost words, because the causes may contain paths of this machine.
+            skipped.push(format!("Skipped: {name}: {error}."));
+        })
+        .ok()
 }
 
 impl Rival {

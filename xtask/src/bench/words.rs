@@ -1,7 +1,7 @@
 //! The subcommands of `cargo xtask bench`, and the benchmark behind each.
 
 use super::report::Report;
-use super::{build, compare, corpus, hit, image, miss, record, remote, scale};
+use super::{build, compare, corpus, hit, image, miss, record, remote, rust, scale};
 use crate::place::Place;
 use anyhow::Result;
 
@@ -18,6 +18,9 @@ pub(super) enum Word {
     /// Build packages of Debian's in several places, with compilers and whole commands through
     /// larder, and compare every file
     Corpus(corpus::Options),
+    /// Measure builds of Rust programs by cargo: cold, in a fresh target directory, in another
+    /// checkout, beside other caches
+    Rust(rust::Options),
     /// Measure parallel builds and large stores: make with many jobs, two builds at once, stores of
     /// many records
     Scale(scale::Options),
@@ -43,6 +46,7 @@ pub(super) fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>>
         Word::Miss(options) => vec![miss::miss(place, options)?],
         Word::Build(options) => vec![build::build(place, options)?],
         Word::Corpus(options) => vec![corpus::corpus(place, options)?],
+        Word::Rust(options) => vec![rust::rust(place, options)?],
         Word::Scale(options) => vec![scale::scale(place, options)?],
         Word::Record(options) => record::record(place, options)?,
         Word::Image(options) => image::image(place, options)?,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use larder_compiler::{Family, rust};
+use larder_compiler::{Family, rust, rust_paths};
 use larder_model::path::{file_name, parent};
 use larder_model::{Looked, Unrecorded};
 use larder_observe::{Folded, imported_symbols};
@@ -79,8 +79,8 @@ impl Run<'_> {
     fn narrow_search_for_crates(&self, looked: &mut Vec<(Vec<u8>, Looked)>) {
         let searched = self.searched_for_crates();
         let is_one = |path: &[u8]| searched.iter().any(|directory| directory == path);
-        let named = rust(&self.request.action.argv[1..]);
-        let others: Vec<Vec<u8>> = named.other_directories.iter().map(|path| self.request.absolute(path)).collect();
+        let named = rust_paths(&self.request.action.argv[1..]);
+        let others: Vec<Vec<u8>> = named.directories.iter().map(|path| self.request.absolute(path)).collect();
         let is_read = |(path, looked): &&(Vec<u8>, Looked)| looked.content && is_crate_in(path, &is_one);
         let crates: BTreeSet<Vec<u8>> =
             looked.iter().filter(is_read).map(|(path, _)| file_name(path).to_vec()).collect();

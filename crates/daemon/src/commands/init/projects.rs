@@ -98,6 +98,12 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
             "everyone who uses .cargo/config.toml then needs larder; `larder init cargo --user` is for you alone",
         );
     }
+    if !around.settings().remap_rust_paths {
+        plan.note(
+            "crates of the workspace hit in this checkout only; LARDER_RUST_PATHS=remap changes that, and the paths in \
+             panic messages and debug information (docs/rust.md)",
+        );
+    }
     if !user && compiles_c(&places.cwd) {
         compilers::plan(around, places, plan)?;
         plan.next.push("in a new shell: `cargo build`".to_owned());
