@@ -574,7 +574,8 @@ pub(crate) fn attack(arguments: &[String]) {
     }
 }
 
-/// The command of an attacker. In a user namespace of its own it has all rights, but none in ours.
+/// Returns the command of an attacker. In a user namespace of its own it has all rights, but none in
+/// ours.
 fn attacker(how: &str, far: &Far, has_namespace: bool) -> Command {
     let program = std::env::current_exe().expect("is known");
     let mut command = Command::new(if has_namespace { Path::new("unshare") } else { &program });
