@@ -50,6 +50,6 @@ pub use place::{Place, RootRules};
 pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};
 pub use roots::named_root;
 pub use scope::{Scope, ScopeError};
-pub use search_path::{is_searched, left_out};
+pub use search_path::{is_searched, left_out, searched_by_compilers};
 pub use tool::{Ourselves, Tool, find};
 pub use turn::{Known, is_compile, kind};
