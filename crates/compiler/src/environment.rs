@@ -43,8 +43,8 @@ pub fn search_paths() -> impl Iterator<Item = &'static [u8]> {
     SEARCH_PATHS.iter().map(|name| name.as_bytes())
 }
 
-/// Returns true if the key of a compiler has this variable, which is a search path. A nested wrapper
-/// does not report that its compiler asked for it.
+/// Returns true if the key of a compiler has this variable, which is a search path. A nested
+/// wrapper does not report that its compiler asked for it.
 pub fn is_search_path_of_compilers(name: &[u8]) -> bool {
     name != b"PATH" && is_search_path(name) && (within(name, GCC) || within(name, CLANG))
 }

@@ -150,8 +150,8 @@ pub fn computes_search_paths(text: &[u8]) -> bool {
         || [&b"$("[..], b"${"].iter().any(|open| memchr::memmem::find_iter(text, open).any(is_nested))
 }
 
-/// Returns true if a text may show which signals are ignored: it makes a shell list its traps, or it
-/// sends signals, whose traps have no effect if the caller ignores them.
+/// Returns true if a text may show which signals are ignored: it makes a shell list its traps, or
+/// it sends signals, whose traps have no effect if the caller ignores them.
 pub fn shows_ignored_signals(text: &[u8]) -> bool {
     let lists = |rest: &[u8]| {
         let next = rest.trim_ascii_start();

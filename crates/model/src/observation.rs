@@ -90,9 +90,9 @@ pub const SOCKETS: &[u8] = b"\0sockets";
 /// The name of the [`EnvFact`] for the signals that a terminal or `nohup` concern, ignored or not,
 /// and for the niceness.
 pub const SIGNALS: &[u8] = b"=signals";
-/// The start of the name of the [`EnvFact`] for what is found along `PATH`. The names of the programs
-/// that were looked for follow, each after a NUL byte. The value is `PATH` without the directories
-/// that have none of them.
+/// The start of the name of the [`EnvFact`] for what is found along `PATH`. The names of the
+/// programs that were looked for follow, each after a NUL byte. The value is `PATH` without the
+/// directories that have none of them.
 pub const FOUND_ALONG_PATH: &[u8] = b"\0path";
 
 /// A variable that the tool asked for, or something else that a process inherits.

@@ -103,8 +103,8 @@ impl ScriptScan {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
-    /// Returns true if no program of the command with this file name can ask for mtimes, inode numbers
-    /// or owners of files.
+    /// Returns true if no program of the command with this file name can ask for mtimes, inode
+    /// numbers or owners of files.
     pub fn is_without_status(&self, program: &[u8]) -> bool {
         self.without_status.contains(program)
     }

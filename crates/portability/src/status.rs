@@ -1,8 +1,8 @@
 //! Finds programs that cannot ask for mtimes, inode numbers and owners of files, because they call
 //! no function that returns these.
 //!
-//! For example, a generator that the build compiled opens its inputs with `fopen`. Its result depends
-//! on their contents alone, whatever words the inputs hold.
+//! For example, a generator that the build compiled opens its inputs with `fopen`. Its result
+//! depends on their contents alone, whatever words the inputs hold.
 //!
 //! Unaware of: what follows for the result.
 
@@ -14,8 +14,8 @@ use larder_observe::{RunModel, dynamic_names};
 
 use crate::volatile_ids::{is_still_there, outside_the_system};
 
-/// Functions that return what `stat` does or an inode number, that load code, or that call the kernel
-/// by number.
+/// Functions that return what `stat` does or an inode number, that load code, or that call the
+/// kernel by number.
 const STATUS: &[&str] = &[
     "__fxstat",
     "__fxstat64",

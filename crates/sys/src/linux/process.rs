@@ -422,8 +422,8 @@ pub fn address_space_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
 }
 
-/// Signals that a caller ignores for reasons of its own: `nohup` ignores SIGHUP, and `&` in a script
-/// SIGINT and SIGQUIT.
+/// Signals that a caller ignores for reasons of its own: `nohup` ignores SIGHUP, and `&` in a
+/// script SIGINT and SIGQUIT.
 const OF_JOBS: u64 = 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGINT - 1) | 1 << (libc::SIGQUIT - 1);
 
 /// Returns which of SIGHUP, SIGINT and SIGQUIT this process ignores, and its niceness, as text.
@@ -437,8 +437,8 @@ pub fn signals_and_niceness() -> Vec<u8> {
 }
 
 /// Returns other state that a process inherits and can query, as text: limits, scheduler, user and
-/// groups, ignored signals, CPUs, and open descriptors. What [`signals_and_niceness`] returns is not
-/// part of it.
+/// groups, ignored signals, CPUs, and open descriptors. What [`signals_and_niceness`] returns is
+/// not part of it.
 ///
 /// With `without_sigpipe`, SIGPIPE counts as not ignored.
 pub fn inherited(without_sigpipe: bool) -> Vec<u8> {

@@ -103,8 +103,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns true if the command made a file with one of these names, or a link to a directory. In
-    /// another `PATH`, that may be a program that is found.
+    /// Returns true if the command made a file with one of these names, or a link to a directory.
+    /// In another `PATH`, that may be a program that is found.
     fn makes_programs(&self, names: &BTreeSet<Vec<u8>>, seen: &Seen) -> bool {
         let is_one = |path: &[u8]| names.contains(file_name(path));
         let creates = |open: &Open| open.flags.has(OpenFlags::CREATE) && is_one(open.path);
@@ -114,7 +114,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns true for an absolute path by which programs in that directory are looked for as observed.
+/// Returns true for an absolute path by which programs in that directory are looked for as
+/// observed.
 fn is_plain(directory: &[u8]) -> bool {
     let mut parts = directory.split(|&byte| byte == b'/');
     parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))

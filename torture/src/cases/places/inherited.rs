@@ -9,7 +9,8 @@ pub(super) fn cases() -> Vec<Case> {
     // Directories in the working directory always count by their paths, so these are beside it.
     let along = |name: &str, text: &str| case(format!("B/PATH-{name}")).file("w/in", "1\n").dir("t").cwd("w").any_sh(text)
         .prelude("PATH=/gone/1:$PATH").twice();
-    // These depend on the text of the variable, so another value must not hit with the first result.
+    // These depend on the text of the variable, so another value must not hit with the first
+    // result.
     let shown = |name: &str, text: &str| along(name, text)
         .prelude("PATH=/gone/22:$PATH").then("another directory", nothing())
         .prelude("PATH=$PATH:/gone/1").then("the directory last", nothing());
@@ -43,7 +44,7 @@ pub(super) fn cases() -> Vec<Case> {
             .prelude("PATH=${PWD%/w}/t:$PATH").then("an empty one", nothing())
             .changes("the program", script("t/cat", "echo own")),
         along("of-find", "find . -name in -exec cat {} ';'")
-            .prelude("PATH=/gone/22:$PATH").back("another directory", nothing())
+            .prelude("PATH=/gone/22:$PATH").then("another directory", nothing())
             .changes("a program in a directory that was left out", script("t/cat", "echo own"))
             .prelude("PATH=${PWD%/w}/t:$PATH").changes("the directory", nothing()),
         case("B/PATH-with-slash").file("in", "1\n").setup(script("t/tool", "echo t")).setup(script("u/tool", "echo u")).any_sh("tool")
@@ -98,6 +99,13 @@ pub(super) fn cases() -> Vec<Case> {
             .prelude("trap '' HUP").then("as by nohup", nothing()),
         case("B/signals-read-by-python").any_py("import signal; print(signal.getsignal(signal.SIGHUP))").program("python3").twice()
             .prelude("trap '' HUP").then("as by nohup", nothing()),
+        case("B/login-asked").file("l.c", "#include <stdio.h>\n#include <unistd.h>\nint main(void) \
+            { char *l = getlogin(); puts(l ? l : \"none\"); return 0; }\n").any_sh("gcc l.c -o l && ./l; rm l").twice(),
+        case("B/prose-read-by-perl").file("in", "a side-effect, newer\n").program("perl")
+            .any("perl -e 'open F, \"in\"; print <F>'").twice().changes("edited", put("in", "newer still\n")),
+        case("B/order-asked-by-perls-shell").program("perl").file("x.pl", "system('[ a -nt b ] && echo later || echo earlier');\n")
+            .setup(sh("touch -d 2020-01-02 a; touch -d 2020-01-01 b")).any("perl x.pl").twice()
+            .changes("the other order", sh("touch -d 2019-01-01 a")).never_hits(),
         case("B/niceness-shown").any("nice").program("renice").twice()
             .prelude("renice -n 5 -p $$ >/dev/null").then("nicer", nothing()),
     ];
