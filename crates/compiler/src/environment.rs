@@ -18,7 +18,7 @@ use larder_model::Variable;
 
 /// Returns the variables to key, sorted by name. `all` is the whole environment as (name, value).
 pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
-    let keyed = all.iter().filter(|(name, _)| is_keyed(family, name));
+    let keyed = all.iter().filter(|(name, _)| is_keyed(family, name) || name == b"PATH");
     let mut variables: Vec<_> =
         keyed.map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -29,6 +29,24 @@ pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> 
 /// callers search texts for these names, and `_` occurs in most texts.
 pub fn is_left_out(name: &[u8]) -> bool {
     within(name, LEFT_OUT) && name != b"_"
+}
+
+/// Returns true if the variable holds directories in which programs look for files. The key of a
+/// whole command leaves these out, because most of them concern no program that runs. They count if
+/// a text names them, if a program asks for them, or if a program runs that is not known.
+pub fn is_search_path(name: &[u8]) -> bool {
+    SEARCH_PATHS.iter().any(|path| path.as_bytes() == name)
+}
+
+/// Returns the names for which [`is_search_path`] is true.
+pub fn search_paths() -> impl Iterator<Item = &'static [u8]> {
+    SEARCH_PATHS.iter().map(|name| name.as_bytes())
+}
+
+/// Returns true if the key of a compiler has this variable, which is a search path. A nested
+/// wrapper does not report that its compiler asked for it.
+pub fn is_search_path_of_compilers(name: &[u8]) -> bool {
+    name != b"PATH" && is_search_path(name) && (within(name, GCC) || within(name, CLANG))
 }
 
 /// Returns the variables that the loader and libc read without an observable `getenv`, except
@@ -67,7 +85,8 @@ fn is_keyed(family: Family, name: &[u8]) -> bool {
         Family::Clang => within(name, LIBC) || within(name, CLANG),
         Family::Binutils => within(name, LIBC) || within(name, BINUTILS),
         Family::Rustc => within(name, LIBC),
-        Family::Generic | Family::Command => !within(name, LEFT_OUT),
+        Family::Generic => !within(name, LEFT_OUT),
+        Family::Command => !within(name, LEFT_OUT) && !is_search_path(name),
     }
 }
 
@@ -146,6 +165,34 @@ const CLANG: &[&str] = &[
 ];
 
 const BINUTILS: &[&str] = &["COLLECT_NO_DEMANGLE", "GNUTARGET", "LDEMULATION", "LD_RUN_PATH", "POSIXLY_CORRECT"];
+
+/// Lists of directories, which programs ask for by `getenv` and then search. The loader's own, such
+/// as `LD_LIBRARY_PATH`, are not here.
+const SEARCH_PATHS: &[&str] = &[
+    "ACLOCAL_PATH",
+    "CLASSPATH",
+    "CMAKE_PREFIX_PATH",
+    "COMPILER_PATH",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "C_INCLUDE_PATH",
+    "GOPATH",
+    "INFOPATH",
+    "LIBRARY_PATH",
+    "LPATH",
+    "MANPATH",
+    "NODE_PATH",
+    "OBJCPLUS_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "PATH",
+    "PERL5LIB",
+    "PKG_CONFIG_LIBDIR",
+    "PKG_CONFIG_PATH",
+    "PYTHONPATH",
+    "RUBYLIB",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
+];
 
 /// Variables that gcc and clang ask for without any effect on the result: the directory of
 /// temporary files, whose names are random anyway, settings of make, and `PWD`, which the Action
@@ -253,6 +300,8 @@ mod tests {
             "TMPDIR",
         ];
         assert_eq!(names(Family::Generic, ALL), generic);
+        let command: Vec<&str> = generic.into_iter().filter(|name| *name != "CPATH").collect();
+        assert_eq!(names(Family::Command, ALL), command);
     }
 
     #[test]
@@ -270,6 +319,11 @@ mod tests {
         }
         check(Family::Generic, "FOO", true);
         check(Family::Generic, "TMPDIR", true);
+        check(Family::Generic, "PYTHONPATH", true);
+        for name in ["PATH", "PYTHONPATH", "CPATH"] {
+            check(Family::Command, name, false);
+        }
+        assert!(is_search_path_of_compilers(b"CPATH") && !is_search_path_of_compilers(b"PATH"));
         for name in ["PWD", "MAKEFLAGS", "LARDER_DIR", "CCACHE_DIR", "SSH_TTY"] {
             check(Family::Generic, name, false);
         }

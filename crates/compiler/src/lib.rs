@@ -44,7 +44,10 @@ mod clang {
 mod tests;
 
 pub use binutils::{archive, binutils_input};
-pub use environment::{environment, environment_of_libc, getenv_is_covered, is_left_out, matters_on_terminal_only};
+pub use environment::{
+    environment, environment_of_libc, getenv_is_covered, is_left_out, is_search_path, is_search_path_of_compilers,
+    matters_on_terminal_only, search_paths,
+};
 pub use language::is_source;
 pub use names::{
     adds_execute, family_of, is_masquerade_name, opens_output, replaces_output, rewrites_output, unlinks_output,
@@ -54,8 +57,8 @@ pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;
 pub use programs::{
     LISTS_VARIABLES, Language, SERVED, Told, configures, habit, is_build_tool, is_compiler_part, is_config_status,
-    is_in_no_order, is_log, is_ninjas, is_shell, runs_code_of_builds, runs_meson, runs_no_script, starts_others,
-    unpacks,
+    is_in_no_order, is_known_program, is_log, is_ninjas, is_plain_system_script, is_shell, runs_code_of_builds,
+    runs_meson, runs_no_script, shows_what_it_searches, starts_others, unpacks,
 };
 pub use provable::{Shape, provable};
 pub use repeats::without_repeats;
@@ -68,8 +71,8 @@ pub use table::{
 pub use words::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS, Named,
     PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, compiled_names_other_processes,
-    is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks,
-    names_shell_status, times_commands,
+    computes_search_paths, is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
+    names_shell_clocks, names_shell_status, names_times_in_perl, shows_ignored_signals, times_commands,
 };
 
 /// The set of rules that applies to a tool.

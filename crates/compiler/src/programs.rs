@@ -609,6 +609,31 @@ pub fn is_compiler_part(program: &[u8]) -> bool {
         || matches!(family, Some(Family::Gcc | Family::Clang))
 }
 
+/// Returns true if the program with this file name uses a search path such as `PATH` only if a text
+/// of the command names it, if the program asks libc for it, or to find a program by `PATH`.
+///
+/// Returns false for interpreters other than shells, because their libraries are not searched for
+/// names of variables.
+pub fn shows_what_it_searches(program: &[u8]) -> bool {
+    let lists = is_named(program, LISTS_VARIABLES);
+    let is_other = matches!(
+        table::rule(program),
+        Rule::Unknown | Rule::CMake | Rule::Perl | Rule::Python | Rule::Rustc | Rule::Troff
+    );
+    is_compiler_part(program) && table::rule(program) != Rule::Rustc || !is_other && !lists
+}
+
+/// Returns true if larder knows the program with this file name.
+pub fn is_known_program(program: &[u8]) -> bool {
+    table::find(program).is_some() || is_compiler_part(program)
+}
+
+/// Returns true if this is a shell script of the system that uses `PATH` only to find programs.
+pub fn is_plain_system_script(path: &[u8]) -> bool {
+    const PLAIN: [&str; 7] = ["egrep", "fgrep", "gunzip", "ldd", "which", "which.debianutils", "zcat"];
+    is_named(path, &PLAIN)
+}
+
 /// Returns true if the program with this file name runs code of the build in its own process, as
 /// rustc runs procedural macros. So its name alone says little about what it may do.
 pub fn runs_code_of_builds(program: &[u8]) -> bool {

@@ -19,6 +19,40 @@ pub const TIME_WORDS: &[&str] = &[
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
 
+/// The words of [`TIME_WORDS`] that mean nothing in Perl, but occur in prose that Perl reads: "a
+/// side-effect", "newer". What Perl has a shell or another program run is seen when that starts.
+const NOT_PERL: &[&str] = &[
+    "-nt",
+    "-ot",
+    "-ef",
+    "-newer",
+    "-mtime",
+    "-mmin",
+    "-N ",
+    "newer",
+    "os.stat",
+    "scandir",
+    "make_archive",
+    "zipfile",
+    "tarfile",
+    "filecmp",
+    "cp -u",
+    "cp -au",
+    "cp -vu",
+    "cp -uv",
+    "mv -u",
+    "--update",
+    "install -C",
+    "--compare",
+];
+
+/// Returns true if a text that only Perl reads holds one of [`TIME_WORDS`] with a meaning in Perl.
+pub fn names_times_in_perl(text: &[u8]) -> bool {
+    let own = ["newer(", "newer (", "up_to_date"];
+    let words = TIME_WORDS.iter().filter(|word| !NOT_PERL.contains(word)).chain(&own);
+    words.into_iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+}
+
 /// Words with which a shell compares mtimes of files.
 pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot"];
 
@@ -93,6 +127,45 @@ fn take_out(text: &mut [u8], word: &[u8]) {
     };
     let found: Vec<usize> = memchr::memmem::find_iter(text, word).filter(ends).collect();
     found.into_iter().for_each(|at| text[at..at + word.len()].fill(b' '));
+}
+
+/// Returns true if a text may put the name of a search path such as `PATH` together. For example,
+/// shells do so with `eval`, and make with `$(PA$(x))`.
+pub fn computes_search_paths(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 3] = [b"eval", b"ENVIRON", b"nameref"];
+    const SIGNS: [&str; 4] = ["${!", ".VARIABLES", "declare -n", "local -n"];
+    let is_nested = |at: usize| {
+        let rest = text.get(at + 2..).unwrap_or_default();
+        let start = &rest[..rest.iter().take_while(|byte| is_in_word(**byte)).count()];
+        let rest = &rest[start.len()..];
+        // `$($x)` runs a command of the name in `x`, if a shell reads it.
+        let is_nested = match start {
+            [] => rest.starts_with(b"$(") || rest.starts_with(b"${"),
+            _ => rest.starts_with(b"$"),
+        };
+        is_nested && crate::search_paths().any(|name| name.starts_with(start))
+    };
+    text.split(|byte| !is_in_word(*byte)).any(|word| WORDS.contains(&word))
+        || holds_any(text, &SIGNS)
+        || [&b"$("[..], b"${"].iter().any(|open| memchr::memmem::find_iter(text, open).any(is_nested))
+}
+
+/// Returns true if a text may show which signals are ignored: it makes a shell list its traps, or
+/// it sends signals, whose traps have no effect if the caller ignores them.
+pub fn shows_ignored_signals(text: &[u8]) -> bool {
+    let lists = |rest: &[u8]| {
+        let next = rest.trim_ascii_start();
+        let ends = next.first().is_none_or(|byte| b";|&>)`}".contains(byte));
+        // The quote after `sh -c 'trap'`. After a blank, a quote begins an argument.
+        ends || next.starts_with(b"-p") || rest.first().is_some_and(|byte| b"\"'".contains(byte))
+    };
+    let mut lines = text.split(|byte| *byte == b'\n');
+    lines.any(|line| {
+        let traps = memchr::memmem::find_iter(line, b"trap");
+        let is_word = |at: usize| at.checked_sub(1).is_none_or(|before| !is_in_word(line[before]));
+        traps.into_iter().any(|at| is_word(at) && lists(&line[at + 4..]))
+            || line.split(|byte| !is_in_word(*byte)).any(|word| word == b"kill")
+    })
 }
 
 /// Registers of roff that contain the date and the time.
@@ -365,6 +438,36 @@ impl std::ops::BitOr for Named {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_put_together() {
+        for text in ["eval x", "echo ${!x}", "all: $(PA$(n))", "$($(x))", "${$(x)}", "print ENVIRON[x]"] {
+            assert!(computes_search_paths(text.as_bytes()), "{text}");
+        }
+        for text in ["evaluate", "$(am__v_CC_$(V))", "echo $(cat $x)", "v=$($CC -v)", "$(PATHS)", "${x}"] {
+            assert!(!computes_search_paths(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn ignored_signals() {
+        for text in ["trap", "trap -p INT", "x; trap; y", "trap\nx", "$(trap)", "kill -HUP $$"] {
+            assert!(shows_ignored_signals(text.as_bytes()), "{text}");
+        }
+        for text in ["trap '' HUP", "trap 'rm x' 0", "bootstrap\n", "trapped", "skill"] {
+            assert!(!shows_ignored_signals(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_in_perl() {
+        for text in ["a side-effect", "the newer one", "-newer"] {
+            assert!(!names_times_in_perl(text.as_bytes()), "{text}");
+        }
+        for text in ["stat($f)", "-M $f", "lstat", "newer($a, $b)"] {
+            assert!(names_times_in_perl(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn a_sub_command_of_cmakes_is_the_first_word() {

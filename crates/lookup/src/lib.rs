@@ -51,6 +51,6 @@ pub use request::{FromDisk as ResponseFilesOnDisk, Request, subject};
 pub use roots::named_root;
 pub use rust::remapped;
 pub use scope::{Scope, ScopeError};
-pub use search_path::{is_searched, left_out};
+pub use search_path::{is_searched, left_out, searched_by_compilers};
 pub use tool::{Ourselves, Tool, find};
 pub use turn::{Known, is_compile, kind};

@@ -4,10 +4,11 @@
 //! Unaware of: which command it is, what is done with the values.
 
 use larder_compiler::{Family, environment};
-use larder_model::{ALL_VARIABLES, HOST, SOCKETS, Terminal, UMASK};
+use larder_model::{ALL_VARIABLES, FOUND_ALONG_PATH, HOST, SIGNALS, SOCKETS, Terminal, UMASK};
 use larder_spawn::Destinations;
 
 use crate::scope::Scope;
+use crate::search_path::with_any;
 
 /// The settings about roots.
 #[derive(Clone, Debug, Default)]
@@ -51,15 +52,23 @@ impl Place {
 
     /// Returns the present value for an observation of this name. The name is that of a variable,
     /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `ALL_VARIABLES`, or the empty name for [`Place::whole_environment`].
+    /// `SIGNALS`, `ALL_VARIABLES`, one that begins with `FOUND_ALONG_PATH`, or the empty name for
+    /// [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
             b"" => Some(self.whole_environment()),
             UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
             HOST => Some(larder_sys::host()),
             SOCKETS => Some(larder_sys::sockets()),
+            SIGNALS => Some(larder_sys::signals_and_niceness()),
             ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
-            name => self.variable(name).map(<[u8]>::to_vec),
+            name => match name.strip_prefix(FOUND_ALONG_PATH) {
+                Some(programs) => {
+                    let programs = programs.split(|&byte| byte == 0).skip(1);
+                    self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd))
+                }
+                None => self.variable(name).map(<[u8]>::to_vec),
+            },
         }
     }
 

@@ -22,7 +22,7 @@ use crate::build_file::build_file;
 use crate::paths::{absolute, beside, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
-use crate::search_path::reduced;
+use crate::search_path::{reduced, system_part};
 use crate::{Tool, relocated, roots, rust};
 
 /// Response files larger than this are not read, in bytes.
@@ -199,8 +199,10 @@ impl Request {
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
             inherited: match family {
-                Family::Command | Family::Generic => {
-                    Digest::of(&larder_sys::inherited(place.ignores_sigpipe_itself)).0.to_vec()
+                Family::Command => Digest::of(&larder_sys::inherited(place.ignores_sigpipe_itself)).0.to_vec(),
+                Family::Generic => {
+                    let inherited = larder_sys::inherited(place.ignores_sigpipe_itself);
+                    Digest::of(&[inherited, larder_sys::signals_and_niceness()].concat()).0.to_vec()
                 }
                 Family::Gcc | Family::Clang | Family::Binutils | Family::Rustc => Vec::new(),
             },
@@ -404,13 +406,16 @@ fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
 }
 
 /// Returns the variables that are part of the key. Of `PATH`, a compiler's key has only the
-/// directories in which the compiler could find a program.
+/// directories in which the compiler could find a program, and a command's key only those of the
+/// system. What the command looked for in the others is an observation.
 fn keyed(family: Family, tool: &Tool, place: &Place, stat_cache: &StatCache) -> Vec<Variable> {
     let mut variables = environment(family, &place.environment);
-    if matches!(family, Family::Gcc | Family::Clang)
-        && let Some(path) = variables.iter_mut().find(|variable| variable.name == b"PATH")
-    {
-        path.value = reduced(&path.value, &tool.path, stat_cache);
+    if let Some(path) = variables.iter_mut().find(|variable| variable.name == b"PATH") {
+        path.value = match family {
+            Family::Gcc | Family::Clang => reduced(&path.value, &tool.path, stat_cache),
+            Family::Command => system_part(&path.value),
+            Family::Binutils | Family::Rustc | Family::Generic => return variables,
+        };
     }
     variables
 }

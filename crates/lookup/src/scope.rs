@@ -100,9 +100,8 @@ impl Scope {
         }
         keyed.retain(|variable| !self.no_env.contains(&variable.name));
         for name in &self.env {
-            if let Some((_, value)) = environment.iter().find(|(n, _)| n == name)
-                && !keyed.iter().any(|variable| variable.name == *name)
-            {
+            if let Some((_, value)) = environment.iter().find(|(n, _)| n == name) {
+                keyed.retain(|variable| variable.name != *name);
                 keyed.push(Variable { name: name.clone(), value: value.clone() });
             }
         }

@@ -9,7 +9,7 @@
 use std::io::ErrorKind;
 
 use larder_model::names_digest;
-use larder_model::path::{file_name, join};
+use larder_model::path::{file_name, is_in, join};
 use larder_store::StatCache;
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -67,12 +67,38 @@ pub(crate) fn reduced(path: &[u8], name: &[u8], stat_cache: &StatCache) -> Vec<u
     if !names.contains(&file_name(name)) {
         names.push(file_name(name));
     }
+    along(path, |directory| !lacks_all(directory, &names, stat_cache))
+}
+
+/// Returns `path` without the directories that are neither relative nor the system's.
+pub(crate) fn system_part(path: &[u8]) -> Vec<u8> {
+    along(path, |_| false)
+}
+
+/// Returns `path` without the directories that have none of these programs. Directories in `cwd`
+/// stay, because a command may make programs there.
+pub(crate) fn with_any<'n>(path: &[u8], names: impl Iterator<Item = &'n [u8]>, cwd: &[u8]) -> Vec<u8> {
+    let names: Vec<&[u8]> = names.collect();
+    let lacks_all = |directory: &[u8]| names.is_empty() || lacks_all(directory, &names, &StatCache::none());
+    along(path, |directory| is_in(directory, cwd) || !lacks_all(directory))
+}
+
+/// Returns the programs that gcc and clang look for along `PATH`, besides their own name.
+pub fn searched_by_compilers() -> impl Iterator<Item = &'static [u8]> {
+    SEARCHED.into_iter()
+}
+
+/// Returns `path` with the directories for which `is_kept` is true, those of the system, and
+/// relative ones.
+fn along(path: &[u8], is_kept: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let kept = path.split(|&byte| byte == b':').filter(|directory| {
         let is_plain = directory.first() == Some(&b'/');
         let is_of_system = SYSTEM.iter().any(|system| directory.starts_with(system));
-        !is_plain || is_of_system || !lacks_all(directory, &names, stat_cache)
+        !is_plain || is_of_system || is_kept(directory)
     });
-    kept.collect::<Vec<_>>().join(&b':')
+    let kept: Vec<&[u8]> = kept.collect();
+    // The empty text would mean the working directory.
+    if kept.is_empty() { b"/dev/null".to_vec() } else { kept.join(&b':') }
 }
 
 /// Returns the directories that [`reduced`] left out.
@@ -145,6 +171,12 @@ mod tests {
         assert_eq!(left, [at("gone").as_bytes(), at("tools").as_bytes()]);
         std::fs::write(at("tools/mycc-12"), "").expect("writes");
         assert_eq!(reduced(at("tools").as_bytes(), b"/x/mycc-12", &StatCache::none()), at("tools").as_bytes());
+        let none = [&at("gone")[..], ""].map(|path| reduced(path.as_bytes(), b"gcc", &StatCache::none()));
+        assert_ne!(none[0], none[1]);
+        let of = |names: &[&'static [u8]], cwd: &str| with_any(path.as_bytes(), names.iter().copied(), cwd.as_bytes());
+        assert_eq!(of(&[b"ld", b"cat"], "/"), path.as_bytes());
+        assert_eq!(of(&[b"ld"], "/w"), [at("compilers"), "/usr/bin:.".to_owned()].join(":").as_bytes());
+        assert_eq!(of(&[], "/w"), b"/usr/bin:.");
         assert!(is_searched(b"as", b"gcc") && is_searched(b"mycc", b"/x/mycc") && !is_searched(b"mycc", b"gcc"));
     }
 }

@@ -87,12 +87,20 @@ pub const HOST: &[u8] = b"\0host";
 /// The name of the [`EnvFact`] for the kinds of sockets that exist.
 pub const SOCKETS: &[u8] = b"\0sockets";
 
+/// The name of the [`EnvFact`] for the signals that a terminal or `nohup` concern, ignored or not,
+/// and for the niceness.
+pub const SIGNALS: &[u8] = b"=signals";
+/// The start of the name of the [`EnvFact`] for what is found along `PATH`. The names of the
+/// programs that were looked for follow, each after a NUL byte. The value is `PATH` without the
+/// directories that have none of them.
+pub const FOUND_ALONG_PATH: &[u8] = b"\0path";
+
 /// A variable that the tool asked for, or something else that a process inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
     /// The name of the variable. Empty for all variables together, which is recorded if a program
     /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
-    /// [`SOCKETS`].
+    /// [`SOCKETS`], [`SIGNALS`], or a name that begins with [`FOUND_ALONG_PATH`].
     pub name: &'a [u8],
     /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it
     /// was not set.

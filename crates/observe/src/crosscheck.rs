@@ -36,6 +36,8 @@ pub const LIBC_FILES: &[&str] = &[
     "/etc/nsswitch.conf", "/", "/etc/passwd", "/etc/group", "/var/run/nscd/socket", "/run/nscd/socket",
     // sysconf, malloc, qsort
     "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/ngroups_max",
+    // getlogin
+    "/proc/self/loginuid",
 ];
 
 /// Directories in which libc reads files by itself, at any depth.

@@ -49,7 +49,7 @@ pub use kernel::{Closing, INTERRUPTED, Interest, KernelObserver};
 pub use loader::loader_looks;
 pub use observer::{Observed, Observer};
 pub use paths::without_parents;
-pub use preload::{OuterLog, PreloadObserver, Program, inspect_program};
+pub use preload::{OuterLog, PreloadObserver, Program, dynamic_names, inspect_program};
 pub use process_tree::Running;
 pub use run_model::{Image, Open, Phase, RunModel, Start};
 pub use sampled::{Sample, SampledObserved, SampledObserver};

@@ -28,6 +28,7 @@ mod rewrites;
 mod rust_text;
 mod script_scan;
 mod source_scan;
+mod status;
 mod unused_macros;
 mod volatile_ids;
 
@@ -36,4 +37,4 @@ pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, Preprocess, 
 pub use portability::{Decision, Limit};
 pub use rewrites::{Rewrites, rule};
 pub use script_scan::{ScriptScan, run_by_shells_alone};
-pub use volatile_ids::VolatileIds;
+pub use volatile_ids::{VolatileIds, outside_the_system};

@@ -8,10 +8,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
     MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
-    TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
-    is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
-    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
-    without_repeats,
+    TIME_WORDS, compiled_names_other_processes, computes_search_paths, holds_own_process, is_build_tool,
+    is_compiler_part, is_left_out, is_makefile, is_search_path, is_shell, lists_shell_variables, names_cmake_clocks,
+    names_inodes, names_other_processes, names_shell_clocks, names_shell_status, names_times_in_perl, own_process,
+    runs_meson, runs_no_script, shows_ignored_signals, times_commands, unpacks, without_repeats,
 };
 use larder_model::is_in_word;
 use larder_model::path::file_name;
@@ -19,6 +19,7 @@ use larder_observe::{OpenFlags, RunModel, arguments};
 use larder_relocate::hides_its_text;
 
 use crate::facts::CommandFacts;
+use crate::status::programs_without_status;
 use crate::volatile_ids::{VolatileIds, outside_the_system, ran_what_names_processes};
 
 /// A longer text is not searched, in bytes, and counts as if it held every word. Automake makes
@@ -47,6 +48,12 @@ pub struct ScriptScan {
     is_hidden: bool,
     /// Variables that are mentioned and that the key leaves out.
     pub variables: BTreeSet<Vec<u8>>,
+    /// The file names of programs that cannot ask for the status of a file.
+    without_status: HashSet<Vec<u8>>,
+    /// A text may show which signals are ignored.
+    pub shows_ignored_signals: bool,
+    /// A text may put the name of a search path such as `PATH` together, or cannot be searched.
+    pub computes_search_paths: bool,
 }
 
 impl ScriptScan {
@@ -67,6 +74,9 @@ impl ScriptScan {
             found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| holds(text, DATE_WORDS));
             found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
+        if may_be_run {
+            found.without_status = programs_without_status(run);
+        }
         if matches!(command.family, Family::Command | Family::Generic) {
             let mut search = |text: &[u8]| found.search(text, &[Reader::Other], b"");
             search(&command.action.argv.join(&b' '));
@@ -80,6 +90,7 @@ impl ScriptScan {
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
             of_these.for_each(|(_, by)| found.may_hold_anything(by));
             for text in given_to_shells(run) {
+                found.variables.extend(words(text).filter(|name| is_search_path(name)).map(<[u8]>::to_vec));
                 found.named.shell_clocks |= times_commands(text);
                 found.add_own(own_process(text, Signs::Number));
             }
@@ -90,6 +101,12 @@ impl ScriptScan {
     /// Returns the words that matter for the program of this file name.
     pub fn named(&self, program: &[u8]) -> Named {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
+    }
+
+    /// Returns true if no program of the command with this file name can ask for mtimes, inode
+    /// numbers or owners of files.
+    pub fn is_without_status(&self, program: &[u8]) -> bool {
+        self.without_status.contains(program)
     }
 
     /// Returns false if inode numbers are mentioned only as in `configure`, which compares two of
@@ -118,7 +135,10 @@ impl ScriptScan {
         let is_makefile = is_makefile(path);
         let holds = |words: &[&str]| holds(text, words);
         let named = Named {
-            times: holds(TIME_WORDS),
+            times: match by {
+                [Reader::Script(Language::Perl)] => names_times_in_perl(text),
+                _ => holds(TIME_WORDS),
+            },
             shell_times: holds(SHELL_TIME_WORDS),
             shell_status: names_shell_status(text),
             // `time` is an ordinary English word, so it counts only in scripts.
@@ -155,8 +175,11 @@ impl ScriptScan {
             Some(false) => self.name_inodes.1 = true,
             None => {}
         }
-        let names: HashSet<&[u8]> = text.split(|byte| !is_in_word(*byte)).collect();
-        self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
+        let names: HashSet<&[u8]> = words(text).collect();
+        let is_meant = |name: &&[u8]| is_left_out(name) || is_search_path(name);
+        self.variables.extend(names.into_iter().filter(is_meant).map(<[u8]>::to_vec));
+        self.shows_ignored_signals |= shows_ignored_signals(text);
+        self.computes_search_paths |= computes_search_paths(text);
     }
 
     fn add_own(&mut self, OwnProcess { named, before, alone, calculated }: OwnProcess) {
@@ -196,7 +219,7 @@ impl ScriptScan {
     /// Notes a text that cannot be searched, so that it counts as if it held every word.
     fn may_hold_anything(&mut self, by: &[Reader]) {
         self.add(Named::ANYTHING, by);
-        self.name_processes = true;
+        (self.name_processes, self.computes_search_paths, self.shows_ignored_signals) = (true, true, true);
         (self.own_process.named, self.own_process.alone) = (true, true);
         self.name_inodes.1 = true;
     }
@@ -210,6 +233,11 @@ fn is_machine_code(bytes: &[u8]) -> bool {
 /// Returns true if a text or object that a compiler read mentions a way to read process ids.
 fn compiled_names(bytes: &[u8]) -> bool {
     if is_machine_code(bytes) { compiled_names_other_processes(bytes) } else { names_other_processes(bytes) }
+}
+
+/// Returns the words of a text, as names of variables are.
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| !is_in_word(*byte))
 }
 
 fn holds(text: &[u8], words: &[&str]) -> bool {
@@ -312,11 +340,13 @@ fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
     gone
 }
 
-/// Returns the scripts that programs outside of the system's packages passed to shells. No other
-/// text contains these.
+/// Returns the scripts that programs outside of the system's packages passed to shells, which no
+/// other text contains, and those that interpreters of other languages passed to shells. Texts that
+/// only such an interpreter reads are not searched for what shells do.
 fn told_to_shells<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
     let shells = run.starts.iter().filter(|start| is_shell(file_name(start.program)));
-    let told = shells.filter(|start| !start.starter.is_empty() && outside_the_system(start.starter));
+    let passes = |starter: &[u8]| outside_the_system(starter) || Language::of(file_name(starter)).is_some();
+    let told = shells.filter(|start| !start.starter.is_empty() && passes(start.starter));
     told.map(|start| start.arguments).collect()
 }
 

@@ -87,15 +87,21 @@ pub(crate) fn ran_what_names_processes(run: &RunModel) -> bool {
 fn names_processes(image: &Image) -> bool {
     let path = Path::new(OsStr::from_bytes(image.path));
     let is_dynamic = !image.is_program || matches!(inspect_program(image.path).0, Program::Dynamic { .. });
-    let is_the_same = image.identity.is_some_and(|identity| is_still(path, identity));
+    let is_the_same = is_still_there(image);
     let names =
         |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();
     !is_dynamic || !is_the_same || fs::read(path).map_or(true, names)
 }
 
 /// Returns true if a file does not belong to the system's packages.
-pub(crate) fn outside_the_system(path: &[u8]) -> bool {
+pub fn outside_the_system(path: &[u8]) -> bool {
     !SYSTEM.iter().any(|system| path.starts_with(system))
+}
+
+/// Returns true if the file of a program has not changed since the program ran.
+pub(crate) fn is_still_there(image: &Image) -> bool {
+    let path = Path::new(OsStr::from_bytes(image.path));
+    image.identity.is_some_and(|identity| is_still(path, identity))
 }
 
 fn is_still(path: &Path, identity: Identity) -> bool {

@@ -16,6 +16,17 @@ fn is_new(e: &Event) -> bool {
     matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE))
 }
 
+/// Returns true for a look at the directory below `/proc` of the process itself or of the command's
+/// first process. It exists in every run. For example, `test -e /proc/$$`.
+fn is_own_directory(e: &Event, policy: &Policy) -> bool {
+    const DIRECTORY: u32 = 0o04;
+    let number = e.path.strip_prefix(b"/proc/").and_then(|name| std::str::from_utf8(name).ok());
+    let is_own = |pid: u32| pid == e.pid || policy.first_pid == Some(pid);
+    matches!(e.kind, Kind::Stat | Kind::Access)
+        && e.mode >> 12 == DIRECTORY
+        && number.is_some_and(|number| number == "self" || number.parse().is_ok_and(is_own))
+}
+
 impl<'t> Fold<'t> {
     pub(super) fn ignored(&self, path: &[u8]) -> bool {
         const EXACT: [&[u8]; 7] = [
@@ -102,6 +113,8 @@ impl<'t> Fold<'t> {
             b"/proc/cpuinfo",
             b"/proc/version",
             b"/proc/sys/kernel/ngroups_max",
+            // The user who logged in. Child processes inherit it.
+            b"/proc/self/loginuid",
             b"/sys/devices/system/cpu/online",
         ];
         let odd = [&b"/dev/"[..], b"/proc/", b"/sys/"].iter().any(|p| path.starts_with(p));
@@ -184,6 +197,11 @@ impl<'t> Fold<'t> {
         }
         if e.kind == Kind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
             return self.read_link_of_open_file(e);
+        }
+        if is_own_directory(e, policy) && self.habit(e.pid, policy).times != Times::Status {
+            // What counts is that `/proc` is mounted, which this file shows.
+            self.paths.touch(b"/proc/sys/kernel/ngroups_max").kind = true;
+            return;
         }
         if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
             if !self.tunes_memory(e, policy) {

@@ -187,6 +187,10 @@ impl<'t> Fold<'t> {
         if (policy.variable)(e.path).as_deref() != value {
             return;
         }
+        // A compiler uses it only to find programs. What it looked for there is known.
+        if e.path == b"PATH" && (policy.is_compiler_part)(file_name(self.processes.runs(e.pid).program)) {
+            return;
+        }
         if !(policy.variable_is_covered)(e.path) {
             self.run.environment.insert(e.path, value);
         } else if matches!(e.path, b"TEMP" | b"TEMPDIR" | b"TMP" | b"TMPDIR") {

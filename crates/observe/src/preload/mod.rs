@@ -24,7 +24,7 @@ use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
 pub use outer::OuterLog;
-pub use program::{Program, inspect_program};
+pub use program::{Program, dynamic_names, inspect_program};
 pub(crate) use sample_slots::{SampleSlot, SampleSlots};
 
 use crate::{Observed, Observer, Trace};

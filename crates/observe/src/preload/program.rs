@@ -46,6 +46,16 @@ pub fn inspect_program(path: &[u8]) -> (Program, bool) {
     inspect_at(path, 0).map_or((Program::NotPreloadable, false), |verdict| verdict)
 }
 
+/// Returns the names by which a dynamically linked program refers to functions and libraries. They
+/// are separated by NUL bytes.
+pub fn dynamic_names(path: &[u8]) -> Option<Vec<u8>> {
+    let file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+    let cache = ReadCache::new(&file);
+    let segments = Segments::parse(&cache)?;
+    segments.loader()?;
+    segments.dynamic_names().map(<[u8]>::to_vec)
+}
+
 fn inspect_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
     let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
     let look = larder_sys::file_look(&file).ok()?;

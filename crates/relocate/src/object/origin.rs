@@ -83,12 +83,16 @@ fn gcc_line_names(elf: &Elf<'_>, parts: &Parts<'_>) -> Option<Vec<usize>> {
 }
 
 /// Returns the new order of `.debug_line_str` if gcc wrote no unit, because the source came to
-/// nothing. gcc then writes the name and the directory of the unit nevertheless, in the order of its
-/// hash table. Which of them it entered first is not known, so both orders must give one result.
+/// nothing. gcc then writes the name and the directory of the unit nevertheless, in the order of
+/// its hash table, which it entered in this order. If both are absolute, it is not known which is
+/// the name, so both orders must give one result.
 fn orphans(strings: &Strings<'_>) -> Option<Vec<usize>> {
-    let entered: &[&[usize]] = match strings.len() {
-        1 => &[&[0]],
-        2 => &[&[0, 1], &[1, 0]],
+    let absolute: Vec<bool> = strings.here().map(|string| string.starts_with(b"/")).collect();
+    let entered: &[&[usize]] = match absolute[..] {
+        [_] => &[&[0]],
+        [false, true] => &[&[0, 1]],
+        [true, false] => &[&[1, 0]],
+        [true, true] => &[&[0, 1], &[1, 0]],
         _ => return None,
     };
     let order = |all: &[&[u8]], entered: &[usize]| -> Option<Vec<usize>> {

@@ -69,8 +69,8 @@ pub use process::{
     Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
     busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
     file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, out_of_the_way, parent_process_id,
-    process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask, umask_beside_threads,
-    wanted_processor_ns, wanting_to_run,
+    process_id, process_state, processor_is_free, signals_and_niceness, sockets, standard_descriptors_open, umask,
+    umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};

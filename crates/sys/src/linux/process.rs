@@ -422,8 +422,23 @@ pub fn address_space_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
 }
 
-/// Returns other state that a process inherits and can query, as text: limits, niceness, user and
-/// groups, ignored signals, CPUs, and open descriptors.
+/// Signals that a caller ignores for reasons of its own: `nohup` ignores SIGHUP, and `&` in a
+/// script SIGINT and SIGQUIT.
+const OF_JOBS: u64 = 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGINT - 1) | 1 << (libc::SIGQUIT - 1);
+
+/// Returns which of SIGHUP, SIGINT and SIGQUIT this process ignores, and its niceness, as text.
+pub fn signals_and_niceness() -> Vec<u8> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
+    let ignored = u64::from_str_radix(set.trim(), 16).unwrap_or_default() & OF_JOBS;
+    // SAFETY: only numbers are passed.
+    let niceness = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    format!("{ignored:x} {niceness}").into_bytes()
+}
+
+/// Returns other state that a process inherits and can query, as text: limits, scheduler, user and
+/// groups, ignored signals, CPUs, and open descriptors. What [`signals_and_niceness`] returns is
+/// not part of it.
 ///
 /// With `without_sigpipe`, SIGPIPE counts as not ignored.
 pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
@@ -433,7 +448,7 @@ pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     // The signals that C libraries use internally are ignored or not depending on which program
     // started this one, so they are left out.
     const OF_LIBC: u64 = 0b111 << 31;
-    let unsaid = OF_LIBC | if without_sigpipe { 1 << (libc::SIGPIPE - 1) } else { 0 };
+    let unsaid = OF_LIBC | OF_JOBS | if without_sigpipe { 1 << (libc::SIGPIPE - 1) } else { 0 };
     let own = |line: &str| match line.strip_prefix("SigIgn:") {
         Some(set) => {
             format!("SigIgn:\t{:016x}", u64::from_str_radix(set.trim(), 16).unwrap_or_default() & !unsaid)
@@ -443,8 +458,8 @@ pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     let mut text = lines.map(own).collect::<Vec<_>>().join("\n");
     text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     // SAFETY: only numbers are passed.
-    let asked = unsafe { (libc::getpriority(libc::PRIO_PROCESS, 0), libc::syscall(libc::SYS_sched_getscheduler, 0)) };
-    text += &format!("{asked:?}");
+    let scheduler = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    text += &format!("{scheduler}");
     text += &format!("{:?}", (3..FEW_DESCRIPTORS).filter(|fd| is_inherited(*fd)).collect::<Vec<_>>());
     text.into_bytes()
 }

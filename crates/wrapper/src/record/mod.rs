@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ordinary` | decides whether the run ended as it will the next time |
 //! | `reduce` | turns the trace into what the run relied on and changed |
+//! | `search_paths` | decides how `PATH` and similar variables count |
 //! | `of_a_crate` | what is special about rustc |
 //! | `archive_times` | looks for times in archives |
 //! | `canonical_paths` | resolves links and `..` in the directories of paths |
@@ -28,6 +29,7 @@ mod ordinary;
 mod outputs;
 mod preprocess;
 mod reduce;
+mod search_paths;
 mod verify;
 
 pub(crate) use entry::{Recorded, Run};

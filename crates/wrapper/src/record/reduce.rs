@@ -6,11 +6,10 @@ use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
     matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
 };
-use larder_lookup::{is_searched, left_out};
 use larder_model::Observer::Kernel;
-use larder_model::path::{file_name, is_in, parent};
+use larder_model::path::{file_name, is_in};
 use larder_model::{
-    ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
+    ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SIGNALS, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
 use larder_portability::ScriptScan;
@@ -77,31 +76,6 @@ impl Run<'_> {
         folded.seen.looked.retain(|(path, looked)| path != pwd || matters(looked));
     }
 
-    /// Leaves out that a compiler found none of its parts in directories of `PATH` that are not in
-    /// the key. The lookup of the next run makes sure that the directories which it leaves out
-    /// have none of these programs either. If the run looked for another program there, or if a
-    /// program ran that is no part of a compiler, the text of `PATH` counts.
-    fn leave_out_search_path(&self, folded: &mut Folded) {
-        let name = |variable: &&larder_model::Variable| variable.name == b"PATH";
-        let Some(path) = self.context.place.variable(b"PATH") else { return };
-        let Some(kept) = self.request.action.environment.iter().find(name).filter(|kept| kept.value != path) else {
-            return;
-        };
-        let left_out: Vec<&[u8]> = left_out(path, &kept.value).collect();
-        let is_in_one = |path: &[u8]| left_out.iter().any(|directory| parent(path) == Some(directory));
-        let tool = &self.request.action.tool_path;
-        let is_expected = |path: &[u8], looked: &Looked| {
-            *looked == Looked { absent: true, ..Looked::default() } && is_searched(file_name(path), tool)
-        };
-        let looked = &mut folded.seen.looked;
-        let is_odd = |(path, looked): &(Vec<u8>, Looked)| is_in_one(path) && !is_expected(path, looked);
-        if folded.foreign_program.is_some() || looked.iter().any(is_odd) {
-            folded.seen.environment.push((b"PATH".to_vec(), Some(path.to_vec())));
-        } else {
-            looked.retain(|(path, _)| !is_in_one(path));
-        }
-    }
-
     /// Adds what no observer saw: the files that loader and libc read, and variables and properties
     /// of the host that a program may have read without a call that we see.
     pub(super) fn add_what_nobody_saw(
@@ -131,6 +105,7 @@ impl Run<'_> {
             self.name_what_the_loader_looks_for(&mut looks);
         }
         seen.looked.extend(looks);
+        self.add_search_paths(scripts, seen);
         Ok(())
     }
 
@@ -155,7 +130,10 @@ impl Run<'_> {
             variable_is_covered: &|name| {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
             },
-            variable: &|name| place.variable(name).map(<[u8]>::to_vec),
+            // A nested wrapper may also report what else it inherited.
+            variable: &|name| {
+                if name == SIGNALS { place.asked(name) } else { place.variable(name).map(<[u8]>::to_vec) }
+            },
             is_compiler_part: &is_compiler_part,
             habit: &|program, kept, origin| self.habit(program, kept, origin, scripts),
             configures: &|program, kept| {
@@ -209,7 +187,10 @@ impl Run<'_> {
         let is_made_to_ask = origin == Origin::MadeToAsk;
         let (arguments, named) = (words.as_deref(), scripts.named(program));
         let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
-        let usual = habit(program, told);
+        let mut usual = habit(program, told);
+        if scripts.is_without_status(program) {
+            usual.times = Times::Blind;
+        }
         let arguments = &self.request.action.argv[1..];
         let itself = self.request.family == Family::Binutils && usual.times == Times::Files;
         let archive = if itself { larder_compiler::archive(program, arguments) } else { None };

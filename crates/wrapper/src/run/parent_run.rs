@@ -8,11 +8,11 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use larder_lookup::{Place, Request};
+use larder_lookup::{Place, Request, left_out};
 use larder_model::path::{absolute, join};
 use larder_model::{
-    ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
-    UMASK,
+    ActionResult, FOUND_ALONG_PATH, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement,
+    Roots, SOCKETS, UMASK,
 };
 use larder_observe::{
     Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
@@ -124,7 +124,10 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
         if directory.class != 0 {
             events.push(Event { mode: DIRECTORY, ..looked(Kind::Stat, &path) });
         }
-        let follows = |fact: &Fact| matches!(fact, Fact::Content { plain: true, .. } | Fact::Link(_));
+        // A listing follows links as well, and says nothing more of the path.
+        let follows = |fact: &Fact| {
+            matches!(fact, Fact::Content { plain: true, .. } | Fact::Link(_) | Fact::Listing(_) | Fact::Kinds(_))
+        };
         if directory.links != Links::Any && !directory.facts.iter().any(|named| follows(&named.fact)) {
             events.push(Event { mode: DIRECTORY, ..looked(Kind::Lstat, &path) });
         }
@@ -141,15 +144,18 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
         events.push(Event { extra: REPORTED_COMPARED, ..looked(Kind::Stat, &decoded(roots, age.path)) });
     }
     for variable in &set.environment {
+        if variable.name.starts_with(FOUND_ALONG_PATH) {
+            events.extend(not_found_along_path(place, variable.name));
+        }
         events.extend(match variable.name {
             UMASK => Some(Event { extra: REPORTED_UMASK, ..event(Kind::Umask) }),
             HOST => Some(event(Kind::Identity)),
             SOCKETS => Some(Event { extra: INTERNET[0], ..at(Kind::Network, SOCKET) }),
             name if name.is_empty() || name.starts_with(b"\0") => None,
             name => {
-                let value = place.variable(name);
+                let value = place.asked(name);
                 let error = if value.is_some() { 0 } else { ENOENT };
-                let path2 = value.unwrap_or_default().to_vec();
+                let path2 = value.unwrap_or_default();
                 Some(Event { error, path2, ..at(Kind::GetEnvironment, name) })
             }
         });
@@ -163,6 +169,16 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
         made(&decoded(roots, output.path), output, before.as_ref(), &mut events);
     }
     report(events);
+}
+
+/// Returns events for the programs that were not found in directories of `PATH`. `name` is that of
+/// the observation.
+fn not_found_along_path(place: &Place, name: &[u8]) -> Vec<Event> {
+    let kept = place.asked(name).unwrap_or_default();
+    let directories = left_out(place.variable(b"PATH").unwrap_or_default(), &kept);
+    let programs = || name.split(|&byte| byte == 0).skip(2);
+    let absent = |path: Vec<u8>| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) };
+    directories.flat_map(|directory| programs().map(move |program| absent(join(directory, program)))).collect()
 }
 
 /// Returns events for how the tool was found: the absent candidates along PATH, then the tool and

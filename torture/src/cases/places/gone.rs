@@ -5,6 +5,19 @@ use crate::change::{Change, all, nothing, put, rm, script, sh};
 
 const PLAIN: [(&str, &str); 2] = [("x.c", "#include \"h.h\"\nint f(void){return H;}\n"), ("h.h", "#define H 1\n")];
 
+/// Builds a generator that copies a source with words that name times.
+const GENERATOR: &str = "out: gen in.c\n\t./gen in.c > out\n\
+    gen: gen.c\n\tgcc -o gen gen.c\n\
+    gen.c:\n\techo '#include <stdio.h>' > gen.c\n\
+    \techo 'int main(int n,char**a){int c;FILE*i=fopen(a[1],\"r\");while((c=getc(i))!=EOF)putchar(c);return 0;}' >> gen.c\n\
+    in.c:\n\techo 'int f(void){return stat(0,0) + mtime;}' > in.c\n";
+
+/// Builds a generator that prints the mtime of a file.
+const TELLS_TIMES: &str = "out: gen\n\t./gen x.c > out\n\
+    gen: gen.c\n\tgcc -o gen gen.c\n\
+    gen.c:\n\tprintf '#include <stdio.h>\\n#include <sys/stat.h>\\n' > gen.c\n\
+    \techo 'int main(int n,char**a){struct stat s;stat(a[1],&s);printf(\"%ld\",(long)s.st_mtime);return 0;}' >> gen.c\n";
+
 /// Makes the place `jobs/NAME/src` and removes all others.
 fn only(name: &str) -> Change {
     let files = PLAIN.map(|(file, text)| put(format!("jobs/{name}/src/{file}"), text));
@@ -42,6 +55,10 @@ pub(super) fn cases() -> Vec<Case> {
             .changes("a setting in the home directory", put("home/.setting", "set\n")),
         in_jobs(case("B/gone-make-C").both()
             .sh("mkdir m; printf 'all:\\n\\tcd ..; $(CC) -c x.c -o x.o\\n' > m/Makefile; make -s -C m")),
+        in_jobs(case("B/gone-generator").file("in.mk", GENERATOR).any_sh("make -s -f {root}/in.mk")),
+        in_jobs(case("B/gone-generator-asks-times").file("in.mk", TELLS_TIMES).any_sh("make -s -f {root}/in.mk")).never_hits(),
+        in_jobs(case("B/gone-gold").program("ld.gold").sh("echo 'int main(void){return 0;}' > m.c; $CC -fuse-ld=gold m.c -o m; rm m.c")),
+        in_jobs(case("B/gone-proc").any_sh("test -e /proc/$$ && cat x.c > res")),
         case("B/PATH-of-compile").both().files(&PLAIN).cmd("cc -c x.c -o x.o").prelude("PATH=/gone/1:$PATH").twice()
             .prelude("PATH=/gone/2:$PATH").back("another directory that is not there", nothing())
             .prelude("PATH=$OLDPWD/t:$PWD/t:$PATH").then("an empty one", crate::change::dir("t"))

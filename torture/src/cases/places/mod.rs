@@ -4,6 +4,7 @@ mod checkouts;
 mod derived;
 mod directories;
 mod gone;
+mod inherited;
 mod odd;
 
 use crate::case::Case;
@@ -11,7 +12,7 @@ use checkouts::Far::{Differs, Hits};
 use checkouts::{ABSOLUTE, HEADER, NAMES_ITSELF, RELATIVE, SOURCE, in_places};
 
 pub(super) fn cases() -> Vec<Case> {
-    let parts = [combinations, own_path, derived::cases, odd::cases, directories::cases, gone::cases];
+    let parts = [combinations, own_path, derived::cases, odd::cases, directories::cases, gone::cases, inherited::cases];
     parts.iter().flat_map(|cases| cases()).collect()
 }
 
