@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use larder_image::{Format, Packing, Progress, unpack};
 use larder_model::{Blob, Digest, FORMAT_VERSION, Outcome, Writer};
 use larder_store::{Counters, StatCache, Store};
-use larder_sys::{Kind, Look, Trust};
+use larder_sys::{Kind, Stat, Trust};
 use tempfile::TempDir;
 
 struct Place {
@@ -51,8 +51,8 @@ pub(crate) fn counters(data: &[u8]) {
     assert_eq!(Counters::read(&place.store).hit, 0);
 }
 
-fn look(inode: u64) -> Look {
-    Look {
+fn stat(inode: u64) -> Stat {
+    Stat {
         kind: Kind::Directory,
         mode: 0o755,
         volume: 0x0801 << 32 | 2,
@@ -87,13 +87,13 @@ pub(crate) fn stat_cache(data: &[u8]) {
     place.put(Path::new("stamps").join(larder_sys::boot_id().expect("is known")), &bytes);
     let names = Digest([9; 32]);
     let known = StatCache::open(&place.store, false);
-    known.names_absent(&look(1234), &names);
-    assert_eq!(known.content(&look(1)), None, "nothing is known of this file");
+    known.names_absent(&stat(1234), &names);
+    assert_eq!(known.content(&stat(1)), None, "nothing is known of this file");
     let stat_cache = StatCache::open(&place.store, true);
     let trust = Trust { files: true, directories: true };
     for inode in 0..40 {
-        stat_cache.keep_absent(&look(inode), 1 << 62, &names, || trust);
-        assert!(stat_cache.names_absent(&look(inode), &names), "the entry that was written last is found");
+        stat_cache.keep_absent(&stat(inode), 1 << 62, &names, || trust);
+        assert!(stat_cache.names_absent(&stat(inode), &names), "the entry that was written last is found");
     }
     stat_cache.settle(&place.store).expect("is written");
 }

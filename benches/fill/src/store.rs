@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use larder_samples::cpu_of_process;
 use larder_store::{Counters, StatCache, Store};
-use larder_sys::{Kind, Look, Trust};
+use larder_sys::{Kind, Stat, Trust};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -78,7 +78,7 @@ fn record(store: &Store, stat_cache: &StatCache, number: u64, content: &mut [u8]
     for stamp in 0..STAMPS_A_RECORD {
         let trust = Trust { files: true, directories: true };
         stat_cache.keep_absent(
-            &look(number * STAMPS_A_RECORD + stamp),
+            &stat(number * STAMPS_A_RECORD + stamp),
             larder_sys::now_coarse_ns(),
             &blob.digest,
             || trust,
@@ -96,8 +96,8 @@ fn dig(file: &File, from: u64, to: u64) -> Result<()> {
 }
 
 /// Returns the metadata of a file that does not exist. No device has this number.
-fn look(inode: u64) -> Look {
-    Look {
+fn stat(inode: u64) -> Stat {
+    Stat {
         kind: Kind::Directory,
         mode: 0o755,
         volume: u64::from(u32::MAX) << 16,

@@ -14,7 +14,7 @@ pub enum Step {
     /// Packing what is new. Counts bytes.
     Pack,
     /// Checking whether anything changed meanwhile. Counts names.
-    Look,
+    Stat,
     /// Writing files. Counts bytes.
     Unpack,
     /// Downloading. Counts bytes.
@@ -26,7 +26,7 @@ pub enum Step {
 }
 
 const STEPS: [Step; 8] =
-    [Step::Scan, Step::Compare, Step::Pack, Step::Look, Step::Unpack, Step::Fetch, Step::Send, Step::Wait];
+    [Step::Scan, Step::Compare, Step::Pack, Step::Stat, Step::Unpack, Step::Fetch, Step::Send, Step::Wait];
 
 /// The current step and its counters.
 #[derive(Debug, Default)]

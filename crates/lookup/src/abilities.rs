@@ -50,11 +50,11 @@ impl<'a> Abilities<'a> {
     /// Returns true if the preloaded library works in programs that `loader` loads.
     pub fn preload(&self, loader: &[u8]) -> bool {
         // The loader stands for libc, because both are files of one package and change together.
-        let Ok(look) = larder_sys::look_through(loader) else { return false };
+        let Ok(stat) = larder_sys::stat(loader) else { return false };
         let library_path = self.place.variable(b"LD_LIBRARY_PATH");
         let mut which = Writer::default();
         which.bytes(loader);
-        [look.device, look.inode, look.size_bytes, look.modified_ns as u64]
+        [stat.device, stat.inode, stat.size_bytes, stat.modified_ns as u64]
             .into_iter()
             .for_each(|part| which.number(part));
         which.bytes(library_path.unwrap_or_default());

@@ -358,8 +358,8 @@ fn first_source(
 /// Returns the digest of a small object with neutral paths in place of the roots.
 fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
     let is_small =
-        |look: &larder_sys::Look| look.kind == larder_sys::Kind::File && look.size_bytes <= KEYED_OBJECT_BYTES_MAX;
-    larder_sys::look_through(path).ok().filter(is_small)?;
+        |stat: &larder_sys::Stat| stat.kind == larder_sys::Kind::File && stat.size_bytes <= KEYED_OBJECT_BYTES_MAX;
+    larder_sys::stat(path).ok().filter(is_small)?;
     let bytes = std::fs::read(OsStr::from_bytes(path)).ok()?;
     let anywhere = relocated::object_anywhere(&bytes, roots);
     Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
@@ -375,11 +375,11 @@ fn names_a_descriptor(argument: &[u8]) -> bool {
 /// Returns true if standard output or error is a file that the command reads as well, or if both
 /// are one file by two separate opens. Tools check for that, but would see our pipe instead.
 fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
-    let identity = |look: larder_sys::Look| (look.kind == larder_sys::Kind::File).then_some((look.device, look.inode));
-    let standard = |fd| larder_sys::standard_look(fd).ok().and_then(identity);
+    let identity = |stat: larder_sys::Stat| (stat.kind == larder_sys::Kind::File).then_some((stat.device, stat.inode));
+    let standard = |fd| larder_sys::standard_stat(fd).ok().and_then(identity);
     let (input, output, error) = (standard(0), standard(1), standard(2));
     let is_output = |file: Option<(u64, u64)>| file.is_some() && (file == output || file == error);
-    let named = |path: &Vec<u8>| larder_sys::look_through(path).ok().and_then(identity);
+    let named = |path: &Vec<u8>| larder_sys::stat(path).ok().and_then(identity);
     is_output(input)
         || output.is_some() && output == error && !to.same
         || (output.or(error).is_some() && arguments.iter().any(|path| is_output(named(path))))
@@ -396,7 +396,7 @@ fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
 fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
     let is_here = |fd: i32| {
         let path = larder_sys::link_target(format!("/proc/self/fd/{fd}").as_bytes()).ok()?;
-        let is_file = larder_sys::standard_look(fd).is_ok_and(|look| look.kind == larder_sys::Kind::File);
+        let is_file = larder_sys::standard_stat(fd).is_ok_and(|stat| stat.kind == larder_sys::Kind::File);
         (is_file && is_in(&path, &place.cwd)).then_some(path)
     };
     [1, 2].into_iter().filter_map(is_here).any(|path| {
@@ -429,11 +429,11 @@ struct ToolContent {
 /// is not opened. Smaller ones are opened, because only their first two bytes (`#!`) show that they
 /// are scripts.
 fn content(tool: &Tool, stat_cache: &StatCache) -> Option<ToolContent> {
-    let known = stat_cache.content(&tool.look);
+    let known = stat_cache.content(&tool.stat);
     // Programs larger than this are taken for binaries, in bytes.
     const SCRIPT_BYTES_MAX: u64 = 256 << 10;
     if let Some(digest) = known
-        && tool.look.size_bytes > SCRIPT_BYTES_MAX
+        && tool.stat.size_bytes > SCRIPT_BYTES_MAX
     {
         return Some(ToolContent { digest, is_script: false });
     }

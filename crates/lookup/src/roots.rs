@@ -23,7 +23,7 @@ use larder_compiler::searched_directory;
 use larder_model::Roots;
 use larder_model::path::is_in;
 use larder_store::StatCache;
-use larder_sys::{Dir, Kind, Look, Opening};
+use larder_sys::{Dir, Kind, Opening, Stat};
 
 use crate::chance;
 use crate::place::Place;
@@ -141,7 +141,7 @@ struct Search<'a> {
     stat_cache: &'a StatCache,
     found: Vec<Vec<u8>>,
     /// Results of `stat` on directories, because most directories lie above several others.
-    looked: RefCell<Vec<(Vec<u8>, Look)>>,
+    looked: RefCell<Vec<(Vec<u8>, Stat)>>,
 }
 
 impl Search<'_> {
@@ -175,7 +175,7 @@ impl Search<'_> {
         }
         let mut directory = |name: &[u8]| {
             if let Some(path) = place.variable(name).filter(|path| path.starts_with(b"/"))
-                && larder_sys::look_through(path).is_ok_and(|look| look.kind == Kind::Directory)
+                && larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::Directory)
             {
                 self.add(path);
             }
@@ -235,8 +235,8 @@ impl Search<'_> {
             if is_shared(path) || self.holds(path) || SYSTEM.iter().any(|system| path.starts_with(system)) {
                 continue;
             }
-            let directory = match larder_sys::look_through(path) {
-                Ok(look) if look.kind == Kind::Directory => path,
+            let directory = match larder_sys::stat(path) {
+                Ok(stat) if stat.kind == Kind::Directory => path,
                 Ok(_) => above(path),
                 // A directory that does not exist yet, as with `--prefix=/b/out` or
                 // `-DCMAKE_INSTALL_PREFIX=/b/out`.
@@ -258,9 +258,9 @@ impl Search<'_> {
     fn checkout<'p>(&self, directory: &'p [u8]) -> Option<&'p [u8]> {
         let mut top = None;
         for level in levels(directory) {
-            let Some((name, look)) = self.first_of(level, &TOPS) else { continue };
+            let Some((name, stat)) = self.first_of(level, &TOPS) else { continue };
             top = Some(level);
-            if name != b".git" || look.kind != Kind::File || !is_submodule(level) {
+            if name != b".git" || stat.kind != Kind::File || !is_submodule(level) {
                 break;
             }
         }
@@ -275,22 +275,22 @@ impl Search<'_> {
     /// Returns the first of `names` that exists in a directory, with its `lstat` result. If none
     /// does, the stat cache remembers that for the directory. The working directory is an
     /// exception, because a build creates files there all the time.
-    fn first_of<'n>(&self, directory: &[u8], names: &[&'n [u8]]) -> Option<(&'n [u8], Look)> {
-        let look = match directory == self.place.cwd {
+    fn first_of<'n>(&self, directory: &[u8], names: &[&'n [u8]]) -> Option<(&'n [u8], Stat)> {
+        let stat = match directory == self.place.cwd {
             true => None,
             false => Some(self.look_at(directory)?),
         };
-        first_present(directory, look, names, self.stat_cache)
+        first_present(directory, stat, names, self.stat_cache)
     }
 
-    fn look_at(&self, directory: &[u8]) -> Option<Look> {
+    fn look_at(&self, directory: &[u8]) -> Option<Stat> {
         let mut looked = self.looked.borrow_mut();
-        if let Some((_, look)) = looked.iter().find(|(known, _)| known == directory) {
-            return Some(*look);
+        if let Some((_, stat)) = looked.iter().find(|(known, _)| known == directory) {
+            return Some(*stat);
         }
-        let look = larder_sys::look_through(directory).ok()?;
-        looked.push((directory.to_vec(), look));
-        Some(look)
+        let stat = larder_sys::stat(directory).ok()?;
+        looked.push((directory.to_vec(), stat));
+        Some(stat)
     }
 
     /// Adds further paths of the same directories: a root as `PWD` spells it, and a root with its
@@ -355,7 +355,7 @@ fn levels(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn is_directory(path: &[u8]) -> bool {
-    larder_sys::look_through(path).is_ok_and(|look| look.kind == Kind::Directory)
+    larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::Directory)
 }
 
 fn above(path: &[u8]) -> &[u8] {

@@ -77,7 +77,7 @@ fn target_directory(out_dir: &[u8]) -> Option<&[u8]> {
     let mut level = out_dir;
     for _ in 0..LEVELS_MAX {
         level = &level[..level.iter().rposition(|&byte| byte == b'/').filter(|at| *at > 0)?];
-        if TOPS.iter().any(|name| larder_sys::look(&[level, name].concat()).is_ok()) {
+        if TOPS.iter().any(|name| larder_sys::lstat(&[level, name].concat()).is_ok()) {
             return Some(level);
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn has_session(rust: &Rust, cwd: &[u8]) -> bool {
     let (Some(sessions), Some(out_dir)) = (rust.incremental, rust.out_dir) else { return rust.incremental.is_some() };
     let name = [rust.crate_name, b"-"].concat();
     let depfile = [&absolute(cwd, out_dir), &b"/"[..], &rust.stem(), b".d"].concat();
-    larder_sys::look(&depfile).is_ok()
+    larder_sys::lstat(&depfile).is_ok()
         && larder_sys::Dir::open(&absolute(cwd, sessions), false)
             .and_then(|directory| directory.names())
             .is_ok_and(|names| names.iter().any(|(there, _)| there.starts_with(&name)))

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use larder_model::names_digest;
 use larder_model::path::{file_name, is_in, join};
 use larder_store::StatCache;
-use larder_sys::{Dir, Kind, Look, Trust};
+use larder_sys::{Dir, Kind, Stat, Trust};
 
 /// A directory that changed within this time is likely to change again, so we do not note which
 /// names it lacks.
@@ -108,9 +108,9 @@ pub fn left_out<'p>(path: &'p [u8], reduced: &'p [u8]) -> impl Iterator<Item = &
 }
 
 fn lacks_all(directory: &[u8], names: &[&[u8]], stat_cache: &StatCache) -> bool {
-    match larder_sys::look_through(directory) {
-        Ok(look) if look.kind == Kind::Directory => {
-            is_sure_of(directory, names) && first_present(directory, Some(look), names, stat_cache).is_none()
+    match larder_sys::stat(directory) {
+        Ok(stat) if stat.kind == Kind::Directory => {
+            is_sure_of(directory, names) && first_present(directory, Some(stat), names, stat_cache).is_none()
         }
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::NotFound,
@@ -119,33 +119,33 @@ fn lacks_all(directory: &[u8], names: &[&[u8]], stat_cache: &StatCache) -> bool 
 
 /// Returns false if an absence in this directory cannot be told from a refusal.
 fn is_sure_of(directory: &[u8], names: &[&[u8]]) -> bool {
-    let any = names.first().map(|name| larder_sys::look(&join(directory, name)));
+    let any = names.first().map(|name| larder_sys::lstat(&join(directory, name)));
     !matches!(any, Some(Err(error)) if error.kind() != ErrorKind::NotFound)
 }
 
 /// Returns the first of `names` that exists in a directory, with its `lstat` result. If none does,
-/// the stat cache remembers that for the directory, if `look` is its `stat` result.
+/// the stat cache remembers that for the directory, if `stat` is its `stat` result.
 pub(crate) fn first_present<'n>(
     directory: &[u8],
-    look: Option<Look>,
+    stat: Option<Stat>,
     names: &[&'n [u8]],
     stat_cache: &StatCache,
-) -> Option<(&'n [u8], Look)> {
+) -> Option<(&'n [u8], Stat)> {
     let digest = names_digest(names);
-    if look.is_some_and(|look| stat_cache.names_absent(&look, &digest)) {
+    if stat.is_some_and(|stat| stat_cache.names_absent(&stat, &digest)) {
         return None;
     }
-    let now_ns = if look.is_some() { larder_sys::now_coarse_ns() } else { 0 };
+    let now_ns = if stat.is_some() { larder_sys::now_coarse_ns() } else { 0 };
     let mut all_missing = true;
     for name in names {
-        match larder_sys::look(&join(directory, name)) {
+        match larder_sys::lstat(&join(directory, name)) {
             Ok(found) => return Some((name, found)),
             Err(error) => all_missing &= error.kind() == ErrorKind::NotFound,
         }
     }
-    if let Some(look) = look.filter(|look| all_missing && now_ns - look.changed_ns > SETTLED_NS) {
+    if let Some(stat) = stat.filter(|stat| all_missing && now_ns - stat.changed_ns > SETTLED_NS) {
         let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
-        stat_cache.keep_absent(&look, now_ns, &digest, trust);
+        stat_cache.keep_absent(&stat, now_ns, &digest, trust);
     }
     None
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use larder_compiler::{Family, family_of};
 use larder_model::path::file_name;
-use larder_sys::{Kind, Look};
+use larder_sys::{Kind, Stat};
 
 /// File names of other caches that are installed as links with compilers' names. For example, `gcc`
 /// may be a link to `ccache`.
@@ -18,7 +18,7 @@ const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 /// The wrapper's own executable, so that links to it and copies of it are recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ourselves {
-    file: Option<(Vec<u8>, Look)>,
+    file: Option<(Vec<u8>, Stat)>,
 }
 
 /// A program that was found.
@@ -27,7 +27,7 @@ pub struct Tool {
     /// The path by which it is executed.
     pub path: Vec<u8>,
     /// The result of `stat` (links followed).
-    pub look: Look,
+    pub stat: Stat,
     /// True if larder comes before this program under the same name along `PATH`. A tool that
     /// searches `PATH` for itself, as gcc does to find its parts, must then get its full path as
     /// `argv[0]`.
@@ -52,19 +52,19 @@ impl Ourselves {
     /// Makes it from a path that leads to the running program.
     pub fn at(path: &Path) -> Ourselves {
         let path = path.as_os_str().as_bytes();
-        Ourselves::here(path, larder_sys::look_through(path).ok())
+        Ourselves::here(path, larder_sys::stat(path).ok())
     }
 
     /// Makes it from a path that leads to the running program, and the `stat` result of that path.
-    pub fn here(path: &[u8], look: Option<Look>) -> Ourselves {
-        Ourselves { file: look.map(|look| (path.to_vec(), look)) }
+    pub fn here(path: &[u8], stat: Option<Stat>) -> Ourselves {
+        Ourselves { file: stat.map(|stat| (path.to_vec(), stat)) }
     }
 
     /// Returns true if `tool` is the wrapper itself or a copy of it.
     pub fn is(&self, tool: &Tool) -> bool {
         let Some((path, own)) = &self.file else { return false };
-        let (own_id, its_id) = ((own.device, own.inode), (tool.look.device, tool.look.inode));
-        own_id == its_id || own.size_bytes == tool.look.size_bytes && same_bytes(path, &tool.path)
+        let (own_id, its_id) = ((own.device, own.inode), (tool.stat.device, tool.stat.inode));
+        own_id == its_id || own.size_bytes == tool.stat.size_bytes && same_bytes(path, &tool.path)
     }
 }
 
@@ -102,8 +102,8 @@ fn candidate(directory: &[u8], name: &[u8]) -> Option<Tool> {
 }
 
 fn program(path: Vec<u8>) -> Option<Tool> {
-    let look = larder_sys::look_through(&path).ok()?;
-    (look.kind == Kind::File && look.mode & 0o111 != 0).then_some(Tool { path, look, hidden: false })
+    let stat = larder_sys::stat(&path).ok()?;
+    (stat.kind == Kind::File && stat.mode & 0o111 != 0).then_some(Tool { path, stat, hidden: false })
 }
 
 fn leads_to_another_cache(path: &[u8]) -> bool {

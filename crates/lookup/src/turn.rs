@@ -94,10 +94,10 @@ fn present(subject: &[u8], place: &Place, stat_cache: &StatCache) -> Vec<u8> {
     if !subject.starts_with(b"/") {
         return place.asked(subject).unwrap_or_default();
     }
-    match larder_sys::look_through(subject) {
+    match larder_sys::stat(subject) {
         Err(error) => error.raw_os_error().unwrap_or(0).to_le_bytes().to_vec(),
         // Without an entry in the stat cache the file was changed just now, so its content is left
         // open.
-        Ok(look) => stat_cache.content(&look).map_or_else(Vec::new, |content| content.0.to_vec()),
+        Ok(stat) => stat_cache.content(&stat).map_or_else(Vec::new, |content| content.0.to_vec()),
     }
 }

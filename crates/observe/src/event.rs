@@ -4,7 +4,7 @@
 //! Unaware of: what follows from an event.
 
 use larder_model::{FileMode, Identity, ModeRule, Placement};
-use larder_sys::Look;
+use larder_sys::Stat;
 
 /// One operation of one process. Its paths are `Vec<u8>` or `&[u8]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,18 +139,18 @@ const PLACEMENTS: [Placement; 4] = [Placement::Truncate, Placement::Unlink, Plac
 const RULES: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Set, ModeRule::Executable, ModeRule::Exact];
 
 /// Returns the file type and permission bits as in `st_mode`.
-pub fn mode_of(look: &Look) -> u32 {
-    u32::from(look.kind.code()) << 12 | look.mode
+pub fn mode_of(stat: &Stat) -> u32 {
+    u32::from(stat.kind.code()) << 12 | stat.mode
 }
 
 /// Returns the identity of the file that a stat found.
-pub fn identity_of(look: &Look) -> Identity {
+pub fn identity_of(stat: &Stat) -> Identity {
     Identity {
-        device: look.device,
-        inode: look.inode,
-        size_bytes: look.size_bytes,
-        modified_ns: look.modified_ns,
-        changed_ns: look.changed_ns,
+        device: stat.device,
+        inode: stat.inode,
+        size_bytes: stat.size_bytes,
+        modified_ns: stat.modified_ns,
+        changed_ns: stat.changed_ns,
     }
 }
 

@@ -58,15 +58,15 @@ impl Store {
     /// file was not changed since.
     pub fn open_blob(&self, blob: &Blob, stat_cache: &StatCache) -> Result<OpenBlob, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
-        let (mut file, look) = open_plain(&path).map_err(|error| match error.kind() {
+        let (mut file, stat) = open_plain(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
             _ => StoreError::reading(&path)(error),
         })?;
-        if look.size_bytes == blob.size_bytes && stat_cache.content(&look) == Some(blob.digest) {
+        if stat.size_bytes == blob.size_bytes && stat_cache.content(&stat) == Some(blob.digest) {
             return Ok(OpenBlob { file, size_bytes: blob.size_bytes });
         }
         // A file of the wrong size is not read, because it may be sparse and of any size.
-        let right_size = look.size_bytes == blob.size_bytes;
+        let right_size = stat.size_bytes == blob.size_bytes;
         if !right_size || stat_cache.hash(&mut file).map_err(StoreError::reading(&path))? != blob.digest {
             // In a store that cannot be written the damaged file stays, and is found again each
             // time.

@@ -16,10 +16,10 @@ use larder_model::{
     Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Twins, Unread,
     ValueKey, is_encoded, names_digest,
 };
-use larder_sys::{Dir, Kind, Look, Trust};
+use larder_sys::{Dir, Kind, Stat, Trust};
 
 use crate::StatCache;
-use crate::current::{Listing, failure, listing_digest, look, status_of};
+use crate::current::{Listing, failure, listing_digest, stat_in, status_of};
 use crate::git_index::entries;
 use crate::scan::{Forms, of_uncut};
 use crate::verify_inputs::class_of;
@@ -170,16 +170,16 @@ impl Checker<'_> {
             if !self.roots.decode_path(age.path, &mut path) {
                 return differs(age.path, "cannot be accessed");
             }
-            let Ok(look) = larder_sys::look_through(&path) else { return differs(&path, "cannot be accessed") };
+            let Ok(stat) = larder_sys::stat(&path) else { return differs(&path, "cannot be accessed") };
             let is_as_before = match before {
                 None => true,
-                Some(before) if age.same => look.modified_ns == before,
-                Some(before) => look.modified_ns > before,
+                Some(before) if age.same => stat.modified_ns == before,
+                Some(before) => stat.modified_ns > before,
             };
             if !is_as_before {
                 return differs(&path, "has another age relative to another input than before");
             }
-            before = Some(look.modified_ns);
+            before = Some(stat.modified_ns);
         }
         match (before, ages.last()) {
             (Some(newest), Some(last)) if newest > larder_sys::now_coarse_ns() => differs(
@@ -213,11 +213,11 @@ impl Checker<'_> {
     /// Checks that two files of equal content are one file, and have equal mtimes, if and only if
     /// they did before.
     fn check_twins(&self, twins: &Twins) -> Result<(), Difference> {
-        let look = |encoded: &[u8]| {
+        let stat = |encoded: &[u8]| {
             let mut path = Vec::new();
-            if self.roots.decode_path(encoded, &mut path) { larder_sys::look_through(&path).ok() } else { None }
+            if self.roots.decode_path(encoded, &mut path) { larder_sys::stat(&path).ok() } else { None }
         };
-        let [Some(a), Some(b)] = twins.paths.map(look) else {
+        let [Some(a), Some(b)] = twins.paths.map(stat) else {
             return differs(&self.decoded(twins.paths[0]), "cannot be accessed");
         };
         let same_file = (a.device, a.inode) == (b.device, b.inode);
@@ -254,10 +254,10 @@ impl Checker<'_> {
             }
         }
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
-        let look = if has_absences || facts.class != 0 { dir.itself().ok() } else { None };
-        if has_absences && !look.is_some_and(|look| self.knows_absent(&look, unread, effort)) {
+        let stat = if has_absences || facts.class != 0 { dir.itself().ok() } else { None };
+        if has_absences && !stat.is_some_and(|stat| self.knows_absent(&stat, unread, effort)) {
             let all = all_of(facts, unread)?;
-            self.check_absent(&dir, look, &all, path, effort)?;
+            self.check_absent(&dir, stat, &all, path, effort)?;
         }
         for NamedFact { name, fact } in &facts.facts {
             effort.facts += 1;
@@ -266,7 +266,7 @@ impl Checker<'_> {
             }
         }
         dir.keep_open();
-        Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
+        Ok(stat.map_or((0, 0), |stat| (stat.device, stat.inode)))
     }
 
     /// Checks a directory of which only its existence or its absences count. One `stat` is enough
@@ -278,28 +278,28 @@ impl Checker<'_> {
         path: &[u8],
         effort: &mut Effort,
     ) -> Result<(u64, u64), Difference> {
-        let look = match larder_sys::look_through(path) {
-            Ok(look) if look.kind == Kind::Directory => look,
+        let stat = match larder_sys::stat(path) {
+            Ok(stat) if stat.kind == Kind::Directory => stat,
             other => return differs(path, format!("was a directory; {}", found(&other))),
         };
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
-        if !has_absences || self.knows_absent(&look, unread, effort) {
-            return Ok((look.device, look.inode));
+        if !has_absences || self.knows_absent(&stat, unread, effort) {
+            return Ok((stat.device, stat.inode));
         }
         match Dir::open(path, false) {
             Ok(dir) => {
-                let look = dir.itself().ok();
+                let stat = dir.itself().ok();
                 let all = all_of(facts, unread)?;
-                self.check_absent(&dir, look, &all, path, effort)?;
-                Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
+                self.check_absent(&dir, stat, &all, path, effort)?;
+                Ok(stat.map_or((0, 0), |stat| (stat.device, stat.inode)))
             }
             Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
         }
     }
 
     /// Returns true if a stamp says that all names in `unread` are absent.
-    fn knows_absent(&self, look: &Look, unread: &Unread, effort: &mut Effort) -> bool {
-        let known = unread.digest().is_some_and(|names| self.stat_cache.names_absent(look, names));
+    fn knows_absent(&self, stat: &Stat, unread: &Unread, effort: &mut Effort) -> bool {
+        let known = unread.digest().is_some_and(|names| self.stat_cache.names_absent(stat, names));
         effort.absences += if known { unread.count() as u64 } else { 0 };
         known
     }
@@ -307,7 +307,7 @@ impl Checker<'_> {
     fn check_absent(
         &self,
         dir: &Dir,
-        look: Option<Look>,
+        stat: Option<Stat>,
         facts: &DirFacts,
         path: &[u8],
         effort: &mut Effort,
@@ -315,19 +315,19 @@ impl Checker<'_> {
         effort.absences += facts.absent.len() as u64;
         let names = names_digest(&facts.absent);
         let now_ns = larder_sys::now_coarse_ns();
-        if look.as_ref().is_some_and(|look| self.stat_cache.names_absent(look, &names)) {
+        if stat.as_ref().is_some_and(|stat| self.stat_cache.names_absent(stat, &names)) {
             return Ok(());
         }
         let mut only_by_the_directory = true;
         let mut missing: &[u8] = b"";
-        let listed = look.as_ref().and_then(|look| self.listed(dir, look, facts.absent.len()));
+        let listed = stat.as_ref().and_then(|stat| self.listed(dir, stat, facts.absent.len()));
         for name in &facts.absent {
             let first = first_component(name);
             if first == missing || listed.as_ref().is_some_and(|names| names.lack(first)) {
                 continue;
             }
             effort.absences_looked += 1;
-            match dir.look(first) {
+            match dir.lstat(first) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing = first,
                 Ok(_) if first.len() < name.len() => {
                     only_by_the_directory = false;
@@ -337,19 +337,19 @@ impl Checker<'_> {
                 Err(error) => return differs(&join(path, name), format!("was missing; now: {error}")),
             }
         }
-        let settled = |look: &Look| now_ns.saturating_sub(look.changed_ns) > SETTLED_NS;
-        if let (Some(look), true) = (look.filter(settled), only_by_the_directory) {
-            self.stat_cache.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
+        let settled = |stat: &Stat| now_ns.saturating_sub(stat.changed_ns) > SETTLED_NS;
+        if let (Some(stat), true) = (stat.filter(settled), only_by_the_directory) {
+            self.stat_cache.keep_absent(&stat, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
         }
         Ok(())
     }
 
     /// Returns the names in a directory if listing it is cheaper than looking up `wanted` names one
     /// by one.
-    fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Listed> {
+    fn listed(&self, dir: &Dir, stat: &Stat, wanted: usize) -> Option<Listed> {
         const DIRECTORY_BYTES_PER_LOOK: u64 = 256;
-        let cheap = wanted > 8 && look.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
-        if !cheap || !self.stat_cache.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
+        let cheap = wanted > 8 && stat.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
+        if !cheap || !self.stat_cache.trusts_files(stat, || dir.trust().unwrap_or(Trust::NONE)) {
             return None;
         }
         Listed::of(dir.names().ok()?)
@@ -358,7 +358,7 @@ impl Checker<'_> {
     /// Checks an absence in a directory that was missing and now exists. It holds as long as the
     /// file in it does not exist. But then the stamp of the directory above proves nothing.
     fn check_absent_below(&self, dir: &Dir, name: &[u8], path: &[u8]) -> Result<(), Difference> {
-        match dir.look(name) {
+        match dir.lstat(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Ok(_) => differs(&join(path, name), "was missing and is there now"),
             Err(error) => differs(&join(path, name), format!("was missing; now: {error}")),
@@ -370,26 +370,26 @@ impl Checker<'_> {
             Fact::Content { digest, executable, plain, rooted } => {
                 let is_read_first = self.stampless.get() && !plain && rooted.is_none();
                 if is_read_first && let Ok(file) = dir.open_file(name) {
-                    let look = larder_sys::file_look(&file);
-                    let look = file_of_mode(&look, *executable)?;
-                    return self.check_content(|| Ok(file), look, digest, effort);
+                    let stat = larder_sys::fstat(&file);
+                    let stat = file_of_mode(&stat, *executable)?;
+                    return self.check_content(|| Ok(file), stat, digest, effort);
                 }
-                let look = if *plain { dir.look(name) } else { dir.look_through(name) };
-                let look = file_of_mode(&look, *executable)?;
+                let stat = if *plain { dir.lstat(name) } else { dir.stat(name) };
+                let stat = file_of_mode(&stat, *executable)?;
                 match rooted {
                     Some(rooted) if !self.at_home => self.check_rooted(dir, name, (digest, rooted), effort),
                     Some(rooted) if name == INDEX => self
-                        .check_content(|| dir.open_file(name), look, digest, effort)
+                        .check_content(|| dir.open_file(name), stat, digest, effort)
                         .or_else(|_| self.check_rooted(dir, name, (digest, rooted), effort)),
-                    _ => self.check_content(|| dir.open_file(name), look, digest, effort),
+                    _ => self.check_content(|| dir.open_file(name), stat, digest, effort),
                 }
             }
-            Fact::Directory => match look(dir, name, true) {
-                Ok(look) if look.kind == Kind::Directory => Ok(()),
+            Fact::Directory => match stat_in(dir, name, true) {
+                Ok(stat) if stat.kind == Kind::Directory => Ok(()),
                 other => Err(format!("was a directory; {}", found(&other))),
             },
-            Fact::Other(kind) => match look(dir, name, false) {
-                Ok(look) if look.kind.code() == *kind => Ok(()),
+            Fact::Other(kind) => match stat_in(dir, name, false) {
+                Ok(stat) if stat.kind.code() == *kind => Ok(()),
                 other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
@@ -416,18 +416,18 @@ impl Checker<'_> {
                     _ => Err("lists other names than before, of other kinds, or in another order".into()),
                 }
             }
-            Fact::Modified(modified_ns) => match dir.look_through(name) {
-                Ok(look) if look.modified_ns == *modified_ns => Ok(()),
+            Fact::Modified(modified_ns) => match dir.stat(name) {
+                Ok(stat) if stat.modified_ns == *modified_ns => Ok(()),
                 Ok(_) => Err("has another mtime than before, and the command may depend on it".into()),
                 Err(error) => Err(error.to_string()),
             },
-            Fact::Mode(mode) => match look(dir, name, true) {
-                Ok(look) if look.mode == *mode => Ok(()),
+            Fact::Mode(mode) => match stat_in(dir, name, true) {
+                Ok(stat) if stat.mode == *mode => Ok(()),
                 Ok(_) => Err("has another mode than before, and the command may copy it".into()),
                 Err(error) => Err(error.to_string()),
             },
-            Fact::Status(status) => match look(dir, name, true) {
-                Ok(look) if status_of(&look) == *status => Ok(()),
+            Fact::Status(status) => match stat_in(dir, name, true) {
+                Ok(stat) if status_of(&stat) == *status => Ok(()),
                 Ok(_) => Err("has another mtime, owner, mode, inode or number of links than before".into()),
                 Err(error) => Err(error.to_string()),
             },
@@ -437,11 +437,11 @@ impl Checker<'_> {
     fn check_content(
         &self,
         open: impl FnOnce() -> io::Result<File>,
-        look: &Look,
+        stat: &Stat,
         digest: &Digest,
         effort: &mut Effort,
     ) -> Result<(), String> {
-        let known = self.stat_cache.content(look);
+        let known = self.stat_cache.content(stat);
         self.stampless.set(known.is_none());
         if let Some(known) = known {
             return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
@@ -449,8 +449,8 @@ impl Checker<'_> {
         effort.hashed += 1;
         let read = open().and_then(|mut file| {
             // Another file may have come there between `stat` and `open`.
-            let look = larder_sys::file_look(&file)?;
-            self.stat_cache.hash_for_comparison(&mut file, &look)
+            let stat = larder_sys::fstat(&file)?;
+            self.stat_cache.hash_for_comparison(&mut file, &stat)
         });
         match read {
             Ok(found) if found == *digest => Ok(()),
@@ -540,10 +540,10 @@ const OTHER_CONTENT: &str = "has other content";
 
 /// Returns the `stat` if it is that of a file that is executable or not, as recorded.
 #[inline]
-fn file_of_mode(look: &io::Result<Look>, executable: bool) -> Result<&Look, String> {
-    match look {
-        Ok(look) if look.kind == Kind::File && (look.mode & 0o111 != 0) == executable => Ok(look),
-        Ok(look) if look.kind == Kind::File => Err("has become executable, or is no longer".into()),
+fn file_of_mode(stat: &io::Result<Stat>, executable: bool) -> Result<&Stat, String> {
+    match stat {
+        Ok(stat) if stat.kind == Kind::File && (stat.mode & 0o111 != 0) == executable => Ok(stat),
+        Ok(stat) if stat.kind == Kind::File => Err("has become executable, or is no longer".into()),
         other => Err(format!("was a file; {}", found(other))),
     }
 }
@@ -568,9 +568,9 @@ fn kind_name(code: u8) -> &'static str {
     }
 }
 
-fn found(look: &io::Result<Look>) -> String {
-    match look {
-        Ok(look) => format!("is now {}", kind_name(look.kind.code())),
+fn found(stat: &io::Result<Stat>) -> String {
+    match stat {
+        Ok(stat) => format!("is now {}", kind_name(stat.kind.code())),
         Err(error) => error.to_string(),
     }
 }

@@ -189,7 +189,7 @@ impl Counters {
                 store.open_or_make(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?
             }
         };
-        let size_bytes = || larder_sys::file_look(&file).map_or(0, |look| look.size_bytes);
+        let size_bytes = || larder_sys::fstat(&file).map_or(0, |stat| stat.size_bytes);
         let words = match Words::map(&file, size_bytes(), WORDS, true) {
             Ok(words) => words,
             Err(_) => {
@@ -291,8 +291,8 @@ impl Counters {
 
     /// Maps the counters of `store` for reading, if they exist.
     fn mapped(store: &Store) -> Option<Words> {
-        let (file, look) = open_plain(&store.file("counters")).ok()?;
-        let words = Words::map(&file, look.size_bytes, WORDS, false).ok()?;
+        let (file, stat) = open_plain(&store.file("counters")).ok()?;
+        let words = Words::map(&file, stat.size_bytes, WORDS, false).ok()?;
         (words.words()[0].load(Relaxed) == VERSION).then_some(words)
     }
 

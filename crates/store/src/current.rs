@@ -6,23 +6,23 @@
 use std::io;
 
 use larder_model::{Digest, Fact, Status, names_digest};
-use larder_sys::{Dir, Kind, Look};
+use larder_sys::{Dir, Kind, Stat};
 
 /// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
 /// if links are followed.
-pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
+pub(crate) fn stat_in(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Stat> {
     if name.is_empty() {
         return dir.itself();
     }
-    let look = dir.look(name)?;
-    if follow && look.kind == Kind::Link { dir.look_through(name) } else { Ok(look) }
+    let stat = dir.lstat(name)?;
+    if follow && stat.kind == Kind::Link { dir.stat(name) } else { Ok(stat) }
 }
 
 /// Returns the errno of an operation if it fails.
 pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     let name = if name.is_empty() { b"." } else { name };
     let error = match operation {
-        0 => dir.look_through(name).err(),
+        0 => dir.stat(name).err(),
         access if access & Fact::ACCESS != 0 => dir.access(name, access & 7).err(),
         _ => dir.open_file(name).err(),
     };
@@ -54,8 +54,8 @@ pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> 
     names_digest(&names)
 }
 
-pub(crate) fn status_of(look: &Look) -> Status {
-    let Look { mode, owner, group, links, inode, modified_ns, .. } = *look;
+pub(crate) fn status_of(stat: &Stat) -> Status {
+    let Stat { mode, owner, group, links, inode, modified_ns, .. } = *stat;
     Status { mode, owner, group, links, inode, modified_ns }
 }
 

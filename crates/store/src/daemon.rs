@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use larder_sys::{Door, Look};
+use larder_sys::{Door, Stat};
 
 use crate::layout::{make_directory, read_plain};
 use crate::{Store, StoreError};
@@ -100,8 +100,8 @@ impl Store {
     pub fn may_summon(&self) -> Summoned {
         let path = self.file("locks").join("summoned");
         let age = || -> io::Result<i64> {
-            let look = larder_sys::look(path.as_os_str().as_encoded_bytes())?;
-            Ok(larder_sys::now_coarse_ns().saturating_sub(look.modified_ns).saturating_abs())
+            let stat = larder_sys::lstat(path.as_os_str().as_encoded_bytes())?;
+            Ok(larder_sys::now_coarse_ns().saturating_sub(stat.modified_ns).saturating_abs())
         };
         // If several processes ask at the same time, only one gets `Never`: the one that creates
         // the file, or the one that locks it and finds it still old.
@@ -146,9 +146,9 @@ impl StoreSocket {
     pub fn open(path: &Path, beside: &Path, mode: u32) -> io::Result<(Door, StoreSocket)> {
         let opened = Door::open(beside).and_then(|door| {
             fs::set_permissions(beside, fs::Permissions::from_mode(mode))?;
-            let look = fs::symlink_metadata(beside)?;
+            let stat = fs::symlink_metadata(beside)?;
             fs::rename(beside, path)?;
-            Ok((door, StoreSocket { path: path.to_owned(), is: (look.dev(), look.ino()) }))
+            Ok((door, StoreSocket { path: path.to_owned(), is: (stat.dev(), stat.ino()) }))
         });
         opened.inspect_err(|_| drop(fs::remove_file(beside)))
     }
@@ -156,7 +156,7 @@ impl StoreSocket {
     /// Returns true if the socket is still at its path. A user may have removed the store, or
     /// another process may have replaced the socket.
     pub fn is_there(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|look| (look.dev(), look.ino()) == self.is)
+        fs::symlink_metadata(&self.path).is_ok_and(|stat| (stat.dev(), stat.ino()) == self.is)
     }
 
     /// Removes the socket if it is still ours, so that no process connects to it any more.
@@ -195,10 +195,10 @@ impl Store {
 
     /// Returns true if `passed` is the file of [`Store::proof_of_writing`], open for writing.
     pub fn is_proof_of_writing(&self, passed: &File) -> bool {
-        let file = |look: Look| (look.device, look.inode);
-        let named = larder_sys::look(self.file("locks").join("daemon").as_os_str().as_encoded_bytes());
+        let file = |stat: Stat| (stat.device, stat.inode);
+        let named = larder_sys::lstat(self.file("locks").join("daemon").as_os_str().as_encoded_bytes());
         larder_sys::is_open_for_writing(passed)
-            && named.is_ok_and(|named| larder_sys::file_look(passed).is_ok_and(|look| file(look) == file(named)))
+            && named.is_ok_and(|named| larder_sys::fstat(passed).is_ok_and(|stat| file(stat) == file(named)))
     }
 
     /// Notes whether `larderd` accepts records. If it does not, wrappers that cannot write the
@@ -216,7 +216,7 @@ impl Store {
 
     /// Returns true if the `larderd` that started last accepts records.
     pub fn daemon_takes(&self) -> bool {
-        larder_sys::look(self.file("locks").join(HITS_ONLY).as_os_str().as_encoded_bytes()).is_err()
+        larder_sys::lstat(self.file("locks").join(HITS_ONLY).as_os_str().as_encoded_bytes()).is_err()
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
     fn has_socket(store: &Store) -> bool {
         const SOCKET: larder_sys::Kind = larder_sys::Kind::Other(0o14);
         let path = store.daemon_socket();
-        larder_sys::look(path.as_os_str().as_encoded_bytes()).is_ok_and(|look| look.kind == SOCKET)
+        larder_sys::lstat(path.as_os_str().as_encoded_bytes()).is_ok_and(|stat| stat.kind == SOCKET)
     }
 
     #[test]

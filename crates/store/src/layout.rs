@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_model::{Digest, FORMAT_VERSION};
-use larder_sys::{Kind, Look, Opening};
+use larder_sys::{Kind, Opening, Stat};
 
 use crate::StoreError;
 
@@ -64,9 +64,9 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let base = dir.join(format!("v{FORMAT_VERSION}"));
         for path in [dir, &base] {
-            match larder_sys::look(path.as_os_str().as_bytes()) {
-                Ok(look) if look.kind == Kind::Link => refuse_unsafe(path, &behind_link(path, &look)?)?,
-                Ok(look) => refuse_unsafe(path, &look)?,
+            match larder_sys::lstat(path.as_os_str().as_bytes()) {
+                Ok(stat) if stat.kind == Kind::Link => refuse_unsafe(path, &behind_link(path, &stat)?)?,
+                Ok(stat) => refuse_unsafe(path, &stat)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(StoreError::reading(path)(error)),
             }
@@ -77,8 +77,8 @@ impl Store {
     /// Returns the store of format `version` in the same directory, if it exists and is as safe.
     pub(crate) fn of_format(&self, version: u8) -> Option<Store> {
         let base = self.top.join(format!("v{version}"));
-        let look = larder_sys::look(base.as_os_str().as_bytes()).ok()?;
-        refuse_unsafe(&base, &look).ok()?;
+        let stat = larder_sys::lstat(base.as_os_str().as_bytes()).ok()?;
+        refuse_unsafe(&base, &stat).ok()?;
         Some(Store { top: self.top.clone(), base, only_read: OnceLock::new() })
     }
 
@@ -100,8 +100,8 @@ impl Store {
             "images",
         ] {
             let path = self.file(name);
-            match larder_sys::look(path.as_os_str().as_bytes()) {
-                Ok(look) => refuse_unsafe(&path, &look)?,
+            match larder_sys::lstat(path.as_os_str().as_bytes()) {
+                Ok(stat) => refuse_unsafe(&path, &stat)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(StoreError::reading(&path)(error)),
             }
@@ -192,24 +192,24 @@ impl Store {
 
 /// Returns the stat of what a symbolic link in place of the store's directory leads to. Returns an
 /// error if the link belongs to another user, because that user could redirect it at any time.
-fn behind_link(path: &Path, link: &Look) -> Result<Look, StoreError> {
+fn behind_link(path: &Path, link: &Stat) -> Result<Stat, StoreError> {
     if ![own_user(), SUPERUSER].contains(&link.owner) {
         return Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link of another user" });
     }
-    match larder_sys::look_through(path.as_os_str().as_bytes()) {
+    match larder_sys::stat(path.as_os_str().as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link to nothing" })
         }
-        look => look.map_err(StoreError::reading(path)),
+        stat => stat.map_err(StoreError::reading(path)),
     }
 }
 
-fn refuse_unsafe(path: &Path, look: &Look) -> Result<(), StoreError> {
-    let why = match look {
-        look if look.kind == Kind::Link => "is a symbolic link",
-        look if look.kind != Kind::Directory => "is not a directory",
-        look if look.owner != own_user() => "belongs to another user",
-        look if look.mode & 0o022 != 0 => "others than its owner can write to it",
+fn refuse_unsafe(path: &Path, stat: &Stat) -> Result<(), StoreError> {
+    let why = match stat {
+        stat if stat.kind == Kind::Link => "is a symbolic link",
+        stat if stat.kind != Kind::Directory => "is not a directory",
+        stat if stat.owner != own_user() => "belongs to another user",
+        stat if stat.mode & 0o022 != 0 => "others than its owner can write to it",
         _ => return Ok(()),
     };
     Err(StoreError::Unsafe { path: path.to_owned(), why })
@@ -243,10 +243,10 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {
 /// Returns the paths of a directory's entries. Returns an error if the directory is a symbolic link
 /// or belongs to another user. Callers remove what they find, so it must be our own.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    if let Ok(look) = larder_sys::look(dir.as_os_str().as_bytes())
-        && matches!(look.kind, Kind::Directory | Kind::Link)
+    if let Ok(stat) = larder_sys::lstat(dir.as_os_str().as_bytes())
+        && matches!(stat.kind, Kind::Directory | Kind::Link)
     {
-        refuse_unsafe(dir, &look)?;
+        refuse_unsafe(dir, &stat)?;
     }
     let list = match fs::read_dir(dir) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -261,13 +261,13 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 /// Opens a file of the store for reading, and returns its stat. Returns an error if it is not a
 /// regular file, because opening a FIFO could block and a device may have no end. Returns an error
 /// if it belongs to another user, which is possible if others could once write to the directory.
-pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Look)> {
+pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Stat)> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::ReadPlain)?;
-    let look = larder_sys::file_look(&file)?;
-    match look {
-        look if look.kind != Kind::File => Err(io::Error::other("is not a file")),
-        look if look.owner != own_user() => Err(io::Error::other("belongs to another user")),
-        look => Ok((file, look)),
+    let stat = larder_sys::fstat(&file)?;
+    match stat {
+        stat if stat.kind != Kind::File => Err(io::Error::other("is not a file")),
+        stat if stat.owner != own_user() => Err(io::Error::other("belongs to another user")),
+        stat => Ok((file, stat)),
     }
 }
 
@@ -285,11 +285,11 @@ const SUPERUSER: u32 = 0;
 
 /// Reads a whole file of the store. Returns an error if it is larger than `limit_bytes`.
 pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
-    let (file, look) = open_plain(path)?;
-    if look.size_bytes > limit_bytes {
+    let (file, stat) = open_plain(path)?;
+    if stat.size_bytes > limit_bytes {
         return Err(io::Error::other("is too large"));
     }
-    larder_sys::read_sized(&file, look.size_bytes)
+    larder_sys::read_sized(&file, stat.size_bytes)
 }
 
 fn digest_of_path(path: &Path) -> Option<Digest> {

@@ -66,16 +66,16 @@ impl Store {
         bytes_max: u64,
     ) -> Result<Option<ManifestFile>, StoreError> {
         let path = self.path_of(table, weak);
-        let (file, look) = match open_plain(&path) {
+        let (file, stat) = match open_plain(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(StoreError::reading(&path))?,
         };
-        if look.size_bytes > MANIFEST_BYTES_MAX {
+        if stat.size_bytes > MANIFEST_BYTES_MAX {
             return Ok(None);
         }
-        let whole = look.size_bytes <= bytes_max;
+        let whole = stat.size_bytes <= bytes_max;
         let read = match whole {
-            true => larder_sys::read_sized(&file, look.size_bytes),
+            true => larder_sys::read_sized(&file, stat.size_bytes),
             false => {
                 let mut bytes = Vec::with_capacity(bytes_max as usize);
                 (&file).take(bytes_max).read_to_end(&mut bytes).map(|_| bytes)
@@ -83,7 +83,7 @@ impl Store {
         };
         let bytes = read.map_err(StoreError::reading(&path))?;
         let read_ns = larder_sys::now_coarse_ns();
-        let age_ns = read_ns.saturating_sub(look.modified_ns);
+        let age_ns = read_ns.saturating_sub(stat.modified_ns);
         let due = touch && age_ns > USE_COARSE.as_nanos() as i64;
         let overdue = due && file.set_times(FileTimes::new().set_modified(SystemTime::now())).is_err();
         Ok(Some(ManifestFile { bytes, whole, overdue, read_ns }))

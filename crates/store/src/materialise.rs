@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_model::{ActionResult, Blob, Content, Modified, Output, OutputKind, Placement, Roots};
-use larder_sys::{Kind, Look};
+use larder_sys::{Kind, Stat};
 
 use crate::stage::{Failed, put_together};
 use crate::write_output::{Before, Planned, Source, make, put_bytes};
@@ -214,9 +214,9 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
         return Err(MaterialiseError::Root);
     }
     let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
-    let look = larder_sys::look_through(path.as_os_str().as_bytes());
+    let stat = larder_sys::stat(path.as_os_str().as_bytes());
     // The clock of a file system can be before 1970.
-    let nanoseconds = look.and_then(|look| u64::try_from(look.modified_ns).map_err(io::Error::other));
+    let nanoseconds = stat.and_then(|stat| u64::try_from(stat.modified_ns).map_err(io::Error::other));
     match nanoseconds {
         Ok(nanoseconds) => Ok(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
         Err(source) => Err(MaterialiseError::Io { path, source }),
@@ -227,7 +227,7 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
 /// Changes nothing.
 fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before> {
     let bytes = path.as_os_str().as_bytes();
-    let there = match larder_sys::look(bytes) {
+    let there = match larder_sys::lstat(bytes) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::Nothing),
         Err(error) => return Err(error),
@@ -255,8 +255,8 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
 /// `Replace` is the rule of binutils (seen with 2.40). An empty file or a dangling link is written
 /// through. If there is content, the file or the link itself is unlinked. `Rename` is the rule of
 /// LLVM: if the file may be written, with links followed, a new file is renamed over it.
-fn before_file(path: &[u8], there: Look, placement: Placement) -> io::Result<Before> {
-    let through = if there.kind == Kind::Link { larder_sys::look_through(path) } else { Ok(there) };
+fn before_file(path: &[u8], there: Stat, placement: Placement) -> io::Result<Before> {
+    let through = if there.kind == Kind::Link { larder_sys::stat(path) } else { Ok(there) };
     let refused = |kind| Err(io::Error::from(kind));
     if !matches!(there.kind, Kind::File | Kind::Link) {
         return refused(io::ErrorKind::AlreadyExists);
@@ -264,8 +264,8 @@ fn before_file(path: &[u8], there: Look, placement: Placement) -> io::Result<Bef
     match (placement, through) {
         (Placement::Unlink, _) => Ok(Before::Unlink),
         (Placement::Rename, Err(_)) => Ok(Before::Unlink),
-        (_, Ok(look)) if look.kind != Kind::File => refused(io::ErrorKind::AlreadyExists),
-        (Placement::Replace, Ok(look)) if look.size_bytes > 0 => Ok(Before::Unlink),
+        (_, Ok(stat)) if stat.kind != Kind::File => refused(io::ErrorKind::AlreadyExists),
+        (Placement::Replace, Ok(stat)) if stat.size_bytes > 0 => Ok(Before::Unlink),
         (Placement::Replace | Placement::Truncate, Err(_)) => Ok(Before::Truncate),
         _ if !larder_sys::may_write(path) => refused(io::ErrorKind::PermissionDenied),
         (Placement::Rename, _) => Ok(Before::Unlink),

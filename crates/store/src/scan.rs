@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use larder_model::{Digest, PLACEHOLDER, Roots};
-use larder_sys::{Kind, Look};
+use larder_sys::{Kind, Stat};
 use memchr::memmem;
 
 use crate::StatCache;
@@ -104,18 +104,18 @@ impl<'a> Scan<'a> {
     /// Returns what the file with this `stat` contains. `open` opens it. Names by chance are only
     /// searched in files below roots, because a file elsewhere is older than the name and cannot
     /// contain it.
-    pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl Fn() -> io::Result<File>) -> io::Result<Held> {
+    pub(crate) fn file(&self, path: &[u8], stat: &Stat, open: impl Fn() -> io::Result<File>) -> io::Result<Held> {
         let may_hold_names = !self.roots.names().is_empty() && !self.roots.is_outside(path);
         let is_object = is_object_name(path) || is_library_name(path) && !self.roots.is_outside(path);
         if let Some(objects) = self.forms.object.filter(|_| is_object)
-            && let Some(held) = object(&mut open()?, look, objects)?
+            && let Some(held) = object(&mut open()?, stat, objects)?
         {
             return Ok(held);
         }
-        if !may_hold_names && self.stat_cache.says(look, &self.rootless) {
-            if self.stat_cache.says(look, &self.nameless) {
+        if !may_hold_names && self.stat_cache.says(stat, &self.rootless) {
+            if self.stat_cache.says(stat, &self.nameless) {
                 return Ok(Held::default());
-            } else if self.stat_cache.says(look, &self.naming) {
+            } else if self.stat_cache.says(stat, &self.naming) {
                 return Ok(Held { names_files: true, ..Held::default() });
             }
         }
@@ -135,13 +135,13 @@ impl<'a> Scan<'a> {
         } else {
             return Ok(Held::ANYTHING);
         };
-        if larder_sys::file_look(&file)? != *look {
+        if larder_sys::fstat(&file)? != *stat {
             return Err(io::Error::other("changed while it was read"));
         }
         let names = if held.names_files { &self.naming } else { &self.nameless };
         let is_rootless = held.rooted.is_none() && !held.fixed;
         for what in [Some(names), is_rootless.then_some(&self.rootless)].into_iter().flatten() {
-            self.stat_cache.keep_saying(look, now_ns, what, &file);
+            self.stat_cache.keep_saying(stat, now_ns, what, &file);
         }
         let held = Held { fixed: held.fixed || held.names_runs, ..held };
         Ok(held)
@@ -169,10 +169,10 @@ pub(crate) fn of_uncut(encoded: &[u8]) -> Digest {
 }
 
 /// Returns what an object file contains. No stamp is used, because none says that.
-fn object(file: &mut File, look: &Look, objects: Anywhere<'_>) -> io::Result<Option<Held>> {
+fn object(file: &mut File, stat: &Stat, objects: Anywhere<'_>) -> io::Result<Option<Held>> {
     let Some(bytes) = read_text(file)?.filter(|bytes| is_program(bytes)) else { return Ok(None) };
     let object = objects(&bytes).map(|bytes| Digest::of(&bytes));
-    if larder_sys::file_look(file)? != *look {
+    if larder_sys::fstat(file)? != *stat {
         return Err(io::Error::other("changed while it was read"));
     }
     Ok(Some(Held { object, ..Held::default() }))
@@ -198,15 +198,15 @@ pub fn content_anywhere(
     names_files: fn(&[u8]) -> bool,
 ) -> Option<Digest> {
     let scan = Scan::new(roots, stat_cache, Forms::plain(names_files));
-    let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
-    if let Some(digest) = stat_cache.content(&look)
-        && stat_cache.says(&look, &scan.rootless)
+    let stat = larder_sys::stat(path).ok().filter(|stat| stat.kind == Kind::File)?;
+    if let Some(digest) = stat_cache.content(&stat)
+        && stat_cache.says(&stat, &scan.rootless)
     {
         return Some(digest);
     }
     let open = || File::open(Path::new(OsStr::from_bytes(path)));
-    let (digest, look) = stat_cache.hash_of(&mut open().ok()?).ok()?;
-    Some(scan.file(path, &look, open).ok()?.rooted.unwrap_or(digest))
+    let (digest, stat) = stat_cache.hash_of(&mut open().ok()?).ok()?;
+    Some(scan.file(path, &stat, open).ok()?.rooted.unwrap_or(digest))
 }
 
 /// Returns true if a line with a root (a zero byte here) is not completely a preprocessor line. A

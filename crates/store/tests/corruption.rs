@@ -12,7 +12,7 @@ use larder_model::{
     Observer, Outcome, Streams, Walk,
 };
 use larder_store::{Counters, StatCache, Store, StoreError};
-use larder_sys::{Kind, Look, Trust};
+use larder_sys::{Kind, Stat, Trust};
 use larder_testkit::is_full;
 use tempfile::TempDir;
 
@@ -31,21 +31,21 @@ fn place() -> Place {
     Place { base: dir.path().join(format!("v{FORMAT_VERSION}")), _dir: dir, store }
 }
 
-/// Calls `look` for every damage of one byte and every cut of `path`, and then restores the file.
-fn each_damage(path: &PathBuf, mut look: impl FnMut(&str, usize)) {
+/// Calls `stat` for every damage of one byte and every cut of `path`, and then restores the file.
+fn each_damage(path: &PathBuf, mut stat: impl FnMut(&str, usize)) {
     let bytes = fs::read(path).expect("reads");
     for at in 0..bytes.len() {
         for mask in (0..8).map(|bit| 1u8 << bit).chain([0xff]) {
             let mut damaged = bytes.clone();
             damaged[at] ^= mask;
             fs::write(path, damaged).expect("writes");
-            look("changed", at);
+            stat("changed", at);
         }
         fs::write(path, &bytes[..at]).expect("writes");
-        look("cut", at);
+        stat("cut", at);
     }
     fs::write(path, [&bytes[..], &[0]].concat()).expect("writes");
-    look("longer", bytes.len());
+    stat("longer", bytes.len());
     fs::write(path, bytes).expect("writes");
 }
 
@@ -88,8 +88,8 @@ fn a_blob() {
     assert!(place.store.open_blob(&other, &stat_cache).is_err(), "the size differs from the record's");
 }
 
-fn look(inode: u64) -> Look {
-    Look {
+fn stat(inode: u64) -> Stat {
+    Stat {
         kind: Kind::Directory,
         mode: 0o755,
         volume: 9,
@@ -113,7 +113,7 @@ fn stat_cache() {
     let stat_cache = StatCache::open(&place.store, true);
     let names = Digest([9; 32]);
     let trust = Trust { files: true, directories: true };
-    (0..3).for_each(|inode| stat_cache.keep_absent(&look(inode), 1 << 62, &names, || trust));
+    (0..3).for_each(|inode| stat_cache.keep_absent(&stat(inode), 1 << 62, &names, || trust));
     let path = place.base.join("stamps").join(larder_sys::boot_id().expect("is known"));
     let whole = fs::read(&path).expect("reads");
     let told = |at: usize| at < SLOT || whole[at / SLOT * SLOT..][..SLOT].iter().any(|&byte| byte != 0);
@@ -125,15 +125,15 @@ fn stat_cache() {
             fs::write(&path, damaged).expect("writes");
             let stat_cache = StatCache::open(&place.store, false);
             for inode in 0..3 {
-                believed += usize::from(stat_cache.names_absent(&look(inode), &names));
-                assert!(!stat_cache.names_absent(&look(inode), &Digest([8; 32])), "byte {at}");
-                assert!(!stat_cache.names_absent(&look(inode + 10), &names), "byte {at}");
-                assert_eq!(stat_cache.content(&look(inode)), None, "byte {at}");
+                believed += usize::from(stat_cache.names_absent(&stat(inode), &names));
+                assert!(!stat_cache.names_absent(&stat(inode), &Digest([8; 32])), "byte {at}");
+                assert!(!stat_cache.names_absent(&stat(inode + 10), &names), "byte {at}");
+                assert_eq!(stat_cache.content(&stat(inode)), None, "byte {at}");
             }
         }
         if told(at) {
             fs::write(&path, &whole[..at]).expect("writes");
-            assert!(!StatCache::open(&place.store, false).names_absent(&look(0), &names), "cut at {at}");
+            assert!(!StatCache::open(&place.store, false).names_absent(&stat(0), &names), "cut at {at}");
         }
     }
     assert!(believed > 0, "undamaged slots are still used");

@@ -13,7 +13,7 @@ use larder_model::{
     ObservationSet, Observer, Outcome, Output, OutputKind, Placement, Rewrite, Streams, Unrecorded,
 };
 use larder_store::{Counters, StatCache, Store};
-use larder_sys::{Kind, Look, Trust, boot_id};
+use larder_sys::{Kind, Stat, Trust, boot_id};
 use larder_testkit::{golden, golden_bytes};
 use tempfile::TempDir;
 
@@ -87,8 +87,8 @@ fn counters_of_another_version_are_made_anew() {
     }
 }
 
-fn directory() -> Look {
-    Look {
+fn directory() -> Stat {
+    Stat {
         kind: Kind::Directory,
         mode: 0o755,
         volume: 0x0801 << 32 | 2,

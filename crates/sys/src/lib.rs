@@ -30,7 +30,7 @@ pub use elsewhere::*;
 
 mod arena;
 mod class;
-mod look;
+mod stat;
 // On Linux the kernel copies, so only this module's test is built there.
 #[cfg(any(test, not(target_os = "linux")))]
 mod pieces;
@@ -38,6 +38,6 @@ mod pieces;
 mod remove_std;
 pub use arena::Arena;
 pub use class::Class;
-pub use look::{Kind, Look, Trust};
 #[cfg(not(target_os = "linux"))]
 pub use remove_std::remove_tree;
+pub use stat::{Kind, Stat, Trust};

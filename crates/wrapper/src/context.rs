@@ -75,7 +75,7 @@ impl Context {
         };
         // `/proc/self/exe` can be read even if the executable was removed, to compare it with a
         // possible copy.
-        let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, look)| look));
+        let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, stat)| stat));
         let context = Context {
             place,
             loaded,
@@ -107,7 +107,7 @@ impl Context {
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let path = path.as_os_str().as_bytes();
     // Mostly the file does not exist, and a failed `stat` costs half as much as a failed `open`.
-    larder_sys::look_through(path)?;
+    larder_sys::stat(path)?;
     let file = larder_sys::open(path, Opening::Read)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;

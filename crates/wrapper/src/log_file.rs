@@ -21,20 +21,20 @@ pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;
     const CHARACTER_DEVICE: larder_sys::Kind = larder_sys::Kind::Other(0o2);
-    let trusted = |look: larder_sys::Look| match look.owner {
+    let trusted = |stat: larder_sys::Stat| match stat.owner {
         0 => Ok(()),
-        owner if owner == larder_sys::effective_user() || look.kind == CHARACTER_DEVICE => Ok(()),
+        owner if owner == larder_sys::effective_user() || stat.kind == CHARACTER_DEVICE => Ok(()),
         _ => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
     };
     if larder_sys::file_size_is_limited() {
         return Err(io::Error::other("the size of files is limited"));
     }
-    match larder_sys::look(path.as_os_str().as_bytes()) {
+    match larder_sys::lstat(path.as_os_str().as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         there => trusted(there?)?,
     }
     let flags = O_NONBLOCK | O_NOCTTY;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
-    trusted(larder_sys::file_look(&file)?)?;
+    trusted(larder_sys::fstat(&file)?)?;
     Ok(file)
 }

@@ -101,12 +101,12 @@ fn became_of(error: &anyhow::Error) -> Outcome {
 /// Returns the passed descriptor as a file if it is a regular file of that size. Reading anything
 /// else could block for ever, or never reach an end.
 fn file_of(passed: OwnedFd, size_bytes: u64) -> Result<File> {
-    let (file, look) = larder_sys::passed_file(passed)?;
-    if look.kind != Kind::File {
+    let (file, stat) = larder_sys::passed_file(passed)?;
+    if stat.kind != Kind::File {
         bail!("the passed descriptor is no regular file");
     }
-    if look.size_bytes != size_bytes {
-        bail!("{} bytes were passed for {size_bytes}", look.size_bytes);
+    if stat.size_bytes != size_bytes {
+        bail!("{} bytes were passed for {size_bytes}", stat.size_bytes);
     }
     Ok(file)
 }

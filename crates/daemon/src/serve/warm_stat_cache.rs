@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use larder_model::{Fact, Manifest, PLACEHOLDER};
 use larder_store::{STAMP_AGE_MIN_NS, StatCache, Store};
-use larder_sys::{Kind, Look, Opening};
+use larder_sys::{Kind, Opening, Stat};
 
 /// The wait before files are hashed, because files that were written just now get no stat cache
 /// entry yet.
@@ -56,8 +56,8 @@ pub(super) fn warm(store: &Store, bytes: &[u8]) {
 
 /// Hashes a system file and adds its stat cache entry, if it has none yet.
 fn stamp(path: &[u8], stat_cache: &StatCache) {
-    if let Some((mut file, look)) = of_the_system(path)
-        && stat_cache.content(&look).is_none()
+    if let Some((mut file, stat)) = of_the_system(path)
+        && stat_cache.content(&stat).is_none()
     {
         let _ = stat_cache.hash(&mut file);
     }
@@ -65,20 +65,20 @@ fn stamp(path: &[u8], stat_cache: &StatCache) {
 
 /// Opens the file at an absolute path, if every user may read it and only root can change what the
 /// path leads to. The returned stat is of the opened file, and opening never blocks.
-fn of_the_system(path: &[u8]) -> Option<(File, Look)> {
+fn of_the_system(path: &[u8]) -> Option<(File, Stat)> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     let real = path.is_absolute().then(|| path.canonicalize().ok())??;
-    let is_roots = |look: &Look| look.owner == SUPERUSER && look.mode & OTHERS_WRITE == 0;
+    let is_roots = |stat: &Stat| stat.owner == SUPERUSER && stat.mode & OTHERS_WRITE == 0;
     let is_open_to_all = |above: &Path| {
-        let look = larder_sys::look(above.as_os_str().as_bytes());
-        look.is_ok_and(|look| look.kind == Kind::Directory && is_roots(&look) && look.mode & ALL_SEARCH != 0)
+        let stat = larder_sys::lstat(above.as_os_str().as_bytes());
+        stat.is_ok_and(|stat| stat.kind == Kind::Directory && is_roots(&stat) && stat.mode & ALL_SEARCH != 0)
     };
     if !real.ancestors().skip(1).all(is_open_to_all) {
         return None;
     }
     let file = larder_sys::open(real.as_os_str().as_bytes(), Opening::ReadPlain).ok()?;
-    let look = larder_sys::file_look(&file).ok()?;
-    (look.kind == Kind::File && is_roots(&look) && look.mode & ALL_READ != 0).then_some((file, look))
+    let stat = larder_sys::fstat(&file).ok()?;
+    (stat.kind == Kind::File && is_roots(&stat) && stat.mode & ALL_READ != 0).then_some((file, stat))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
         store.freshen_blob(&pack.blob.digest);
     }
     let new = pack_new(store, &snapshots, &pieces, &plan, progress)?;
-    progress.begin(Step::Look, snapshots.iter().map(|snapshot| snapshot.tree.nodes.len() as u64).sum());
+    progress.begin(Step::Stat, snapshots.iter().map(|snapshot| snapshot.tree.nodes.len() as u64).sum());
     snapshots.iter().try_for_each(|snapshot| snapshot.look_again(progress))?;
     let new_bytes = new.iter().map(|pack| pack.blob.size_bytes).sum();
     let record = keep(store, request, &mut snapshots, plan, new, &touched)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use larder_sys::{Dir, Kind as Type, Look};
+use larder_sys::{Dir, Kind as Type, Stat};
 
 use crate::tree::{ATTRIBUTES_MAX, Attribute, VALUE_BYTES_MAX, is_kept};
 use crate::{ImageError, Progress, threads};
@@ -35,7 +35,7 @@ pub(super) struct Scanned {
 /// A name and its metadata.
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
-    pub(super) look: Look,
+    pub(super) stat: Stat,
     pub(super) attributes: Vec<Attribute>,
     pub(super) kind: Found,
 }
@@ -59,9 +59,9 @@ struct State {
 
 /// Reads everything at and below `path`.
 pub(super) fn scan(path: &Path, progress: &Progress) -> Result<Scanned, ImageError> {
-    let look = larder_sys::look(path.as_os_str().as_bytes()).map_err(ImageError::io("stat it", path))?;
+    let stat = larder_sys::lstat(path.as_os_str().as_bytes()).map_err(ImageError::io("stat it", path))?;
     let mut left = 0;
-    let Some(top) = entry(path, Vec::new(), look, &mut left)? else {
+    let Some(top) = entry(path, Vec::new(), stat, &mut left)? else {
         return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a socket" });
     };
     let is_directory = matches!(top.kind, Found::Directory(_));
@@ -130,11 +130,11 @@ fn directory(path: &Path) -> Result<Read, ImageError> {
     let (mut entries, mut left, mut attributes_left) = (Vec::with_capacity(names.len()), Vec::new(), 0);
     for (name, _) in names {
         let whole = path.join(OsStr::from_bytes(&name));
-        let look = dir.look(&name).map_err(|error| match error.kind() {
+        let stat = dir.lstat(&name).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => ImageError::Changed(whole.clone()),
             _ => ImageError::io("stat it", &whole)(error),
         })?;
-        match entry(&whole, name, look, &mut attributes_left)? {
+        match entry(&whole, name, stat, &mut attributes_left)? {
             Some(entry) => entries.push(entry),
             None => left.push(whole),
         }
@@ -143,8 +143,8 @@ fn directory(path: &Path) -> Result<Read, ImageError> {
 }
 
 /// Returns an entry, or `None` for a socket.
-fn entry(path: &Path, name: Vec<u8>, look: Look, left: &mut u64) -> Result<Option<Entry>, ImageError> {
-    let kind = match look.kind {
+fn entry(path: &Path, name: Vec<u8>, stat: Stat, left: &mut u64) -> Result<Option<Entry>, ImageError> {
+    let kind = match stat.kind {
         Type::File => Found::File,
         Type::Directory => Found::Directory(0),
         Type::Link => {
@@ -156,7 +156,7 @@ fn entry(path: &Path, name: Vec<u8>, look: Look, left: &mut u64) -> Result<Optio
         Type::Other(_) => return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a device" }),
     };
     let attributes = attributes(path, left)?;
-    Ok(Some(Entry { name, look, attributes, kind }))
+    Ok(Some(Entry { name, stat, attributes, kind }))
 }
 
 /// Returns the extended attributes that are kept.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use larder_model::Digest;
-use larder_sys::{Dir, Look};
+use larder_sys::{Dir, Stat};
 
 use super::scan::{Entry, Found, Scanned};
 use crate::tree::{Grower, Known, NODES_MAX, NodeKind, Span, Tree};
@@ -25,7 +25,7 @@ pub(super) struct Snapshot {
     pub(super) root: PathBuf,
     pub(super) tree: Tree,
     /// The stat of each node.
-    pub(super) looks: Vec<Look>,
+    pub(super) looks: Vec<Stat>,
     /// The digest of each of the tree's pieces.
     pub(super) digests: Vec<Digest>,
 }
@@ -79,7 +79,7 @@ impl Snapshot {
         threads::each(jobs, Opened::default, |opened, job| {
             let to = ((job + 1) * NAMES_AT_ONCE).min(self.tree.nodes.len());
             for number in job * NAMES_AT_ONCE..to {
-                let now = opened.of(self, number as u32, |dir, name| dir.look(name))?;
+                let now = opened.of(self, number as u32, |dir, name| dir.lstat(name))?;
                 if !is_same(&now, &self.looks[number]) {
                     let _first = seen.lock();
                     return Err(ImageError::Changed(self.path(number as u32)));
@@ -93,9 +93,9 @@ impl Snapshot {
 
 /// Returns whether two stats are of the same unchanged file. For directories size and ctime are
 /// ignored.
-fn is_same(now: &Look, then: &Look) -> bool {
+fn is_same(now: &Stat, then: &Stat) -> bool {
     let content =
-        |look: &Look| (look.kind, look.inode, look.device, look.modified_ns, look.mode, look.owner, look.group);
+        |stat: &Stat| (stat.kind, stat.inode, stat.device, stat.modified_ns, stat.mode, stat.owner, stat.group);
     let is_directory = matches!(now.kind, larder_sys::Kind::Directory);
     content(now) == content(then)
         && (is_directory || (now.size_bytes, now.changed_ns) == (then.size_bytes, then.changed_ns))
@@ -103,7 +103,7 @@ fn is_same(now: &Look, then: &Look) -> bool {
 
 struct Growing {
     grower: Grower,
-    looks: Vec<Look>,
+    looks: Vec<Stat>,
     /// By device and inode: the first node of each file with several names.
     seen: HashMap<(u64, u64), u32>,
     directories: Vec<Vec<Entry>>,
@@ -115,25 +115,25 @@ impl Growing {
         if self.looks.len() as u64 >= NODES_MAX {
             return Err(ImageError::TooLarge("67 million names"));
         }
-        let Entry { name, look, attributes, kind } = entry;
-        let identity = (look.device, look.inode);
-        let is_again = look.links > 1 && !matches!(kind, Found::Directory(_));
+        let Entry { name, stat, attributes, kind } = entry;
+        let identity = (stat.device, stat.inode);
+        let is_again = stat.links > 1 && !matches!(kind, Found::Directory(_));
         let first = if is_again { self.seen.get(&identity).copied() } else { None };
         let known = Known {
-            mode: (look.mode & 0o7777) as u16,
-            owner: (look.owner, look.group),
-            modified: (look.modified_ns.div_euclid(1_000_000_000), look.modified_ns.rem_euclid(1_000_000_000) as u32),
+            mode: (stat.mode & 0o7777) as u16,
+            owner: (stat.owner, stat.group),
+            modified: (stat.modified_ns.div_euclid(1_000_000_000), stat.modified_ns.rem_euclid(1_000_000_000) as u32),
             attributes,
         };
         let (kind, directory) = match (first, kind) {
             (Some(first), _) => (NodeKind::Again(first), None),
-            (None, Found::File) => (self.grower.file(look.size_bytes), None),
+            (None, Found::File) => (self.grower.file(stat.size_bytes), None),
             (None, Found::Directory(number)) => (NodeKind::Directory(Span::default()), Some(number)),
             (None, Found::Link(target)) => (self.grower.link(&target), None),
             (None, Found::Fifo) => (NodeKind::Fifo, None),
         };
         let node = self.grower.add(parent, &name, known, kind);
-        self.looks.push(look);
+        self.looks.push(stat);
         if is_again && first.is_none() {
             self.seen.insert(identity, node);
         }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 
 use larder_model::path::absolute;
-use larder_sys::Look;
+use larder_sys::Stat;
 
 use super::reason::{Reason, text};
 use crate::event::{Event, Kind, OpenFlags, identity_of};
@@ -55,12 +55,12 @@ impl Looks {
     }
 
     fn look_anew(&mut self, path: &[u8]) -> Result<Found, Reason> {
-        let look = match larder_sys::look_through(path) {
-            Ok(look) => look,
+        let stat = match larder_sys::stat(path) {
+            Ok(stat) => stat,
             Err(error) => return self.absent(path, &error),
         };
-        let key = (look.device, look.inode);
-        let found = match look.kind {
+        let key = (stat.device, stat.inode);
+        let found = match stat.kind {
             larder_sys::Kind::File => Found::File(key.0, key.1),
             larder_sys::Kind::Directory => Found::Directory(key.0, key.1),
             _ => return Err(format!("{}: neither a file nor a directory", text(path))),
@@ -69,7 +69,7 @@ impl Looks {
         // are inputs as well.
         self.events.push(event(NO_PROCESS, Kind::RealPath, path.to_vec()));
         if matches!(found, Found::File(..)) {
-            self.events.push(opened(path, &look));
+            self.events.push(opened(path, &stat));
         }
         Ok(found)
     }
@@ -98,9 +98,9 @@ impl Looks {
     }
 }
 
-fn opened(path: &[u8], look: &Look) -> Event {
+fn opened(path: &[u8], stat: &Stat) -> Event {
     let open = event(NO_PROCESS, Kind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
-    Event { identity: Some(identity_of(look)), mode: 0o100_000 | look.mode & 0o7777, ..open }
+    Event { identity: Some(identity_of(stat)), mode: 0o100_000 | stat.mode & 0o7777, ..open }
 }
 
 /// Returns an event without anything but a path.

@@ -23,11 +23,11 @@ const PREREQUISITES_MAX: usize = 20_000;
 /// depfile.
 pub(super) fn read(path: &[u8], started_ns: i64) -> Result<Vec<Vec<u8>>, Reason> {
     let trouble = |what: &str| format!("{}: {what}", text(path));
-    let look = larder_sys::look_through(path).map_err(|error| trouble(&error.to_string()))?;
-    if look.changed_ns < started_ns {
+    let stat = larder_sys::stat(path).map_err(|error| trouble(&error.to_string()))?;
+    if stat.changed_ns < started_ns {
         return Err(trouble("the depfile is older than the run"));
     }
-    if look.size_bytes > DEPFILE_BYTES_MAX {
+    if stat.size_bytes > DEPFILE_BYTES_MAX {
         return Err(trouble("the depfile is too large"));
     }
     let content = std::fs::read(Path::new(OsStr::from_bytes(path))).map_err(|error| trouble(&error.to_string()))?;

@@ -81,8 +81,8 @@ impl DepfileObserver {
         for path in [&self.plan.object, &self.plan.depfile] {
             let path = absolute(&self.plan.cwd, path);
             let (directory, name) = path.split_at(path.iter().rposition(|&b| b == b'/').unwrap_or(0) + 1);
-            let look = larder_sys::Dir::open(directory, false).and_then(|directory| directory.look(name));
-            if !look.is_ok_and(|look| look.kind == larder_sys::Kind::File) {
+            let stat = larder_sys::Dir::open(directory, false).and_then(|directory| directory.lstat(name));
+            if !stat.is_ok_and(|stat| stat.kind == larder_sys::Kind::File) {
                 return Err(format!("{}: the output is not a regular file", text(&path)));
             }
         }

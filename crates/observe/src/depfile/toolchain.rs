@@ -151,7 +151,7 @@ fn along_path(
     let Some(path) = path else { return Ok(None) };
     for directory in path.split(|&b| b == b':') {
         let candidate = absolute(&absolute(&plan.cwd, directory), name);
-        let executable = || larder_sys::look_through(&candidate).is_ok_and(|look| look.mode & 0o111 != 0);
+        let executable = || larder_sys::stat(&candidate).is_ok_and(|stat| stat.mode & 0o111 != 0);
         if matches!(looks.look(&candidate)?, Found::File(..)) && executable() {
             return Ok(Some(candidate));
         }

@@ -6,7 +6,7 @@
 use std::io;
 
 use larder_model::path::parent;
-use larder_sys::{Kind as FileKind, Look, Notification};
+use larder_sys::{Kind as FileKind, Notification, Stat};
 
 use super::calls::{At, Call};
 use super::open::{error_of_making, may_make_in};
@@ -32,7 +32,7 @@ impl Watch {
                 let (Some(path), Some(path2)) = (caller.path(call, from)?, caller.path(call, to)?) else {
                     return Ok(());
                 };
-                let error = match error_of(&larder_sys::look(&path)) {
+                let error = match error_of(&larder_sys::lstat(&path)) {
                     0 => error_of_making(&path2),
                     error => error,
                 };
@@ -84,7 +84,7 @@ impl Watch {
 
     fn remove(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let error = error_of(&larder_sys::look(&path).and_then(|look| may_remove(&path, &look, kind)));
+        let error = error_of(&larder_sys::lstat(&path).and_then(|stat| may_remove(&path, &stat, kind)));
         let gone = Some((path.clone(), Expected::Gone));
         self.changed(caller, Event { path, error, ..bare(caller, kind) }, gone);
         Ok(())
@@ -96,7 +96,7 @@ impl Watch {
             self.drop_event(caller, DROP_UNSUPPORTED, b"renameat2");
             return Ok(());
         }
-        let fresh = error_of(&larder_sys::look(&path2)) == libc::ENOENT;
+        let fresh = error_of(&larder_sys::lstat(&path2)) == libc::ENOENT;
         let error = match flags & RENAME_NOREPLACE != 0 && !fresh {
             true => libc::EEXIST,
             false => error_of(&may_rename(&path, &path2)),
@@ -117,8 +117,8 @@ impl Watch {
 
     fn change(&mut self, caller: Caller, kind: Kind, path: Vec<u8>, extra: u32, follow: bool) {
         let here = caller.seen_from_here(&path);
-        let found = if follow { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
-        let error = error_of(&found.and_then(|look| may_change(&look)));
+        let found = if follow { larder_sys::stat(&here) } else { larder_sys::lstat(&here) };
+        let error = error_of(&found.and_then(|stat| may_change(&stat)));
         drop(here);
         self.events.push(Event { path, error, extra, ..bare(caller, kind) });
     }
@@ -128,8 +128,8 @@ fn refused(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-fn may_remove(path: &[u8], look: &Look, kind: Kind) -> io::Result<()> {
-    let directory = look.kind == FileKind::Directory;
+fn may_remove(path: &[u8], stat: &Stat, kind: Kind) -> io::Result<()> {
+    let directory = stat.kind == FileKind::Directory;
     match kind {
         Kind::Unlink if directory => return Err(refused(libc::EISDIR)),
         Kind::RemoveDirectory if !directory => return Err(refused(libc::ENOTDIR)),
@@ -145,18 +145,18 @@ fn has_names(path: &[u8]) -> bool {
 }
 
 fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
-    let look = larder_sys::look(from)?;
+    let stat = larder_sys::lstat(from)?;
     may_make_in(from)?;
     may_make_in(to)?;
-    let directory = look.kind == FileKind::Directory;
-    match larder_sys::look(to) {
-        Ok(old) if old.device != look.device => Err(refused(libc::EXDEV)),
+    let directory = stat.kind == FileKind::Directory;
+    match larder_sys::lstat(to) {
+        Ok(old) if old.device != stat.device => Err(refused(libc::EXDEV)),
         Ok(old) if old.kind == FileKind::Directory && !directory => Err(refused(libc::EISDIR)),
         Ok(old) if old.kind != FileKind::Directory && directory => Err(refused(libc::ENOTDIR)),
         Ok(_) if directory && has_names(to) => Err(refused(libc::ENOTEMPTY)),
         Ok(_) => Ok(()),
-        Err(_) => match larder_sys::look_through(parent(to).unwrap_or(b".")) {
-            Ok(place) if place.device != look.device => Err(refused(libc::EXDEV)),
+        Err(_) => match larder_sys::stat(parent(to).unwrap_or(b".")) {
+            Ok(place) if place.device != stat.device => Err(refused(libc::EXDEV)),
             place => place.map(drop),
         },
     }
@@ -165,7 +165,7 @@ fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
 /// Succeeds if we may change the attributes of a file: only its owner and the superuser may. Others
 /// may change some attributes after all, for example the times of a file that they can write. The
 /// foreseen failure is wrong then, and its only effect is that the run is not recorded.
-fn may_change(look: &Look) -> io::Result<()> {
+fn may_change(stat: &Stat) -> io::Result<()> {
     let user = larder_sys::effective_user();
-    if user == 0 || user == look.owner { Ok(()) } else { Err(refused(libc::EPERM)) }
+    if user == 0 || user == stat.owner { Ok(()) } else { Err(refused(libc::EPERM)) }
 }

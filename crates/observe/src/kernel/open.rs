@@ -4,7 +4,7 @@
 
 use std::io;
 
-use larder_sys::{Kind as FileKind, Look, Notification};
+use larder_sys::{Kind as FileKind, Notification, Stat};
 
 use super::calls::{At, Call};
 use super::pending::{Expected, Pending};
@@ -58,16 +58,16 @@ impl Watch {
         let here = caller.seen_from_here(&path).into_owned();
         let found = found(&here, flags);
         let makes = matches!(found, Ok(None));
-        let look = found.and_then(|look| look.ok_or_else(|| io::Error::from_raw_os_error(0)));
+        let stat = found.and_then(|stat| stat.ok_or_else(|| io::Error::from_raw_os_error(0)));
         let kind = Kind::Open(OpenFlags(open_flags(flags).0 | if makes { OpenFlags::NEW } else { 0 }));
         let creates = flags & libc::O_CREAT != 0;
-        let event = Event { extra: if creates { mode } else { 0 }, ..looked(caller, kind, &look) };
+        let event = Event { extra: if creates { mode } else { 0 }, ..looked(caller, kind, &stat) };
         if makes {
             let expected = Expected::Made { event: self.events.len() };
             self.pending.push(Pending { caller, path: here, expected });
         }
-        if let Ok(look) = &look {
-            self.note(look, flags, &path);
+        if let Ok(stat) = &stat {
+            self.note(stat, flags, &path);
         }
         let zone = names_time_zone(&path);
         self.events.push(Event { path, ..event });
@@ -77,9 +77,9 @@ impl Watch {
         Ok(())
     }
 
-    fn note(&mut self, look: &Look, flags: i32, path: &[u8]) {
-        let key = (look.device, look.inode);
-        if look.kind == FileKind::Directory {
+    fn note(&mut self, stat: &Stat, flags: i32, path: &[u8]) {
+        let key = (stat.device, stat.inode);
+        if stat.kind == FileKind::Directory {
             self.directories.insert(key, path.to_vec());
         } else if flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0 {
             self.written.insert(key);
@@ -91,8 +91,8 @@ impl Watch {
     pub(super) fn change_directory(&mut self, caller: Caller, call: &Notification, at: At) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
-        let found = larder_sys::look_through(&here).and_then(|look| match look.kind {
-            FileKind::Directory => larder_sys::may_access(&here, EXECUTE, true).map(|()| look),
+        let found = larder_sys::stat(&here).and_then(|stat| match stat.kind {
+            FileKind::Directory => larder_sys::may_access(&here, EXECUTE, true).map(|()| stat),
             _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
         });
         let flags = OpenFlags(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY);
@@ -104,11 +104,11 @@ impl Watch {
 
     /// Completes the event of a call that created a file, now that its identity is known. The file
     /// was empty when it was created.
-    pub(super) fn made(&mut self, event: usize, look: &Look) {
-        self.written.insert((look.device, look.inode));
+    pub(super) fn made(&mut self, event: usize, stat: &Stat) {
+        self.written.insert((stat.device, stat.inode));
         if let Some(event) = self.events.get_mut(event) {
-            event.identity = Some(larder_model::Identity { size_bytes: 0, ..identity_of(look) });
-            event.mode = mode_of(look);
+            event.identity = Some(larder_model::Identity { size_bytes: 0, ..identity_of(stat) });
+            event.mode = mode_of(stat);
         }
     }
 }
@@ -124,21 +124,20 @@ const O_TMPFILE: i32 = libc::O_TMPFILE;
 
 /// Foresees the result of an `open`: the file that will be opened, `None` if a file will be
 /// created, or the error.
-fn found(path: &[u8], flags: i32) -> io::Result<Option<Look>> {
+fn found(path: &[u8], flags: i32) -> io::Result<Option<Stat>> {
     let has = |flag: i32| flags & flag != 0;
     let error = |number| Err(io::Error::from_raw_os_error(number));
     let exclusive = has(libc::O_CREAT) && has(libc::O_EXCL);
     let path_only = has(libc::O_PATH);
-    let looked =
-        if has(libc::O_NOFOLLOW) || exclusive { larder_sys::look(path) } else { larder_sys::look_through(path) };
-    let look = match looked {
+    let looked = if has(libc::O_NOFOLLOW) || exclusive { larder_sys::lstat(path) } else { larder_sys::stat(path) };
+    let stat = match looked {
         Err(missing) if has(libc::O_CREAT) && !path_only && error_number(&missing) == libc::ENOENT => {
             return may_make_in(path).map(|()| None);
         }
         other => other?,
     };
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-    match look.kind {
+    match stat.kind {
         _ if exclusive && !path_only => return error(libc::EEXIST),
         FileKind::Link if !path_only && !has(libc::O_DIRECTORY) => return error(libc::ELOOP),
         FileKind::Directory if !path_only && (writes || has(libc::O_CREAT)) => return error(libc::EISDIR),
@@ -147,17 +146,17 @@ fn found(path: &[u8], flags: i32) -> io::Result<Option<Look>> {
         _ => {}
     }
     if path_only {
-        return Ok(Some(look));
+        return Ok(Some(stat));
     }
     let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
     // A file that every user may read needs no further check.
-    if reads && look.mode & 0o444 != 0o444 {
+    if reads && stat.mode & 0o444 != 0o444 {
         larder_sys::may_access(path, READ, true)?;
     }
     if writes || has(libc::O_TRUNC) {
         larder_sys::may_access(path, WRITE, true)?;
     }
-    Ok(Some(look))
+    Ok(Some(stat))
 }
 
 fn error_number(error: &io::Error) -> i32 {
@@ -174,7 +173,7 @@ pub(super) fn may_make_in(path: &[u8]) -> io::Result<()> {
 
 /// Returns the errno of a change that requires that `path` does not exist yet, or 0.
 pub(super) fn error_of_making(path: &[u8]) -> i32 {
-    match larder_sys::look(path) {
+    match larder_sys::lstat(path) {
         Ok(_) => libc::EEXIST,
         Err(missing) if error_number(&missing) == libc::ENOENT => error_of(&may_make_in(path)),
         Err(other) => error_number(&other),

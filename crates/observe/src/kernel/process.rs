@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use larder_sys::{Look, Notification};
+use larder_sys::{Notification, Stat};
 
 use super::calls::At;
 use crate::event::{RANDOM_FOR_MEMORY, RANDOM_FOR_NAME};
@@ -167,8 +167,8 @@ impl Caller {
     }
 
     /// Returns the stat of the program that the process runs.
-    pub(super) fn image(self) -> io::Result<Look> {
-        larder_sys::look_through(format!("/proc/{}/exe", self.thread).as_bytes())
+    pub(super) fn image(self) -> io::Result<Stat> {
+        larder_sys::stat(format!("/proc/{}/exe", self.thread).as_bytes())
     }
 
     /// Returns the parent of the process, or the process that has adopted it.

@@ -28,21 +28,21 @@ impl Watch {
 
     fn is_as_expected(&mut self, pending: &Pending, thread: Option<u32>) -> bool {
         match pending.expected {
-            Expected::Made { event } => match larder_sys::look_through(&pending.path) {
-                Ok(look) => {
-                    self.made(event, &look);
+            Expected::Made { event } => match larder_sys::stat(&pending.path) {
+                Ok(stat) => {
+                    self.made(event, &stat);
                     true
                 }
                 Err(_) => false,
             },
-            Expected::There => larder_sys::look(&pending.path).is_ok(),
-            Expected::Gone => larder_sys::look(&pending.path).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT)),
+            Expected::There => larder_sys::lstat(&pending.path).is_ok(),
+            Expected::Gone => larder_sys::lstat(&pending.path).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT)),
             // If the process is gone by now, it did nothing that was taken for the work of another
             // program.
             Expected::Runs { .. } if thread.is_none() => true,
             // A new program begins in the process's first thread, whichever thread executed it.
             Expected::Runs { image } if thread == Some(pending.caller.process) => {
-                pending.caller.image().is_ok_and(|look| (look.device, look.inode) == image)
+                pending.caller.image().is_ok_and(|stat| (stat.device, stat.inode) == image)
             }
             Expected::Runs { .. } => !larder_sys::is_thread_of(pending.caller.thread, pending.caller.process),
         }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use larder_sys::{Kind as FileKind, Look, Notification};
+use larder_sys::{Kind as FileKind, Notification, Stat};
 
 use super::calls::At;
 use super::pending::{Expected, Pending};
@@ -28,7 +28,7 @@ const SPECIAL_BITS: u32 = 0o6000;
 #[derive(Debug)]
 enum Verdict {
     /// This program begins, with this dynamic loader.
-    Begins { image: Vec<u8>, look: Look, loader: Option<Vec<u8>> },
+    Begins { image: Vec<u8>, stat: Stat, loader: Option<Vec<u8>> },
     /// The call fails with this errno.
     Fails(i32),
     /// The program begins, and cannot be followed for this reason (`LARDER_DROP_*` in
@@ -59,14 +59,14 @@ impl Watch {
             Verdict::Drops(reason) => self.drop_event(caller, reason, &path),
             Verdict::Fails(error) if !first => self.fails(caller, path, error),
             Verdict::Fails(_) => {}
-            Verdict::Begins { image, look, loader } => {
+            Verdict::Begins { image, stat, loader } => {
                 let mut arguments = Vec::new();
                 if !interpreters.is_empty() {
                     arguments.extend(path);
                     arguments.push(ARGUMENT_END);
                 }
                 add_arguments(caller, words, &mut arguments);
-                self.begins(caller, &image, look, loader, arguments);
+                self.begins(caller, &image, stat, loader, arguments);
             }
         }
         Ok(())
@@ -74,11 +74,11 @@ impl Watch {
 
     fn announce(&mut self, caller: Caller, path: &[u8], interpreters: &[Vec<u8>], verdict: &Verdict) {
         for interpreter in interpreters {
-            let found = larder_sys::look_through(&caller.seen_from_here(interpreter));
+            let found = larder_sys::stat(&caller.seen_from_here(interpreter));
             self.events.push(Event { path: interpreter.clone(), ..looked(caller, Kind::Stat, &found) });
         }
         if !matches!(verdict, Verdict::Drops(_)) {
-            let found = larder_sys::look_through(&caller.seen_from_here(path));
+            let found = larder_sys::stat(&caller.seen_from_here(path));
             let path2 = interpreters.last().cloned().unwrap_or_default();
             self.events.push(Event { path: path.to_vec(), path2, ..looked(caller, Kind::Exec, &found) });
         }
@@ -89,16 +89,16 @@ impl Watch {
         // kernel can be taught other formats (`binfmt_misc`). So check that the process keeps its
         // program.
         if error != libc::ENOENT
-            && let Ok(look) = caller.image()
+            && let Ok(stat) = caller.image()
         {
-            self.expect_image(caller, &path, &look);
+            self.expect_image(caller, &path, &stat);
         }
         self.events.push(Event { path, error, ..bare(caller, Kind::ExecFailed) });
     }
 
-    fn begins(&mut self, caller: Caller, image: &[u8], look: Look, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
+    fn begins(&mut self, caller: Caller, image: &[u8], stat: Stat, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
         self.not_begun = self.not_begun.filter(|pid| *pid != caller.process);
-        if (look.device, look.inode) == self.wrapper {
+        if (stat.device, stat.inode) == self.wrapper {
             if !self.wrapper_reports {
                 self.drop_event(caller, DROP_UNSUPPORTED, image);
             }
@@ -106,14 +106,14 @@ impl Watch {
         } else {
             self.wrappers.remove(&caller.process);
         }
-        self.expect_image(caller, image, &look);
+        self.expect_image(caller, image, &stat);
         let real = real_path(image).unwrap_or_else(|_| image.to_vec());
         // The parent's pid is needed because a parent may have opened files for its child. For
         // example, a shell opens `FILE` for `< FILE` before it calls `vfork`.
         let extra = caller.parent().unwrap_or_default();
-        self.events.push(Event { path: real, path2: arguments, extra, ..looked(caller, Kind::Start, &Ok(look)) });
+        self.events.push(Event { path: real, path2: arguments, extra, ..looked(caller, Kind::Start, &Ok(stat)) });
         if let Some(loader) = loader {
-            let found = larder_sys::look_through(&loader);
+            let found = larder_sys::stat(&loader);
             self.events.push(Event { path: loader, ..looked(caller, Kind::Object, &found) });
         }
         self.clock_is_hidden(caller);
@@ -129,14 +129,14 @@ impl Watch {
             self.wrappers.remove(&caller.process);
         }
         let parents = Caller { thread: parent, process: parent }.image();
-        let same = |look: Look| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (look.device, look.inode));
+        let same = |stat: Stat| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (stat.device, stat.inode));
         if caller.image().is_ok_and(same) {
             self.events.push(Event { extra: parent, mode: parent, ..bare(caller, Kind::Forked) });
         }
     }
 
-    fn expect_image(&mut self, caller: Caller, path: &[u8], look: &Look) {
-        let expected = Expected::Runs { image: (look.device, look.inode) };
+    fn expect_image(&mut self, caller: Caller, path: &[u8], stat: &Stat) {
+        let expected = Expected::Runs { image: (stat.device, stat.inode) };
         self.pending.push(Pending { caller, path: path.to_vec(), expected });
     }
 }
@@ -169,11 +169,11 @@ fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {
 fn foresee(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result<Verdict, Trouble> {
     let mut path = caller.seen_from_here(path).into_owned();
     loop {
-        let look = match larder_sys::look_through(&path) {
-            Ok(look) => look,
+        let stat = match larder_sys::stat(&path) {
+            Ok(stat) => stat,
             Err(error) => return Ok(Verdict::Fails(error.raw_os_error().unwrap_or(libc::EIO))),
         };
-        if look.kind != FileKind::File || larder_sys::may_access(&path, EXECUTE, true).is_err() {
+        if stat.kind != FileKind::File || larder_sys::may_access(&path, EXECUTE, true).is_err() {
             return Ok(Verdict::Fails(libc::EACCES));
         }
         let Ok(mut file) = File::open(OsStr::from_bytes(&path)) else { return Ok(Verdict::Drops(DROP_UNREADABLE)) };
@@ -181,7 +181,7 @@ fn foresee(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Resu
         if (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).is_err() {
             return Ok(Verdict::Drops(DROP_UNREADABLE));
         }
-        let Some(line) = head.strip_prefix(b"#!") else { return Ok(foresee_binary(&path, &file, &head, look)) };
+        let Some(line) = head.strip_prefix(b"#!") else { return Ok(foresee_binary(&path, &file, &head, stat)) };
         let Some(interpreter) = interpreter_of(line) else { return Ok(Verdict::Fails(libc::ENOEXEC)) };
         if interpreters.len() >= INTERPRETERS_MAX {
             return Ok(Verdict::Fails(libc::ELOOP));
@@ -196,17 +196,17 @@ fn interpreter_of(line: &[u8]) -> Option<&[u8]> {
     line.split(|b| b" \t\0".contains(b)).find(|word| !word.is_empty())
 }
 
-fn foresee_binary(path: &[u8], file: &File, head: &[u8], look: Look) -> Verdict {
+fn foresee_binary(path: &[u8], file: &File, head: &[u8], stat: Stat) -> Verdict {
     if !head.starts_with(b"\x7fELF") {
         return Verdict::Fails(libc::ENOEXEC);
     }
-    if look.mode & SPECIAL_BITS != 0 {
+    if stat.mode & SPECIAL_BITS != 0 {
         return Verdict::Drops(DROP_SUID);
     }
     match loader_of(file) {
         None => Verdict::Drops(DROP_CLASS),
-        Some(Some(loader)) if larder_sys::look_through(&loader).is_err() => Verdict::Fails(libc::ENOENT),
-        Some(loader) => Verdict::Begins { image: path.to_vec(), look, loader },
+        Some(Some(loader)) if larder_sys::stat(&loader).is_err() => Verdict::Fails(libc::ENOENT),
+        Some(loader) => Verdict::Begins { image: path.to_vec(), stat, loader },
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use larder_model::Identity;
-use larder_sys::{Look, Notification};
+use larder_sys::{Notification, Stat};
 
 use super::calls::{At, CLONE_NEW, Call, rows};
 use super::filter::ARCHITECTURE;
@@ -62,7 +62,7 @@ pub(super) struct Mark {
 
 impl Watch {
     pub(super) fn new(wrapper_reports: bool) -> Watch {
-        let wrapper = larder_sys::look_through(b"/proc/self/exe").map_or((0, 0), |look| (look.device, look.inode));
+        let wrapper = larder_sys::stat(b"/proc/self/exe").map_or((0, 0), |stat| (stat.device, stat.inode));
         Watch {
             wrapper,
             wrapper_reports,
@@ -225,7 +225,7 @@ impl Watch {
         // Without a path, the call is about a descriptor.
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
-        let found = if kind == Kind::Stat { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
+        let found = if kind == Kind::Stat { larder_sys::stat(&here) } else { larder_sys::lstat(&here) };
         let event = Event { ..looked(caller, kind, &found) };
         drop(here);
         self.events.push(Event { path, ..event });
@@ -236,7 +236,7 @@ impl Watch {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
         let found = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {
-            larder_sys::look(&here).map(drop)
+            larder_sys::lstat(&here).map(drop)
         } else {
             larder_sys::may_access(&here, mode as u8 & 7, flags & libc::AT_EACCESS != 0)
         };
@@ -256,19 +256,19 @@ impl Watch {
 
     /// Writes the event of listing a directory, by the path that the directory was opened by.
     fn list(&mut self, caller: Caller, fd: i32) -> Result<(), Trouble> {
-        let Ok(look) = larder_sys::look_through(&caller.descriptor_link(fd)) else { return Ok(()) };
-        let identity = identity_of(&look);
+        let Ok(stat) = larder_sys::stat(&caller.descriptor_link(fd)) else { return Ok(()) };
+        let identity = identity_of(&stat);
         let again = self.events.last().is_some_and(|last| {
             last.kind == Kind::List && last.pid == caller.process && last.identity == Some(identity)
         });
         if again {
             return Ok(());
         }
-        let path = match self.directories.get(&(look.device, look.inode)) {
+        let path = match self.directories.get(&(stat.device, stat.inode)) {
             Some(path) => path.clone(),
             None => caller.descriptor(fd)?,
         };
-        self.events.push(Event { path, ..looked(caller, Kind::List, &Ok(look)) });
+        self.events.push(Event { path, ..looked(caller, Kind::List, &Ok(stat)) });
         Ok(())
     }
 
@@ -277,17 +277,17 @@ impl Watch {
         if self.written.is_empty() {
             return;
         }
-        let Ok(look) = larder_sys::look_through(&caller.descriptor_link(fd)) else { return };
-        if self.written.contains(&(look.device, look.inode)) && caller.writes(fd) {
-            self.events.push(looked(caller, Kind::Closed, &Ok(look)));
+        let Ok(stat) = larder_sys::stat(&caller.descriptor_link(fd)) else { return };
+        if self.written.contains(&(stat.device, stat.inode)) && caller.writes(fd) {
+            self.events.push(looked(caller, Kind::Closed, &Ok(stat)));
         }
     }
 
     /// Writes the event of reading the clock, with the identity of standard output if that is a
     /// file.
     fn clock(&mut self, caller: Caller, which: u32) {
-        let output = larder_sys::look_through(&caller.descriptor_link(1)).ok();
-        let identity = output.filter(|look| look.kind == larder_sys::Kind::File).as_ref().map(identity_of);
+        let output = larder_sys::stat(&caller.descriptor_link(1)).ok();
+        let identity = output.filter(|stat| stat.kind == larder_sys::Kind::File).as_ref().map(identity_of);
         self.events.push(Event { extra: which, identity, ..bare(caller, Kind::Clock) });
     }
 
@@ -301,7 +301,7 @@ impl Watch {
             return Ok(());
         }
         let name = name.split(|&b| b == 0).next().unwrap_or_default();
-        let missing = if name.starts_with(b"/") { larder_sys::look_through(name) } else { Err(no_such_file()) };
+        let missing = if name.starts_with(b"/") { larder_sys::stat(name) } else { Err(no_such_file()) };
         // libc connects to the socket of a name service cache in this way, and does without if
         // there is none.
         if call.number as libc::c_long == libc::SYS_connect
@@ -348,7 +348,7 @@ pub(super) fn bare(caller: Caller, kind: Kind) -> Event {
 }
 
 /// Returns an event with the result of a stat, or its error.
-pub(super) fn looked(caller: Caller, kind: Kind, found: &std::io::Result<Look>) -> Event {
+pub(super) fn looked(caller: Caller, kind: Kind, found: &std::io::Result<Stat>) -> Event {
     let identity: Option<Identity> = found.as_ref().ok().map(identity_of);
     let mode = found.as_ref().map_or(0, mode_of);
     Event { error: error_of(found), identity, mode, ..bare(caller, kind) }

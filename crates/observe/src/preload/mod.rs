@@ -49,7 +49,7 @@ impl PreloadObserver {
         library.write_all(LIBRARY)?;
         let log = larder_sys::memory_file("larder-log", false)?;
         log.set_len(LOG_BYTES)?;
-        let wrapper = larder_sys::own_program().map_or((0, 0), |(_, look)| (look.device, look.inode));
+        let wrapper = larder_sys::own_program().map_or((0, 0), |(_, stat)| (stat.device, stat.inode));
         let began_s = larder_sys::now_coarse_ns().max(0) as u64 / 1_000_000_000;
         log.write_all_at(&log::header(LOG_BYTES, wrapper, began_s), 0)?;
         let observer = PreloadObserver { library, log };

@@ -58,7 +58,7 @@ pub fn dynamic_names(path: &[u8]) -> Option<Vec<u8>> {
 
 fn inspect_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
     let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
-    let look = larder_sys::file_look(&file).ok()?;
+    let stat = larder_sys::fstat(&file).ok()?;
     let mut head = [0; 256];
     let count = file.read(&mut head).ok()?;
     if let Some(line) = head[..count].strip_prefix(b"#!") {
@@ -70,7 +70,7 @@ fn inspect_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
         let verdict = inspect_at(interpreter, depth + 1)?;
         return Some((verdict.0, true));
     }
-    let special = look.mode & 0o6000 != 0;
+    let special = stat.mode & 0o6000 != 0;
     let loader = if special { None } else { loader_of_plain(&file) };
     Some((loader.map_or(Program::NotPreloadable, |loader| Program::Dynamic { loader }), false))
 }

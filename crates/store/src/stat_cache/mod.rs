@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_model::{Digest, DigestWriter};
-use larder_sys::{Look, Trust};
+use larder_sys::{Stat, Trust};
 
 use self::table::{Near, SLOT_WORDS, SLOTS_MAX, Slot, Table, check};
 use crate::{Store, StoreError};
@@ -118,23 +118,23 @@ impl StatCache {
     }
 
     /// Returns the content of the file with this `stat`, if it is known.
-    pub fn content(&self, look: &Look) -> Option<Digest> {
-        let wanted = stamp(look, look.size_bytes);
+    pub fn content(&self, stat: &Stat) -> Option<Digest> {
+        let wanted = stamp(stat, stat.size_bytes);
         self.find(&wanted, 0, |_| true).map(|slot| digest_of(&slot))
     }
 
     /// Returns the content of the file at a path; links are followed. The file is read if its
     /// content is not known. Returns `None` if it cannot be read.
     pub fn content_of(&self, path: &[u8]) -> Option<Digest> {
-        let look = larder_sys::look_through(path).ok()?;
+        let stat = larder_sys::stat(path).ok()?;
         let read = || self.hash(&mut File::open(Path::new(OsStr::from_bytes(path))).ok()?).ok();
-        self.content(&look).or_else(read)
+        self.content(&stat).or_else(read)
     }
 
     /// Returns true if it is known that the directory with this `stat` has none of the names with
     /// the digest `names`.
-    pub fn names_absent(&self, look: &Look, names: &Digest) -> bool {
-        let wanted = stamp(look, DIRECTORY);
+    pub fn names_absent(&self, stat: &Stat, names: &Digest) -> bool {
+        let wanted = stamp(stat, DIRECTORY);
         let names = words_of(names);
         self.find(&wanted, names[0], |slot| same(&slot[5..9], &names)).is_some()
     }
@@ -147,11 +147,11 @@ impl StatCache {
 
     /// Hashes an open file as [`StatCache::hash`] does. Also returns its `stat`, which was the same
     /// before and after reading.
-    pub fn hash_of(&self, file: &mut File) -> io::Result<(Digest, Look)> {
+    pub fn hash_of(&self, file: &mut File) -> io::Result<(Digest, Stat)> {
         let now_ns = larder_sys::now_coarse_ns();
-        let before = larder_sys::file_look(&*file)?;
+        let before = larder_sys::fstat(&*file)?;
         let digest = hash_all(file, before.size_bytes)?;
-        if larder_sys::file_look(&*file)? != before {
+        if larder_sys::fstat(&*file)? != before {
             return Err(io::Error::other("changed while it was read"));
         }
         if self.writable && old_enough(&before, now_ns) && self.trust(&before, file).files {
@@ -160,63 +160,63 @@ impl StatCache {
         Ok((digest, before))
     }
 
-    /// Hashes an open file for comparison with a known content. `look` is its `stat` after opening.
+    /// Hashes an open file for comparison with a known content. `stat` is its `stat` after opening.
     /// A change while the file is read does no harm. Either the digest does not match, or the bytes
     /// that were read are the known content. And the stamp that is kept has the times from before
     /// the change, so no later lookup finds it.
-    pub(crate) fn hash_for_comparison(&self, file: &mut File, look: &Look) -> io::Result<Digest> {
+    pub(crate) fn hash_for_comparison(&self, file: &mut File, stat: &Stat) -> io::Result<Digest> {
         let now_ns = larder_sys::now_coarse_ns();
         let mut buffer = self.buffer.borrow_mut();
         buffer.resize(BUFFER_BYTES, 0);
-        let digest = hash_with(file, &mut buffer, Some(look.size_bytes))?;
-        if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
-            self.keep(slot_of(stamp(look, look.size_bytes), &digest), 0);
+        let digest = hash_with(file, &mut buffer, Some(stat.size_bytes))?;
+        if self.writable && old_enough(stat, now_ns) && self.trust(stat, file).files {
+            self.keep(slot_of(stamp(stat, stat.size_bytes), &digest), 0);
         }
         Ok(digest)
     }
 
     /// Stores a stamp that says that a directory has none of the names with the digest `names`.
-    /// `look` is its `stat` at `now_ns`, and it must be the same after the names were looked up.
+    /// `stat` is its `stat` at `now_ns`, and it must be the same after the names were looked up.
     /// `trust` is called if its file system is not known yet.
-    pub fn keep_absent(&self, look: &Look, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
-        if self.writable && old_enough(look, now_ns) && self.remembered(look.volume, trust).directories {
-            let slot = slot_of(stamp(look, DIRECTORY), names);
+    pub fn keep_absent(&self, stat: &Stat, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
+        if self.writable && old_enough(stat, now_ns) && self.remembered(stat.volume, trust).directories {
+            let slot = slot_of(stamp(stat, DIRECTORY), names);
             self.keep(slot, slot[5]);
         }
     }
 
     /// Returns true if a stamp makes the statement `what` about the file with this `stat`.
-    pub(crate) fn says(&self, look: &Look, what: &Digest) -> bool {
-        self.names_absent(look, what)
+    pub(crate) fn says(&self, stat: &Stat, what: &Digest) -> bool {
+        self.names_absent(stat, what)
     }
 
-    /// Stores a stamp with the statement `what` about an open file. `look` is its `stat` at
+    /// Stores a stamp with the statement `what` about an open file. `stat` is its `stat` at
     /// `now_ns`, and it must be the same after the file was read.
-    pub(crate) fn keep_saying(&self, look: &Look, now_ns: i64, what: &Digest, file: &File) {
-        if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
-            let slot = slot_of(stamp(look, DIRECTORY), what);
+    pub(crate) fn keep_saying(&self, stat: &Stat, now_ns: i64, what: &Digest, file: &File) {
+        if self.writable && old_enough(stat, now_ns) && self.trust(stat, file).files {
+            let slot = slot_of(stamp(stat, DIRECTORY), what);
             self.keep(slot, slot[5]);
         }
     }
 
     /// Returns true if a directory of this file system with an unchanged `stat` has the same names.
     /// `ask` is called at most once per file system.
-    pub fn trusts_directories(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
-        self.remembered(look.volume, ask).directories
+    pub fn trusts_directories(&self, stat: &Stat, ask: impl FnOnce() -> Trust) -> bool {
+        self.remembered(stat.volume, ask).directories
     }
 
     /// Returns true if this is a local file system of a known kind.
-    pub(crate) fn trusts_files(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
-        self.remembered(look.volume, ask).files
+    pub(crate) fn trusts_files(&self, stat: &Stat, ask: impl FnOnce() -> Trust) -> bool {
+        self.remembered(stat.volume, ask).files
     }
 
     /// Returns true if a change after a `stat` always changes the ctime (multigrain timestamps).
-    pub fn times_are_exact(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
-        self.remembered(look.volume, ask).files && larder_sys::times_are_multigrain()
+    pub fn times_are_exact(&self, stat: &Stat, ask: impl FnOnce() -> Trust) -> bool {
+        self.remembered(stat.volume, ask).files && larder_sys::times_are_multigrain()
     }
 
-    fn trust(&self, look: &Look, file: &File) -> Trust {
-        self.remembered(look.volume, || larder_sys::file_trust(file).unwrap_or(Trust::NONE))
+    fn trust(&self, stat: &Stat, file: &File) -> Trust {
+        self.remembered(stat.volume, || larder_sys::file_trust(file).unwrap_or(Trust::NONE))
     }
 
     fn remembered(&self, volume: u64, ask: impl FnOnce() -> Trust) -> Trust {
@@ -267,8 +267,8 @@ impl StatCache {
     }
 }
 
-fn old_enough(look: &Look, now_ns: i64) -> bool {
-    look.changed_ns.saturating_add(STAMP_AGE_MIN_NS) <= now_ns
+fn old_enough(stat: &Stat, now_ns: i64) -> bool {
+    stat.changed_ns.saturating_add(STAMP_AGE_MIN_NS) <= now_ns
 }
 
 fn hash_all(file: &mut File, size_bytes: u64) -> io::Result<Digest> {
@@ -300,8 +300,8 @@ fn hash_with(file: &mut File, buffer: &mut [u8], expected_bytes: Option<u64>) ->
     }
 }
 
-fn stamp(look: &Look, size: u64) -> [u64; 5] {
-    [look.volume, look.inode, size, look.modified_ns as u64, look.changed_ns as u64]
+fn stamp(stat: &Stat, size: u64) -> [u64; 5] {
+    [stat.volume, stat.inode, size, stat.modified_ns as u64, stat.changed_ns as u64]
 }
 
 fn slot_of(stamp: [u64; 5], digest: &Digest) -> Slot {
@@ -338,8 +338,8 @@ mod tests {
     use super::table::SLOTS_FIRST;
     use super::*;
 
-    fn look(inode: u64, changed_ns: i64) -> Look {
-        Look {
+    fn stat(inode: u64, changed_ns: i64) -> Stat {
+        Stat {
             kind: larder_sys::Kind::File,
             mode: 0o644,
             volume: 9,
@@ -368,23 +368,23 @@ mod tests {
         let (_dir, _store, stat_cache) = open();
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let now = 1 << 60;
-        stat_cache.keep_absent(&look(1, 5), now, &a, || BOTH);
-        stat_cache.keep_absent(&look(1, 5), now, &b, || BOTH);
-        assert!(stat_cache.names_absent(&look(1, 5), &a) && stat_cache.names_absent(&look(1, 5), &b));
-        assert!(!stat_cache.names_absent(&look(1, 6), &a));
-        assert!(!stat_cache.names_absent(&look(2, 5), &a));
-        assert!(!stat_cache.names_absent(&look(1, 5), &Digest::of(b"c")));
+        stat_cache.keep_absent(&stat(1, 5), now, &a, || BOTH);
+        stat_cache.keep_absent(&stat(1, 5), now, &b, || BOTH);
+        assert!(stat_cache.names_absent(&stat(1, 5), &a) && stat_cache.names_absent(&stat(1, 5), &b));
+        assert!(!stat_cache.names_absent(&stat(1, 6), &a));
+        assert!(!stat_cache.names_absent(&stat(2, 5), &a));
+        assert!(!stat_cache.names_absent(&stat(1, 5), &Digest::of(b"c")));
     }
 
     #[test]
     fn too_young_or_untrusted_stamps_are_not_kept() {
         let (_dir, _store, stat_cache) = open();
         let names = Digest::of(b"a");
-        stat_cache.keep_absent(&look(1, 1000), 1000 + STAMP_AGE_MIN_NS - 1, &names, || BOTH);
-        assert!(!stat_cache.names_absent(&look(1, 1000), &names));
+        stat_cache.keep_absent(&stat(1, 1000), 1000 + STAMP_AGE_MIN_NS - 1, &names, || BOTH);
+        assert!(!stat_cache.names_absent(&stat(1, 1000), &names));
         let (_dir, _store, stat_cache) = open();
-        stat_cache.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false });
-        assert!(!stat_cache.names_absent(&look(1, 1000), &names));
+        stat_cache.keep_absent(&stat(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false });
+        assert!(!stat_cache.names_absent(&stat(1, 1000), &names));
     }
 
     #[test]
@@ -398,16 +398,16 @@ mod tests {
                 scope.spawn(move || {
                     let stat_cache = shared.stat_cache();
                     for inode in from..from + 10_000 {
-                        stat_cache.keep_absent(&look(inode, 5), 1 << 60, names, || BOTH);
+                        stat_cache.keep_absent(&stat(inode, 5), 1 << 60, names, || BOTH);
                     }
                 });
             }
         });
         let again = StatCache::open(&store, false);
-        let known = (0..20_000).filter(|&inode| again.names_absent(&look(inode, 5), &names)).count();
+        let known = (0..20_000).filter(|&inode| again.names_absent(&stat(inode, 5), &names)).count();
         assert!(known > 19_900, "{known}: nearly all find a slot");
         let smaller = SharedStatCache::open(&store, 10).stat_cache();
-        assert!(smaller.names_absent(&look(7, 5), &names), "a larger table stays");
+        assert!(smaller.names_absent(&stat(7, 5), &names), "a larger table stays");
     }
 
     #[test]
@@ -415,16 +415,16 @@ mod tests {
         let (_dir, store, stat_cache) = open();
         let names = Digest::of(b"n");
         for inode in 0..20_000 {
-            stat_cache.keep_absent(&look(inode, 5), 1 << 60, &names, || BOTH);
+            stat_cache.keep_absent(&stat(inode, 5), 1 << 60, &names, || BOTH);
         }
         let known =
-            |stat_cache: &StatCache| (0..20_000).filter(|&i| stat_cache.names_absent(&look(i, 5), &names)).count();
+            |stat_cache: &StatCache| (0..20_000).filter(|&i| stat_cache.names_absent(&stat(i, 5), &names)).count();
         let before = known(&stat_cache);
         stat_cache.settle(&store).expect("grows");
         let grown = StatCache::open(&store, true);
         assert_eq!(known(&grown), before);
         for inode in 0..3_000 {
-            grown.keep_absent(&look(inode, 5), 1 << 60, &names, || BOTH);
+            grown.keep_absent(&stat(inode, 5), 1 << 60, &names, || BOTH);
         }
         assert!(known(&grown) > before);
     }
@@ -433,8 +433,8 @@ mod tests {
     fn a_file_that_changes_often_has_one_stamp_and_does_not_make_the_table_grow() {
         let (_dir, store, stat_cache) = open();
         let slot = |size_bytes, changed_ns| {
-            let look = Look { size_bytes, ..look(1, changed_ns) };
-            (look, slot_of(stamp(&look, size_bytes), &Digest::of(&changed_ns.to_ne_bytes())))
+            let stat = Stat { size_bytes, ..stat(1, changed_ns) };
+            (stat, slot_of(stamp(&stat, size_bytes), &Digest::of(&changed_ns.to_ne_bytes())))
         };
         for at in 0..200 {
             stat_cache.keep(slot(at as u64, at).1, 0);
@@ -451,11 +451,11 @@ mod tests {
         let (_dir, store, stat_cache) = open();
         let inodes = || 0..(SLOTS_FIRST / 2) as u64;
         for inode in inodes() {
-            let look = look(inode, 5);
-            stat_cache.keep(slot_of(stamp(&look, look.size_bytes), &Digest::of(&inode.to_ne_bytes())), 0);
+            let stat = stat(inode, 5);
+            stat_cache.keep(slot_of(stamp(&stat, stat.size_bytes), &Digest::of(&inode.to_ne_bytes())), 0);
         }
         let known =
-            |stat_cache: &StatCache| inodes().filter(|&inode| stat_cache.content(&look(inode, 5)).is_some()).count();
+            |stat_cache: &StatCache| inodes().filter(|&inode| stat_cache.content(&stat(inode, 5)).is_some()).count();
         let found = known(&stat_cache);
         assert!(found > SLOTS_FIRST * 49 / 100, "{found}");
         stat_cache.settle(&store).expect("settles");
@@ -466,17 +466,17 @@ mod tests {
     fn what_is_kept_is_found_by_who_looked_before() {
         let (_dir, store, stat_cache) = open();
         let (reader, names) = (StatCache::open(&store, false), Digest::of(b"n"));
-        assert!(!reader.names_absent(&look(1, 5), &names) && !stat_cache.names_absent(&look(1, 5), &names));
-        stat_cache.keep_absent(&look(1, 5), 1 << 60, &names, || BOTH);
-        assert!(stat_cache.names_absent(&look(1, 5), &names));
-        assert!(StatCache::open(&store, false).names_absent(&look(1, 5), &names));
+        assert!(!reader.names_absent(&stat(1, 5), &names) && !stat_cache.names_absent(&stat(1, 5), &names));
+        stat_cache.keep_absent(&stat(1, 5), 1 << 60, &names, || BOTH);
+        assert!(stat_cache.names_absent(&stat(1, 5), &names));
+        assert!(StatCache::open(&store, false).names_absent(&stat(1, 5), &names));
     }
 
     #[test]
     fn no_damaged_byte_is_believed() {
         let (_dir, store, stat_cache) = open();
         let names = Digest::of(b"n");
-        stat_cache.keep_absent(&look(1, 5), 1 << 60, &names, || BOTH);
+        stat_cache.keep_absent(&stat(1, 5), 1 << 60, &names, || BOTH);
         let path = stat_cache.path.clone().expect("has a path");
         let bytes = std::fs::read(&path).expect("reads");
         // The header is as long as a slot.
@@ -485,7 +485,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[byte] ^= 0x41;
             std::fs::write(&path, damaged).expect("writes");
-            assert!(!StatCache::open(&store, false).names_absent(&look(1, 5), &names), "byte {}", byte - start);
+            assert!(!StatCache::open(&store, false).names_absent(&stat(1, 5), &names), "byte {}", byte - start);
         }
     }
 
@@ -495,11 +495,11 @@ mod tests {
         let path = dir.path().join("f");
         std::fs::write(&path, "hello").expect("writes");
         let mut file = File::open(&path).expect("opens");
-        let look = larder_sys::file_look(&file).expect("looks");
-        assert_eq!(stat_cache.content(&look), None);
+        let stat = larder_sys::fstat(&file).expect("looks");
+        assert_eq!(stat_cache.content(&stat), None);
         std::thread::sleep(std::time::Duration::from_millis(40));
         assert_eq!(stat_cache.hash(&mut file).expect("hashes"), Digest::of(b"hello"));
         let trusted = larder_sys::file_trust(&file).expect("asks").files;
-        assert_eq!(stat_cache.content(&look), trusted.then(|| Digest::of(b"hello")));
+        assert_eq!(stat_cache.content(&stat), trusted.then(|| Digest::of(b"hello")));
     }
 }

@@ -118,16 +118,16 @@ impl Table {
     }
 
     fn of(file: File, writable: bool) -> io::Result<Table> {
-        let look = larder_sys::file_look(&file)?;
+        let stat = larder_sys::fstat(&file)?;
         // Stamps that another user wrote could say anything.
-        if look.owner != own_user() {
+        if stat.owner != own_user() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let mut header = [0; 16];
         file.read_exact_at(&mut header, 0)?;
         let [version, count] = [word_at(&header, 0), word_at(&header, 1)];
         let is_one = version == VERSION && count.is_power_of_two() && count <= SLOTS_MAX as u64;
-        if !is_one || look.size_bytes != size_bytes(count as usize) {
+        if !is_one || stat.size_bytes != size_bytes(count as usize) {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
         Ok(Table { file, count: count as usize, writable, words: OnceLock::new(), crowded: AtomicBool::new(false) })
@@ -202,7 +202,7 @@ impl Table {
         let map = || {
             let size_bytes = size_bytes(self.count);
             // The file may have been cut meanwhile.
-            let is_whole = larder_sys::file_look(&self.file).ok()?.size_bytes == size_bytes;
+            let is_whole = larder_sys::fstat(&self.file).ok()?.size_bytes == size_bytes;
             let map = || Words::map(&self.file, size_bytes, size_bytes as usize / 8, self.writable).ok();
             if is_whole { map() } else { None }
         };

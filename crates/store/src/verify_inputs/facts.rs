@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_model::{Age, Carried, Digest, DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Status, Twins};
-use larder_sys::Look;
+use larder_sys::Stat;
 
 /// The verified observations of a run. Unlike `ObservationSet`, it owns its bytes.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Directory {
     pub(super) links_matter: bool,
     pub(super) wanted: bool,
     /// Its `stat`, if it has not changed since before the run and a change would have been visible.
-    pub(super) unchanged: Option<Look>,
+    pub(super) unchanged: Option<Stat>,
     pub(super) facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
     pub(super) absent: Vec<Vec<u8>>,
 }

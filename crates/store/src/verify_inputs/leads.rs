@@ -9,7 +9,7 @@ use larder_sys::Kind;
 
 use super::facts::OwnedFact;
 use super::{Done, SplitPath, Walk, refuse};
-use crate::current::look;
+use crate::current::stat_in;
 
 impl Walk<'_> {
     /// Records each symbolic link on the way as a fact. The file at the end must have been made in
@@ -19,7 +19,7 @@ impl Walk<'_> {
         let SplitPath { path, directory, name } = at;
         let entry = self.entry(directory);
         (entry.links_matter, entry.wanted) = (true, true);
-        let is_link = look(self.opened(directory), name, false).is_ok_and(|found| found.kind == Kind::Link);
+        let is_link = stat_in(self.opened(directory), name, false).is_ok_and(|found| found.kind == Kind::Link);
         if is_link && !name.is_empty() {
             let Ok(target) = self.opened(directory).read_link(name) else {
                 return refuse(Unrecorded::InputChanged, path);
@@ -41,7 +41,7 @@ impl Walk<'_> {
     }
 
     fn is_one_directory(&self, a: &[u8], b: &[u8]) -> bool {
-        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|look| (look.device, look.inode));
+        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|stat| (stat.device, stat.inode));
         identity(a).is_some() && identity(a) == identity(b)
     }
 }

@@ -17,13 +17,13 @@ use std::io;
 use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
-use larder_sys::{Dir, Kind, Look, Trust};
+use larder_sys::{Dir, Kind, Stat, Trust};
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
 use self::facts::{Directory, OwnedFact};
 use crate::StatCache;
-use crate::current::{Listing, failure, listing_digest, look, status_of};
+use crate::current::{Listing, failure, listing_digest, stat_in, status_of};
 use crate::git_index::is_index;
 use crate::scan::{Forms, Held, Scan};
 
@@ -152,14 +152,14 @@ impl InputVerifier<'_> {
         for directory in set.directories.values_mut() {
             directory.absent.sort_unstable();
             directory.absent.dedup();
-            if let (Some(look), false) = (&directory.unchanged, directory.absent.is_empty()) {
+            if let (Some(stat), false) = (&directory.unchanged, directory.absent.is_empty()) {
                 let names: Vec<&[u8]> = directory.absent.iter().map(Vec::as_slice).collect();
                 // Such a name differs in each place.
                 if names.iter().any(|name| name.contains(&PLACEHOLDER)) {
                     continue;
                 }
                 // The trust was asked for when the directory was opened.
-                self.stat_cache.keep_absent(look, now_ns, &names_digest(&names), || Trust::NONE);
+                self.stat_cache.keep_absent(stat, now_ns, &names_digest(&names), || Trust::NONE);
             }
         }
         Ok(set)
@@ -196,7 +196,7 @@ impl Walk<'_> {
             self.absent(directory, name);
             return Ok(());
         }
-        match look(self.opened(directory), name, false) {
+        match stat_in(self.opened(directory), name, false) {
             Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(at, looked, depth),
             Ok(found) => self.present(at, looked, &found, looked.link),
             Err(error) if error.kind() == io::ErrorKind::NotFound && looked.absent => {
@@ -244,7 +244,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn present(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Look, plain: bool) -> Done {
+    fn present(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat, plain: bool) -> Done {
         let SplitPath { path, directory, name } = at;
         if plain {
             self.entry(directory).links_matter = true;
@@ -297,7 +297,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn content(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Look, plain: bool) -> Result<OwnedFact, Refusal> {
+    fn content(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat, plain: bool) -> Result<OwnedFact, Refusal> {
         let SplitPath { path, directory, name } = at;
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
         let is_gits = looked.refreshed && looked.identity.is_some_and(|written| written.inode == found.inode);
@@ -312,7 +312,7 @@ impl Walk<'_> {
             None => open().and_then(|mut file| self.witness.stat_cache.hash_of(&mut file)),
         };
         match content {
-            Ok((digest, look)) if virtual_file || look == *found => {
+            Ok((digest, stat)) if virtual_file || stat == *found => {
                 if virtual_file {
                     return Ok(OwnedFact::Content { digest, executable, plain, rooted: None });
                 }
@@ -338,7 +338,7 @@ impl Walk<'_> {
     /// Returns true if a file is still what the tool opened. A file that is as new as the run could
     /// have been changed within the same clock tick. It is only accepted if the file system's times
     /// are exact and the tool's own `stat` of it is known.
-    fn is_as_the_tool_saw_it(&self, directory: &[u8], looked: &Looked, found: &Look) -> bool {
+    fn is_as_the_tool_saw_it(&self, directory: &[u8], looked: &Looked, found: &Stat) -> bool {
         let same = looked.identity.is_none_or(|seen| {
             seen.inode == found.inode
                 && seen.size_bytes == found.size_bytes
@@ -424,7 +424,7 @@ impl Walk<'_> {
         let Ok(target) = self.opened(directory).read_link(name) else {
             return refuse(Unrecorded::InputChanged, path);
         };
-        let through = self.opened(directory).look_through(name);
+        let through = self.opened(directory).stat(name);
         if !looked.link
             && let Ok(found) = &through
         {

@@ -8,7 +8,7 @@ use larder_model::{Looked, Unrecorded};
 use larder_sys::{Dir, Trust};
 
 use super::{Done, Opened, SplitPath, Walk, refuse};
-use crate::current::look;
+use crate::current::stat_in;
 
 /// Linux's errno for "too many levels of symbolic links". Opening a path fails with it if symbolic
 /// links are refused and the path contains one.
@@ -62,7 +62,7 @@ impl Walk<'_> {
         let existing = existing.to_vec();
         if is_barred && looked.kind {
             // The directory must not have changed since the run began.
-            let changed_ns = self.opened(&existing).itself().map_or(i64::MAX, |look| look.changed_ns);
+            let changed_ns = self.opened(&existing).itself().map_or(i64::MAX, |stat| stat.changed_ns);
             if changed_ns >= self.witness.started_ns {
                 return refuse(Unrecorded::InputChanged, path);
             }
@@ -80,7 +80,7 @@ impl Walk<'_> {
         if self.absent.contains(path) {
             return true;
         }
-        let found = look(self.opened(directory), name, false);
+        let found = stat_in(self.opened(directory), name, false);
         let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         if is_missing {
             self.absent.insert(path.to_vec());
@@ -124,9 +124,9 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
-        let look = dir.itself()?;
-        let old = look.changed_ns < self.witness.started_ns;
-        let trusted = old && self.witness.stat_cache.trusts_directories(&look, || dir.trust().unwrap_or(Trust::NONE));
+        let stat = dir.itself()?;
+        let old = stat.changed_ns < self.witness.started_ns;
+        let trusted = old && self.witness.stat_cache.trusts_directories(&stat, || dir.trust().unwrap_or(Trust::NONE));
         let encode = |path: &[u8]| {
             let mut encoded = Vec::new();
             self.witness.roots.encode_path(path, &mut encoded);
@@ -136,8 +136,8 @@ impl Walk<'_> {
         let plain = real.is_none();
         let entry = self.entry(path);
         entry.real = real;
-        entry.unchanged = trusted.then_some(look);
-        entry.identity = (look.device, look.inode);
+        entry.unchanged = trusted.then_some(stat);
+        entry.identity = (stat.device, stat.inode);
         self.open.insert(path.to_vec(), Opened { dir, plain, unchanged: trusted });
         Ok(())
     }

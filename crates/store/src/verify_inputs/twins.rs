@@ -3,7 +3,7 @@
 //!
 //! Unaware of: what the files are for.
 
-use larder_sys::{Look, Opening};
+use larder_sys::{Opening, Stat};
 use memchr::memmem;
 
 use super::facts::OwnedFact;
@@ -12,7 +12,7 @@ use crate::scan::read_text;
 
 impl Walk<'_> {
     /// Notes a file that was read, with its content.
-    pub(super) fn note_source(&mut self, path: &[u8], found: &Look, fact: &OwnedFact) {
+    pub(super) fn note_source(&mut self, path: &[u8], found: &Stat, fact: &OwnedFact) {
         if let OwnedFact::Content { digest, executable: false, .. } = fact {
             let mut encoded = Vec::new();
             self.witness.roots.encode_path(path, &mut encoded);

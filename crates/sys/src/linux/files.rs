@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::{Kind, Look, Trust};
+use crate::{Kind, Stat, Trust};
 
 /// `STATX_MNT_ID_UNIQUE`, Linux 6.8: the number of a mount, which is never reused while the system
 /// runs.
@@ -158,17 +158,17 @@ impl Dir {
     }
 
     /// Runs `lstat` on a name in this directory.
-    pub fn look(&self, name: &[u8]) -> io::Result<Look> {
+    pub fn lstat(&self, name: &[u8]) -> io::Result<Stat> {
         statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Runs `stat` on a name in this directory.
-    pub fn look_through(&self, name: &[u8]) -> io::Result<Look> {
+    pub fn stat(&self, name: &[u8]) -> io::Result<Stat> {
         statx(&self.0, name, AtFlags::empty())
     }
 
     /// Runs `fstat` on this directory.
-    pub fn itself(&self) -> io::Result<Look> {
+    pub fn itself(&self) -> io::Result<Stat> {
         statx(&self.0, b"", AtFlags::EMPTY_PATH)
     }
 
@@ -226,12 +226,12 @@ pub fn real_path_of(fd: impl AsFd) -> io::Result<Vec<u8>> {
 }
 
 /// Runs `lstat` on a path.
-pub fn look(path: &[u8]) -> io::Result<Look> {
+pub fn lstat(path: &[u8]) -> io::Result<Stat> {
     statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
 }
 
 /// Runs `stat` on a path.
-pub fn look_through(path: &[u8]) -> io::Result<Look> {
+pub fn stat(path: &[u8]) -> io::Result<Stat> {
     statx(CWD, path, AtFlags::empty())
 }
 
@@ -241,7 +241,7 @@ pub fn look_through(path: &[u8]) -> io::Result<Look> {
 /// The path from the kernel's auxiliary vector (`AT_EXECFN`) is usually right and costs one
 /// `lstat`. Reading `/proc/self/exe` costs 20 times as much, because the kernel creates a `/proc`
 /// directory for the process.
-pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
+pub fn own_program() -> io::Result<(Vec<u8>, Stat)> {
     const PROC: &[u8] = b"/proc/self/exe";
     // SAFETY: the call only reads the auxiliary vector. The kernel's string lives as long as the
     // process.
@@ -251,12 +251,12 @@ pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
     };
     let is_path = name.starts_with(b"/") && ![&b"/proc/"[..], b"/dev/"].iter().any(|other| name.starts_with(other));
     if is_path
-        && let Ok(found) = look(name)
+        && let Ok(found) = lstat(name)
         && found.kind == Kind::File
     {
         return Ok((name.to_vec(), found));
     }
-    Ok((fs::readlink(PROC, Vec::new())?.into_bytes(), look_through(PROC)?))
+    Ok((fs::readlink(PROC, Vec::new())?.into_bytes(), stat(PROC)?))
 }
 
 /// Checks whether this process may execute (1), write (2) or read (4) the file at `path`. Links are
@@ -338,7 +338,7 @@ pub fn open(path: &[u8], opening: Opening) -> io::Result<File> {
 }
 
 /// Runs `fstat` on an open file.
-pub fn file_look(file: impl AsFd) -> io::Result<Look> {
+pub fn fstat(file: impl AsFd) -> io::Result<Stat> {
     statx(file, b"", AtFlags::EMPTY_PATH)
 }
 
@@ -366,7 +366,7 @@ pub fn has_writers(file: impl AsFd) -> bool {
 }
 
 /// Runs `fstat` on a standard descriptor: 0, 1 or 2.
-pub fn standard_look(fd: i32) -> io::Result<Look> {
+pub fn standard_stat(fd: i32) -> io::Result<Stat> {
     match fd {
         0 => statx(rustix::stdio::stdin(), b"", AtFlags::EMPTY_PATH),
         1 => statx(rustix::stdio::stdout(), b"", AtFlags::EMPTY_PATH),
@@ -428,19 +428,19 @@ pub(super) fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io
 }
 
 #[inline]
-fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
-    STATX.or(|| look_by_statx(dir.as_fd(), name, flags), || look_by_stat(dir.as_fd(), name, flags))
+fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
+    STATX.or(|| by_statx(dir.as_fd(), name, flags), || by_stat(dir.as_fd(), name, flags))
 }
 
 #[inline]
-fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
+fn by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     let st = with_c_path(name, |name| fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask))?;
     let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
     // Without unique numbers (before Linux 6.8), the lower bits are zero. A `volume` of exactly
     // 2^63 is never trusted.
     let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
-    Ok(Look {
+    Ok(Stat {
         kind: Kind::of_code((u32::from(st.stx_mode) >> 12) as u8),
         mode: u32::from(st.stx_mode) & 0o7777,
         volume: volume(st.stx_dev_major, st.stx_dev_minor, unique),
@@ -458,11 +458,11 @@ fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Loo
 /// Runs `fstatat`, which every kernel has. It reports everything that `statx` does except the
 /// number of the mount.
 #[cold]
-fn look_by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
+fn by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
     let st = with_c_path(name, |name| fs::statat(dir, name, flags | AtFlags::NO_AUTOMOUNT))?;
     let nanoseconds = |s: i64, ns: u64| s.saturating_mul(1_000_000_000).saturating_add(ns as i64);
     let (major, minor) = (fs::major(st.st_dev), fs::minor(st.st_dev));
-    Ok(Look {
+    Ok(Stat {
         kind: Kind::of_code((st.st_mode >> 12) as u8),
         mode: st.st_mode & 0o7777,
         volume: volume(major, minor, 0),
@@ -510,7 +510,7 @@ pub fn read_at_most(path: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> 
 
 /// Reads the rest of an open file. Returns `None` if it has more than `bytes_max` bytes.
 pub fn read_rest_at_most(file: &File, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-    let size_bytes = file_look(file)?.size_bytes;
+    let size_bytes = fstat(file)?.size_bytes;
     if size_bytes > bytes_max {
         return Ok(None);
     }
@@ -661,9 +661,7 @@ mod tests {
         let long = [scratch.path(&"/.".repeat(PATH_BYTES_MAX)), scratch.path(&format!("/{}", "x".repeat(300)))];
         let others = [&b""[..], b"/", b".", b"..", b"/proc/self", b"/proc/self/cwd", b"a\0b"].map(<[u8]>::to_vec);
         let inode = |opened: io::Result<OwnedFd>| {
-            opened
-                .and_then(|dir| look_by_statx(dir.as_fd(), b"", AtFlags::EMPTY_PATH))
-                .map(|look| (look.device, look.inode))
+            opened.and_then(|dir| by_statx(dir.as_fd(), b"", AtFlags::EMPTY_PATH)).map(|stat| (stat.device, stat.inode))
         };
         let numbered = |found: io::Result<_>| found.map_err(|error| (error.raw_os_error(), error.kind()));
         for path in whole.chain(long).chain(others) {
@@ -688,15 +686,15 @@ mod tests {
             (b"/proc/self/exe".to_vec(), AtFlags::empty()),
             (b"/dev/null".to_vec(), AtFlags::empty()),
         ] {
-            let without_mount = |look: io::Result<Look>| {
-                look.map(|look| Look { volume: look.volume & !(1 << 63) & look.device, ..look })
+            let without_mount = |stat: io::Result<Stat>| {
+                stat.map(|stat| Stat { volume: stat.volume & !(1 << 63) & stat.device, ..stat })
                     .map_err(|error| error.raw_os_error())
             };
-            let new = look_by_statx(CWD, &path, flags);
+            let new = by_statx(CWD, &path, flags);
             if new.as_ref().is_err_and(is_refusal) {
                 return eprintln!("skipped: statx is missing or refused here");
             }
-            assert_eq!(without_mount(look_by_stat(CWD, &path, flags)), without_mount(new));
+            assert_eq!(without_mount(by_stat(CWD, &path, flags)), without_mount(new));
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
-use super::process::{Stat, numbers_in, stat_of};
+use super::process::{ProcessStat, numbers_in, stat_of};
 
 /// The memory that is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +157,9 @@ pub fn any_busy_below(above: &[u32]) -> bool {
     own.chain(all_below(above)).any(|stat| matches!(stat.state, b'R' | b'D'))
 }
 
-fn all_below(above: &[u32]) -> Vec<Stat> {
+fn all_below(above: &[u32]) -> Vec<ProcessStat> {
     let others = numbers_in("/proc").filter(|pid| !above.contains(pid));
-    let mut others: Vec<(u32, Stat)> = others.filter_map(|pid| Some((pid, stat_of(pid)?))).collect();
+    let mut others: Vec<(u32, ProcessStat)> = others.filter_map(|pid| Some((pid, stat_of(pid)?))).collect();
     let (mut parents, mut below, mut at) = (above.to_vec(), Vec::new(), 0);
     while let Some(parent) = parents.get(at).copied() {
         at += 1;

@@ -96,7 +96,7 @@ pub fn seal(file: &File) -> io::Result<()> {
 mod tests {
     use std::os::unix::ffi::OsStrExt;
 
-    use super::super::files::{Opening, file_look, open, read_rest_at_most, volatile_path};
+    use super::super::files::{Opening, fstat, open, read_rest_at_most, volatile_path};
     use super::*;
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
             let path = volatile_path(&made);
             let again = open(&path, Opening::Read).expect("opens by its path");
             assert_eq!(read_rest_at_most(&again, 99).expect("reads").as_deref(), Some(&b"content"[..]));
-            assert_eq!(file_look(&made).expect("looks").links, 0);
+            assert_eq!(fstat(&made).expect("looks").links, 0);
         }
     }
 }

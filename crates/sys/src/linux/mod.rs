@@ -41,10 +41,9 @@ pub use confine::{Limits, enter_root, give_up_rights, limit_ourselves, refuse_ca
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
-    Dir, Opening, boot_id, file_look, file_trust, has_attributes, has_writers, is_open_for_writing, is_write_locked,
-    look, look_through, may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most,
-    read_rest_at_most, read_sized, real_path_of, rename_new, standard_look, times_are_multigrain, try_write_lock,
-    volatile_path, write_lock,
+    Dir, Opening, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked, lstat,
+    may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most, read_sized,
+    real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::loop_device;

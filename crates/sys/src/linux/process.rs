@@ -255,7 +255,7 @@ pub fn wanting_to_run() -> Option<u32> {
 
 /// The fields of a process's `stat` file that are used here (`proc(5)`). The name is in parentheses
 /// and may contain any byte. The fields after it contain no parenthesis.
-pub(super) struct Stat {
+pub(super) struct ProcessStat {
     name: Vec<u8>,
     session: u32,
     pub(super) state: u8,
@@ -274,7 +274,7 @@ const BUILD_TOOLS: &[&[u8]] =
 /// The initial pid namespace (`PROC_PID_INIT_INO` of the kernel).
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
 
-impl Stat {
+impl ProcessStat {
     /// Returns true if this process, with this pid, is a build tool. Bazel's server is a Java
     /// process whose command line begins with `bazel(NAME)`.
     fn is_build_tool(&self, pid: u32) -> bool {
@@ -283,7 +283,7 @@ impl Stat {
     }
 }
 
-pub(super) fn stat_of(pid: u32) -> Option<Stat> {
+pub(super) fn stat_of(pid: u32) -> Option<ProcessStat> {
     const PARENT: usize = 1;
     const SESSION: usize = 3;
     const USER: usize = 11;
@@ -294,7 +294,7 @@ pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     let (open, close) = (text.iter().position(|&b| b == b'(')?, text.iter().rposition(|&b| b == b')')?);
     let fields = std::str::from_utf8(&text[close + 1..]).ok()?.split_ascii_whitespace().collect::<Vec<_>>();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat {
+    Some(ProcessStat {
         name: text[open + 1..close].to_owned(),
         session: u32::try_from(number(SESSION)?).ok()?,
         state: *fields.first()?.as_bytes().first()?,
@@ -321,7 +321,7 @@ pub fn wanted_processor_ns(thread: u32) -> Option<u64> {
 /// that process, the thread that ran or waited longest is returned.
 pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
     const ANCESTORS_MAX: usize = 64;
-    let all: std::collections::HashMap<u32, Stat> =
+    let all: std::collections::HashMap<u32, ProcessStat> =
         numbers_in("/proc").filter_map(|pid| Some((pid, stat_of(pid)?))).collect();
     let parent = |pid: &u32| all.get(pid).map(|stat| stat.parent).filter(|parent| *parent != 0);
     let is_ours = |pid: u32| {
@@ -333,7 +333,7 @@ pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
             || line.any(|pid| ours.contains(&pid) || is_wrapper(pid))
     };
     let up_ticks = super::clock::now_ms() / 10;
-    let share = |stat: &Stat| stat.ticks * 1000 / up_ticks.saturating_sub(stat.started_ticks).max(1);
+    let share = |stat: &ProcessStat| stat.ticks * 1000 / up_ticks.saturating_sub(stat.started_ticks).max(1);
     let mut strangers: Vec<_> = all.iter().filter(|(_, stat)| stat.ticks > 0).collect();
     strangers.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.state == b'R', share(stat))));
     let (stranger, _) = strangers.into_iter().find(|(pid, _)| !is_ours(**pid))?;

@@ -282,9 +282,9 @@ pub fn keep_to_ourselves() {
 }
 
 /// Returns the file of a descriptor that another process passed, with the result of its `fstat`.
-pub fn passed_file(passed: OwnedFd) -> io::Result<(std::fs::File, crate::Look)> {
-    let look = crate::file_look(passed.as_fd())?;
-    Ok((std::fs::File::from(passed), look))
+pub fn passed_file(passed: OwnedFd) -> io::Result<(std::fs::File, crate::Stat)> {
+    let stat = crate::fstat(passed.as_fd())?;
+    Ok((std::fs::File::from(passed), stat))
 }
 
 #[cfg(test)]
@@ -321,8 +321,8 @@ mod tests {
             }
         }
         assert_eq!((bytes.as_slice(), passed.len()), (&b"firstsecond"[..], MESSAGE_DESCRIPTORS_MAX + 1));
-        let (mut theirs, look) = passed_file(passed.pop().expect("a descriptor came")).expect("looks");
-        assert_eq!(look.size_bytes, 7);
+        let (mut theirs, stat) = passed_file(passed.pop().expect("a descriptor came")).expect("looks");
+        assert_eq!(stat.size_bytes, 7);
         theirs.rewind().expect("seeks");
         let mut content = String::new();
         theirs.read_to_string(&mut content).expect("reads");

@@ -93,7 +93,7 @@ fn in_place(file: &[u8], bytes: &[u8], made: &HashMap<Vec<u8>, u64>) -> Option<V
     at(&|name, recorded| {
         let path = absolute(top, name);
         // A file that existed before may be newer here than where the result was recorded.
-        let there = || larder_sys::look_through(&path).ok().and_then(|look| u64::try_from(look.modified_ns).ok());
+        let there = || larder_sys::stat(&path).ok().and_then(|stat| u64::try_from(stat.modified_ns).ok());
         made.get(&path).copied().or_else(there).map_or(recorded, |time| time.max(recorded))
     })
 }

@@ -38,9 +38,9 @@ impl Mtimes {
         let paths: Vec<_> = seen.changed.iter().filter_map(dated).collect();
         let origins = if paths.is_empty() { Origins::default() } else { Origins::of(&seen.looked) };
         for path in paths {
-            let look = larder_sys::look_through(&path);
+            let stat = larder_sys::stat(&path);
             let lost = |_| NotRecorded::Because(Unrecorded::OutputLost, path.clone());
-            let modified_ns = look.map_err(lost)?.modified_ns;
+            let modified_ns = stat.map_err(lost)?.modified_ns;
             let date = match origins.origin(&seen.looked, file_name(&path), modified_ns) {
                 Some(at) => {
                     let (source, looked) = &mut seen.looked[at];

@@ -61,7 +61,7 @@ impl Run<'_> {
         for (directory, _) in listed {
             let paths = libraries.iter().map(|name| [&directory, &b"/"[..], name].concat());
             // A library that is there was loaded from there, so its content is an observation.
-            let missing = paths.filter(|path| larder_sys::look(path).is_err());
+            let missing = paths.filter(|path| larder_sys::lstat(path).is_err());
             looks.extend(missing.map(|path| (path, Looked { absent: true, ..Looked::default() })));
             looks.push((directory, Looked { kind: true, ..Looked::default() }));
         }
@@ -97,7 +97,7 @@ impl Run<'_> {
             narrowed.iter().flat_map(|directory| crates.iter().map(move |name| [directory, &b"/"[..], name].concat()));
         let is_known: BTreeSet<&[u8]> = looked.iter().map(|(path, _)| path.as_slice()).collect();
         // A file that is there was opened, so its content is an observation.
-        let missing = paths.filter(|path| !is_known.contains(path.as_slice()) && larder_sys::look(path).is_err());
+        let missing = paths.filter(|path| !is_known.contains(path.as_slice()) && larder_sys::lstat(path).is_err());
         let missing: Vec<Vec<u8>> = missing.collect();
         looked.extend(missing.into_iter().map(|path| (path, Looked { absent: true, ..Looked::default() })));
     }

@@ -74,7 +74,7 @@ pub(super) fn unchanged_since_the_end(finished: &Finished, changed: &[(Vec<u8>, 
     let left_at_ns = left_at.duration_since(UNIX_EPOCH).map_or(i64::MAX, |time| time.as_nanos() as i64);
     // Other processes may change the entries of a directory.
     let is_one = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
-    let is_later = |path: &[u8]| larder_sys::look(path).is_ok_and(|look| look.changed_ns > left_at_ns);
+    let is_later = |path: &[u8]| larder_sys::lstat(path).is_ok_and(|stat| stat.changed_ns > left_at_ns);
     match changed.iter().find(|(path, change)| is_one(change) && is_later(path)) {
         Some((path, _)) => Err(NotRecorded::Because(Unrecorded::Outlives, path.clone())),
         None => Ok(()),

@@ -82,11 +82,11 @@ impl<'a> StoredOutputs<'a> {
         Ok(match change {
             Change::Removed => StoredKind::Removed,
             Change::Directory(mode) => {
-                let look = larder_sys::look(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                let stat = larder_sys::lstat(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // `cp` sets a directory's mode by an access control list that says no more than the
                 // mode does.
-                let is_given = self.owners_were_set && look.mode != mode.bits & !larder_sys::umask();
-                StoredKind::Directory(self.mode(*mode, is_given, &look))
+                let is_given = self.owners_were_set && stat.mode != mode.bits & !larder_sys::umask();
+                StoredKind::Directory(self.mode(*mode, is_given, &stat))
             }
             Change::Link => {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
@@ -99,53 +99,53 @@ impl<'a> StoredOutputs<'a> {
                     return Err(lost(Unrecorded::UpdatesFile));
                 }
                 // `stat` first, because opening a FIFO would block.
-                let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                let stat = larder_sys::stat(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // No record may create a set-user-id file, because it would give away the rights of
                 // the user that has the hit.
-                if look.kind != larder_sys::Kind::File || (look.mode | mode.bits) & 0o6000 != 0 {
+                if stat.kind != larder_sys::Kind::File || (stat.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
                 let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 let own = file.try_clone().map_err(|_| lost(Unrecorded::OutputLost))?;
-                let content = self.content(&mut file, look.size_bytes, Some(&own))?;
-                let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
-                if !same || *closed_when_complete && !self.is_complete(&file, &look) {
+                let content = self.content(&mut file, stat.size_bytes, Some(&own))?;
+                let same = larder_sys::fstat(&file).is_ok_and(|after| after == stat);
+                if !same || *closed_when_complete && !self.is_complete(&file, &stat) {
                     return Err(lost(Unrecorded::OutputLost));
                 }
                 StoredKind::File {
                     placement: *placement,
-                    mode: self.mode(*mode, *attributed, &look),
+                    mode: self.mode(*mode, *attributed, &stat),
                     rewrite: Rewrite::None,
                     content,
-                    modified_ns: look.modified_ns,
+                    modified_ns: stat.modified_ns,
                 }
             }
         })
     }
 
-    fn mode(&self, asked: FileMode, is_given: bool, look: &larder_sys::Look) -> FileMode {
+    fn mode(&self, asked: FileMode, is_given: bool, stat: &larder_sys::Stat) -> FileMode {
         match asked.rule {
-            ModeRule::Masked if self.umask_was_set => FileMode { bits: look.mode, rule: ModeRule::Exact },
-            ModeRule::Masked | ModeRule::Exact if is_given => FileMode { bits: look.mode, rule: ModeRule::Set },
+            ModeRule::Masked if self.umask_was_set => FileMode { bits: stat.mode, rule: ModeRule::Exact },
+            ModeRule::Masked | ModeRule::Exact if is_given => FileMode { bits: stat.mode, rule: ModeRule::Set },
             _ => asked,
         }
     }
 
     /// Returns true if the file is as this tool closed it. A linker leaves its map (`-Map`) open
     /// until it exits. Such a file is complete if no other process has it open for writing.
-    fn is_complete(&self, file: &File, look: &larder_sys::Look) -> bool {
-        let is_it = |id: &larder_model::Identity| (id.device, id.inode) == (look.device, look.inode);
+    fn is_complete(&self, file: &File, stat: &larder_sys::Stat) -> bool {
+        let is_it = |id: &larder_model::Identity| (id.device, id.inode) == (stat.device, stat.inode);
         let was_closed = self.closed.is_none_or(|closed| closed.iter().any(is_it));
-        if was_closed { self.is_as_it_was_closed(look) } else { !larder_sys::has_writers(file) }
+        if was_closed { self.is_as_it_was_closed(stat) } else { !larder_sys::has_writers(file) }
     }
 
     /// Returns true if the file is as this tool closed it. If not, another run may be writing the
     /// same output.
-    fn is_as_it_was_closed(&self, look: &larder_sys::Look) -> bool {
+    fn is_as_it_was_closed(&self, stat: &larder_sys::Stat) -> bool {
         self.closed.is_none_or(|closed| {
             closed.iter().any(|id| {
                 (id.device, id.inode, id.size_bytes, id.modified_ns)
-                    == (look.device, look.inode, look.size_bytes, look.modified_ns)
+                    == (stat.device, stat.inode, stat.size_bytes, stat.modified_ns)
             })
         })
     }
@@ -192,10 +192,10 @@ impl<'a> StoredOutputs<'a> {
 /// attributes. A hit could not restore anything else.
 fn is_ours(path: &[u8]) -> bool {
     let parent = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or_default().max(1)];
-    let (Ok(look), Ok(parent)) = (larder_sys::look(path), larder_sys::look(parent)) else { return false };
+    let (Ok(stat), Ok(parent)) = (larder_sys::lstat(path), larder_sys::lstat(parent)) else { return false };
     // In a directory with the set-group-id bit, new files get the directory's group.
     let group = if parent.mode & 0o2000 != 0 { parent.group } else { larder_sys::effective_group() };
-    (look.owner, look.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
+    (stat.owner, stat.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
 }
 
 impl StoredContent {

@@ -123,7 +123,7 @@ fn is_plain(directory: &[u8]) -> bool {
 
 /// Returns true for a link that leads to a directory.
 fn leads_to_directory(change: &(Vec<u8>, Change)) -> bool {
-    let is_directory = |path: &[u8]| larder_sys::look_through(path).is_ok_and(|look| look.kind == Kind::Directory);
+    let is_directory = |path: &[u8]| larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::Directory);
     matches!(change.1, Change::Link) && is_directory(&change.0)
 }
 

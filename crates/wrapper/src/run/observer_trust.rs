@@ -104,9 +104,9 @@ impl<'a> ObserverTrust<'a> {
     fn learn_by_samples(&self, observed: &Observed, run: &RunModel, samples: &[Sample]) -> Option<String> {
         let programs = self.of(run);
         for (path, content) in &programs {
-            let look = larder_sys::look_through(path).ok().map(|look| identity_of(&look));
+            let stat = larder_sys::stat(path).ok().map(|stat| identity_of(&stat));
             let of_it: Vec<&Sample> =
-                samples.iter().filter(|s| s.program == *path && is_same(&s.identity, &look)).collect();
+                samples.iter().filter(|s| s.program == *path && is_same(&s.identity, &stat)).collect();
             let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
                 true => Judgement::Disbelieved,
                 false if of_it.iter().any(|sample| self.is_enough(sample)) => {
@@ -162,7 +162,7 @@ impl<'a> ObserverTrust<'a> {
         // For each path: the file that is there now, and earlier files that have enough samples.
         let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
         for start in run.starts.iter().filter(|start| begins(start) && start.program != own) {
-            let now = || larder_sys::look_through(start.program).ok().map(|look| identity_of(&look));
+            let now = || larder_sys::stat(start.program).ok().map(|stat| identity_of(&stat));
             let files = began.entry(start.program).or_insert_with(|| vec![now()]);
             if files.iter().any(|file| is_same(file, &start.identity)) {
                 continue;
@@ -196,10 +196,10 @@ impl<'a> ObserverTrust<'a> {
     /// rebuilt by the end, and only a sample then tells which file it was.
     pub(crate) fn interest(&self, path: &[u8]) -> Interest {
         const READ_BYTES_MAX: u64 = 1 << 20;
-        let look = larder_sys::look_through(path).ok();
-        let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
+        let stat = larder_sys::stat(path).ok();
+        let is_small = stat.as_ref().is_some_and(|stat| stat.size_bytes <= READ_BYTES_MAX);
         let read = || if is_small { self.stat_cache.content_of(path) } else { None };
-        let content = look.as_ref().and_then(|look| self.stat_cache.content(look)).or_else(read);
+        let content = stat.as_ref().and_then(|stat| self.stat_cache.content(stat)).or_else(read);
         match content.and_then(|content| self.recorder.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
             Some(Judgement::Disbelieved) => Interest::Nothing,
@@ -315,7 +315,7 @@ impl<'a> ObserverTrust<'a> {
             let by_name = || self.recorder.judgement(&made_program_key(self.request, &path, self.place));
             match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
                 Some(Judgement::Believed(unseen)) => {
-                    unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
+                    unseen.into_iter().for_each(|stat| merge(looks.entry(stat.path.clone()).or_default(), &stat));
                 }
                 None if self.is_believed_by_name(&path) => {}
                 Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
@@ -412,8 +412,8 @@ fn unseen_look(access: &Access) -> Option<Unseen> {
     Some(Unseen { path: access.path.clone(), way })
 }
 
-fn merge(looked: &mut Looked, look: &Unseen) {
-    let more = look.looked();
+fn merge(looked: &mut Looked, stat: &Unseen) {
+    let more = stat.looked();
     looked.content |= more.content;
     looked.kind |= more.kind;
     looked.link |= more.link;

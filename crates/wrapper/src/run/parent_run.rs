@@ -18,7 +18,7 @@ use larder_observe::{
     Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
     REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
 };
-use larder_sys::Look;
+use larder_sys::Stat;
 
 use crate::own_file::own_path;
 
@@ -69,7 +69,7 @@ pub(crate) fn is_around() -> bool {
 /// Reports that we read a file, or found none.
 pub(crate) fn reads(path: &[u8]) {
     let open = Kind::Open(OpenFlags(OpenFlags::READ));
-    report(vec![match larder_sys::look_through(path) {
+    report(vec![match larder_sys::stat(path) {
         Ok(_) => Event { mode: FILE, ..looked(open, path) },
         Err(_) => Event { error: ENOENT, identity: None, ..at(Kind::Stat, path) },
     }]);
@@ -105,13 +105,13 @@ pub(crate) fn ran(
 }
 
 /// The state of the outputs' paths before a hit.
-pub(crate) struct Before(Vec<Option<Look>>);
+pub(crate) struct Before(Vec<Option<Stat>>);
 
 impl Before {
     /// Notes that state, if there is an outer run.
     pub(crate) fn of(result: &ActionResult, roots: &Roots) -> Option<Before> {
         with(|_| ())?;
-        Some(Before(result.outputs.iter().map(|output| larder_sys::look(&decoded(roots, output.path)).ok()).collect()))
+        Some(Before(result.outputs.iter().map(|output| larder_sys::lstat(&decoded(roots, output.path)).ok()).collect()))
     }
 }
 
@@ -190,7 +190,7 @@ fn chosen(place: &Place, request: &Request) -> Vec<Event> {
         let (directory, name) = (&tool[..slash], &tool[slash + 1..]);
         for candidate in path.split(|&b| b == b':').take_while(|entry| *entry != directory) {
             let path = join(&absolute(&request.action.cwd, candidate), name);
-            if larder_sys::look(&path).is_err() {
+            if larder_sys::lstat(&path).is_err() {
                 events.push(Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) });
             }
         }
@@ -233,12 +233,12 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
 
 /// Returns events for a path that was read in these ways. They hold its present state.
 fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
-    let Ok(look) = larder_sys::look_through(path) else {
+    let Ok(stat) = larder_sys::stat(path) else {
         let error = ways.failed.map_or(ENOENT, |(_, errno)| errno as i32);
         let link = larder_sys::link_target(path).ok().map(|target| Event { path2: target, ..at(Kind::ReadLink, path) });
         return [Some(Event { error, ..at(Kind::Stat, path) }), link].into_iter().flatten().collect();
     };
-    let found = |kind| Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) };
+    let found = |kind| Event { identity: Some(identity_of(&stat)), mode: mode_of(&stat), ..at(kind, path) };
     let is_link = larder_sys::link_target(path).ok();
     let as_link = is_link.map_or(found(Kind::Lstat), |target| Event { path2: target, ..at(Kind::ReadLink, path) });
     let ways = [
@@ -251,7 +251,7 @@ fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
 }
 
 /// Adds events for an output that we put in place. `before` is what existed there.
-fn made(path: &[u8], output: &Output, before: Option<&Look>, events: &mut Vec<Event>) {
+fn made(path: &[u8], output: &Output, before: Option<&Stat>, events: &mut Vec<Event>) {
     let existed = before.is_some();
     match output.kind {
         OutputKind::File { placement, mode, .. } => {
@@ -273,8 +273,8 @@ fn made(path: &[u8], output: &Output, before: Option<&Look>, events: &mut Vec<Ev
         }
         OutputKind::Directory(_) => {}
         OutputKind::Link(target) => {
-            if let Some(look) = before {
-                events.push(Event { mode: mode_of(look), ..at(Kind::Unlink, path) });
+            if let Some(stat) = before {
+                events.push(Event { mode: mode_of(stat), ..at(Kind::Unlink, path) });
             }
             events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(Kind::Symlink) });
         }
@@ -293,8 +293,8 @@ fn at(kind: Kind, path: &[u8]) -> Event {
 
 /// Makes an event with the present state of the path.
 fn looked(kind: Kind, path: &[u8]) -> Event {
-    match larder_sys::look_through(path) {
-        Ok(look) => Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) },
+    match larder_sys::stat(path) {
+        Ok(stat) => Event { identity: Some(identity_of(&stat)), mode: mode_of(&stat), ..at(kind, path) },
         Err(_) => at(kind, path),
     }
 }

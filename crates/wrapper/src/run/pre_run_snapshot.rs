@@ -18,7 +18,7 @@ use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{Digest, Identity, Prior};
 use larder_store::StatCache;
-use larder_sys::{Kind, Look};
+use larder_sys::{Kind, Stat};
 
 /// At most this many bytes are read to compute digests.
 const READ_BYTES_MAX: u64 = 64 << 20;
@@ -38,7 +38,7 @@ const KERNELS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
 #[derive(Default)]
 pub(crate) struct PreRunSnapshot {
     /// The result of `stat` and the digest, by device and inode.
-    files: HashMap<(u64, u64), (Look, Digest)>,
+    files: HashMap<(u64, u64), (Stat, Digest)>,
     read_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ impl PreRunSnapshot {
             return before;
         }
         for argument in request.action.argv[1..].iter().chain(changes) {
-            before.file(argument, &|look| look.size_bytes <= READ_BYTES_MAX, stat_cache);
+            before.file(argument, &|stat| stat.size_bytes <= READ_BYTES_MAX, stat_cache);
         }
         if request.family == Family::Command {
             before.around(&request.action.cwd, stat_cache);
@@ -60,43 +60,43 @@ impl PreRunSnapshot {
         before
     }
 
-    fn file(&mut self, path: &[u8], is_wanted: &dyn Fn(&Look) -> bool, stat_cache: &StatCache) {
+    fn file(&mut self, path: &[u8], is_wanted: &dyn Fn(&Stat) -> bool, stat_cache: &StatCache) {
         if KERNELS.iter().any(|kernels| path.starts_with(kernels)) {
             return;
         }
-        let Ok(look) = larder_sys::look_through(path) else { return };
-        if look.kind != Kind::File || !is_wanted(&look) {
+        let Ok(stat) = larder_sys::stat(path) else { return };
+        if stat.kind != Kind::File || !is_wanted(&stat) {
             return;
         }
         let mut read = || {
             // A generated file reports size 0. Reading some of these never ends.
-            if look.size_bytes == 0 {
+            if stat.size_bytes == 0 {
                 return Some(Digest::of(b""));
             }
-            let read_bytes = self.read_bytes + look.size_bytes;
+            let read_bytes = self.read_bytes + stat.size_bytes;
             if read_bytes > READ_BYTES_MAX {
                 return None;
             }
             self.read_bytes = read_bytes;
             let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
             let digest = stat_cache.hash(&mut file).ok()?;
-            larder_sys::file_look(&file).is_ok_and(|after| after == look).then_some(digest)
+            larder_sys::fstat(&file).is_ok_and(|after| after == stat).then_some(digest)
         };
-        if let Some(digest) = stat_cache.content(&look).or_else(&mut read) {
-            self.files.insert((look.device, look.inode), (look, digest));
+        if let Some(digest) = stat_cache.content(&stat).or_else(&mut read) {
+            self.files.insert((stat.device, stat.inode), (stat, digest));
         }
     }
 
     /// Notes small files below a directory. Links and mount points are not followed, because
     /// reading a generated file may block.
     fn around(&mut self, directory: &[u8], stat_cache: &StatCache) {
-        let Ok(top) = larder_sys::look_through(directory) else { return };
+        let Ok(top) = larder_sys::stat(directory) else { return };
         if KERNELS.iter().any(|kernels| directory.starts_with(kernels)) {
             return;
         }
-        let is_small = |look: &Look| look.device == top.device && look.size_bytes <= SMALL_BYTES;
+        let is_small = |stat: &Stat| stat.device == top.device && stat.size_bytes <= SMALL_BYTES;
         let is_here =
-            |path: &Path| larder_sys::look(path.as_os_str().as_bytes()).is_ok_and(|it| it.device == top.device);
+            |path: &Path| larder_sys::lstat(path.as_os_str().as_bytes()).is_ok_and(|it| it.device == top.device);
         let mut directories = VecDeque::from([PathBuf::from(OsStr::from_bytes(directory))]);
         let mut names = 0;
         while let Some(directory) = directories.pop_front() {
@@ -124,19 +124,19 @@ impl PreRunSnapshot {
     /// Returns true if the file at `path` was noted and has not changed since. It may have been
     /// opened for writing, as `flock` does. A change after `started_ns` would show in its ctime.
     pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
-        let now = larder_sys::look_through(path).ok().filter(|now| now.changed_ns < started_ns);
-        now.is_some_and(|now| self.files.get(&(now.device, now.inode)).is_some_and(|(look, _)| *look == now))
+        let now = larder_sys::stat(path).ok().filter(|now| now.changed_ns < started_ns);
+        now.is_some_and(|now| self.files.get(&(now.device, now.inode)).is_some_and(|(stat, _)| *stat == now))
     }
 
     /// Returns the content of a file that the command opened, if it was noted and was unchanged
     /// when it was opened.
     pub(crate) fn of(&self, opened: &Identity) -> Option<Prior> {
-        let same = |look: &Look| {
-            (look.device, look.inode, look.size_bytes, look.modified_ns, look.changed_ns)
+        let same = |stat: &Stat| {
+            (stat.device, stat.inode, stat.size_bytes, stat.modified_ns, stat.changed_ns)
                 == (opened.device, opened.inode, opened.size_bytes, opened.modified_ns, opened.changed_ns)
         };
-        let (look, digest) = self.files.get(&(opened.device, opened.inode)).filter(|(look, _)| same(look))?;
-        Some(Prior::File { digest: *digest, mode: Some(look.mode) })
+        let (stat, digest) = self.files.get(&(opened.device, opened.inode)).filter(|(stat, _)| same(stat))?;
+        Some(Prior::File { digest: *digest, mode: Some(stat.mode) })
     }
 }
 

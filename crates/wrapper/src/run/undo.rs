@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_observe::{Kind, OpenFlags, Trace};
-use larder_sys::Look;
+use larder_sys::Stat;
 
 /// Removes the new files in a trace.
 pub(crate) fn undo(trace: &Trace) {
@@ -18,11 +18,11 @@ pub(crate) fn undo(trace: &Trace) {
             Kind::Rename(flags) if flags.has(OpenFlags::NEW) => event.path2,
             _ => continue,
         };
-        let is_it = |look: &Look| {
-            let same = event.identity.is_none_or(|id| (id.device, id.inode) == (look.device, look.inode));
-            look.kind == larder_sys::Kind::File && (same || matches!(event.kind, Kind::Rename(_)))
+        let is_it = |stat: &Stat| {
+            let same = event.identity.is_none_or(|id| (id.device, id.inode) == (stat.device, stat.inode));
+            stat.kind == larder_sys::Kind::File && (same || matches!(event.kind, Kind::Rename(_)))
         };
-        if larder_sys::look(made).is_ok_and(|look| is_it(&look)) {
+        if larder_sys::lstat(made).is_ok_and(|stat| is_it(&stat)) {
             // If a file cannot be removed, it stays as after any killed tool.
             let _ = std::fs::remove_file(Path::new(OsStr::from_bytes(made)));
         }

@@ -195,13 +195,13 @@ fn stat_cache(what: &str, path: &Path) -> Check {
     if larder_sys::boot_id().is_err() {
         return note(what, "the system has no boot_id, so file times are not trusted: a hit reads every file");
     }
-    let asked = File::open(path).and_then(|dir| Ok((larder_sys::file_trust(&dir)?, larder_sys::file_look(&dir)?)));
-    let (trust, look) = match asked {
+    let asked = File::open(path).and_then(|dir| Ok((larder_sys::file_trust(&dir)?, larder_sys::fstat(&dir)?)));
+    let (trust, stat) = match asked {
         Ok(asked) => asked,
         Err(error) => return note(what, format!("{shown}: {error}; a hit reads every file there")),
     };
-    // The value of `larder_sys::Look::volume` if mounts cannot be told apart.
-    let nameless = look.volume == 1 << 63;
+    // The value of `larder_sys::Stat::volume` if mounts cannot be told apart.
+    let nameless = stat.volume == 1 << 63;
     match (trust.files && !nameless, trust.directories && !nameless) {
         (true, true) => ok(what, format!("{shown}: times of files and directories are trusted")),
         (true, false) => {

@@ -39,7 +39,7 @@ pub(super) fn during<T>(work: impl FnOnce(&Progress) -> T) -> T {
 fn draw(bar: &ProgressBar, (step, done, all): (Step, u64, u64)) {
     let (doing, template) = match step {
         Step::Scan => ("listing files", "{msg} {pos}"),
-        Step::Look => ("checking for changes", "{msg} {wide_bar} {pos}/{len}"),
+        Step::Stat => ("checking for changes", "{msg} {wide_bar} {pos}/{len}"),
         Step::Compare => ("comparing", BYTES),
         Step::Pack => ("packing", BYTES),
         Step::Unpack => ("unpacking", BYTES),

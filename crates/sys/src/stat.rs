@@ -1,4 +1,4 @@
-//! The result of a `stat` or `lstat` of a path, which the code calls a *look*.
+//! The result of a `stat` or `lstat` of a path.
 //!
 //! Unaware of: what is done with it.
 
@@ -39,7 +39,7 @@ impl Kind {
 
 /// The result of one `stat` or `lstat`. It has all that the stat cache compares (a *stamp*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Stat {
     /// The type of the file.
     pub kind: Kind,
     /// The permission bits of the mode.
