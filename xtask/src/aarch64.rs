@@ -202,7 +202,7 @@ fn of_message(line: &str) -> Option<Built> {
     if message["profile"]["test"] != true {
         return None;
     }
-    // "path+file:///…/crates/model#larder-model@0.1.0"
+    // "path+file:///…/crates/base/model#larder-model@0.1.0"
     let package = message["package_id"].as_str()?.rsplit(['#', '/']).next()?.split('@').next()?;
     Some(Built { package: package.into(), dir: dir.into(), test: test.into(), program: program.into() })
 }
@@ -511,14 +511,14 @@ mod tests {
 
     #[test]
     fn programs_are_found_in_cargos_messages() {
-        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///r/crates/sys#larder-sys@0.1.0",
-            "manifest_path":"/r/crates/sys/Cargo.toml","target":{"kind":["lib"],"name":"larder_sys"},
+        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///r/crates/base/sys#larder-sys@0.1.0",
+            "manifest_path":"/r/crates/base/sys/Cargo.toml","target":{"kind":["lib"],"name":"larder_sys"},
             "profile":{"test":true},"executable":"/r/target/x"}"#;
         let built = of_message(message).expect("names one");
         assert_eq!((built.package.as_str(), built.test.as_str()), ("larder-sys", "larder_sys"));
         assert_eq!(
             (built.dir.as_path(), built.program.as_path()),
-            (Path::new("/r/crates/sys"), Path::new("/r/target/x"))
+            (Path::new("/r/crates/base/sys"), Path::new("/r/target/x"))
         );
         assert!(of_message(&message.replace("\"/r/target/x\"", "null")).is_none());
         assert!(of_message(&message.replace("\"test\":true", "\"test\":false")).is_none());

@@ -1,7 +1,7 @@
 //! Damages every byte of every file of a store in turn, cuts files, exchanges them, and replaces
 //! them by something else. A run of larder must then give the result of the tool, to the byte.
 //! `LARDER_TEST_FULL=1` damages every byte; otherwise only some of them.
-//! `crates/store/tests/corruption.rs` always damages every byte, without running programs.
+//! `crates/cache/store/tests/corruption.rs` always damages every byte, without running programs.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -83,10 +83,10 @@ fn lay_out(place: &Place, contents: &Contents, tree: &Path, time: u64) -> Result
 /// `/var/cache` for units of the system.
 fn units(place: &Place, tree: &Path) -> Result<()> {
     let templates = place.repo.join("crates/daemon/units");
-    let format = fs::read_to_string(place.repo.join("crates/model/src/lib.rs"))?;
+    let format = fs::read_to_string(place.repo.join("crates/base/model/src/lib.rs"))?;
     let version = format.lines().find_map(|line| line.strip_prefix("pub const FORMAT_VERSION: u8 = "));
     let version =
-        version.context("the store's format version is not in crates/model/src/lib.rs")?.trim_end_matches(';');
+        version.context("the store's format version is not in crates/base/model/src/lib.rs")?.trim_end_matches(';');
     let socket = format!("%C/larder/v{version}/daemon.sock");
     for (unit, directory, store) in [
         ("larderd.socket", "user", "%C/larder"),

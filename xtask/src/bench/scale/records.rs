@@ -41,7 +41,7 @@ const COUNTS: usize = 3;
 const TIMED: u64 = 100;
 const TIMED_ROUNDS: u64 = 20;
 /// The number of records that are kept for one fingerprint (`MANIFEST_ENTRIES_MAX` in
-/// `crates/model`).
+/// `crates/base/model`).
 const HISTORY: usize = 32;
 /// The header that changes between these records.
 const CHANGING: &str = "include/core_include/h3.h";

@@ -6,7 +6,7 @@
 //! damage a tool.
 //!
 //! The library removes its variables from the tool's environment. Its source is in
-//! `crates/observe/preload/`, and `log.h` there describes the form of the log.
+//! `crates/cache/observe/preload/`, and `log.h` there describes the form of the log.
 //!
 //! Unaware of: what follows from an event, which programs are trusted.
 

@@ -358,7 +358,7 @@ fn unknown_variables_are_notes() {
 
 #[test]
 fn the_reference_lists_every_setting() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md"));
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/settings.md"));
     let page = page.expect("cannot read docs/settings.md").replace('`', "");
     let (_, rest) = page.split_once("\n## All settings\n").expect("docs/settings.md has no section All settings");
     let (table, others) = rest.split_once("\n## ").expect("docs/settings.md has no other section");

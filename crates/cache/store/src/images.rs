@@ -10,7 +10,7 @@
 //!                         lazy-N (what was filled), served-N (the same, for FUSE servers),
 //!                         confined-N (the same, for FUSE servers without rights),
 //!                         squashfs-N-USER-GROUP-BOOT; and its record
-//! images/mounts/          what is mounted (crates/mount/src/places)
+//! images/mounts/          what is mounted (crates/image/mount/src/places)
 //! images/broker.sock      the socket of the process that mounts for this user
 //! images/staging/         archives that are being unpacked
 //! images/fetching/        the temporary files of processes without rights, which see it as tmp/

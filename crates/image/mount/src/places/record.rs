@@ -21,7 +21,7 @@
 //! reused 45 52 17 larder-0f1e…
 //! ```
 //!
-//! `crates/store/src/images.rs` reads boot, lease and image as well, when it evicts images.
+//! `crates/cache/store/src/images.rs` reads boot, lease and image as well, when it evicts images.
 //!
 //! Unaware of: how mounts are made and removed.
 
