@@ -412,7 +412,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_RUST_PATHS",
         project_may_set: true,
         default: "exact",
-        help: "With remap, rustc writes no path of the checkout, so all crates are reused in all checkouts.",
+        help: "With remap, rustc writes no path of the checkout, and all crates hit in each.",
         field: Field::Word(|s| &mut s.remap_rust_paths, &["exact", "remap"]),
     },
     Setting {

@@ -272,6 +272,27 @@ fn another_target_directory() {
     assert_eq!(compile_with(&[&replaced], "o.rs", "t2")[0], "miss");
 }
 
+/// A build script may compile something, as a probe. cargo puts the directory of the crates into its
+/// `LD_LIBRARY_PATH`.
+#[test]
+fn a_probe_of_a_build_script() {
+    let Some(rustc) = rustc() else { return };
+    let place = Place::new();
+    place.put("x.rs", "pub fn f() -> u32 { 4 }\n");
+    place.put("t/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55");
+    place.put("t/debug/deps/.keep", "");
+    place.put("t/debug/build/p/out/.keep", "");
+    let (deps, out) = (place.text("work/t/debug/deps"), place.text("work/t/debug/build/p/out"));
+    let argv = [&rustc[..], "--crate-type=lib", "x.rs", "--emit=metadata", "--out-dir", &out];
+    let with = |run: Run| run.env("LD_LIBRARY_PATH", &deps);
+    assert_eq!(outcomes(&place, &argv, RUNS_MAX, &with).last().map(String::as_str), Some("hit"));
+    place.put("t/debug/deps/liby-0123456789abcdef.rlib", "");
+    assert_eq!(outcomes(&place, &argv, 1, &with), ["hit"]);
+    // The loader would take this one.
+    place.put("t/debug/deps/libz.so.1", "");
+    assert_ne!(place.counted(with(place.larder(&argv))).1, "hit");
+}
+
 #[test]
 fn sessions_are_left_to_rustc() {
     let Some(rustc) = rustc() else { return };

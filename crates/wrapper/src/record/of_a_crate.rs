@@ -48,13 +48,17 @@ impl Run<'_> {
         named.dependency_directories.iter().map(|directory| self.request.absolute(directory)).collect()
     }
 
-    /// Narrows what the loader looks at. cargo puts the directory of the crates into
-    /// `LD_LIBRARY_PATH`, and crates appear there all the time. Only the libraries that the loader
-    /// found elsewhere matter: none of their names may appear in that directory.
+    /// Narrows what the loader looks at. cargo puts directories of the target directory into
+    /// `LD_LIBRARY_PATH`, also for build scripts, and crates appear there all the time. Only the
+    /// libraries that the loader found elsewhere matter: none of their names may appear there.
     pub(super) fn name_what_the_loader_looks_for(&self, looks: &mut Vec<(Vec<u8>, Looked)>) {
         let searched = self.searched_for_crates();
+        let is_cargos = |path: &Vec<u8>| {
+            let is_of_crates = searched.contains(path) || !self.request.roots.is_outside(path);
+            is_of_crates && file_name(path) != b"glibc-hwcaps"
+        };
         let (listed, others): (Vec<_>, Vec<_>) =
-            std::mem::take(looks).into_iter().partition(|(path, looked)| looked.listed && searched.contains(path));
+            std::mem::take(looks).into_iter().partition(|(path, looked)| looked.listed && is_cargos(path));
         *looks = others;
         let libraries: BTreeSet<&[u8]> =
             self.model.images.iter().filter(|image| !image.is_program).map(|image| file_name(image.path)).collect();
