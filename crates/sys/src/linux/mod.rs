@@ -47,7 +47,7 @@ pub use files::{
     volatile_path, write_lock,
 };
 pub use follow::{Beside, Did, Followed, try_following};
-pub use loopback::loop_device;
+pub use loopback::{loop_device, writable_loop_device};
 pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room, processors, resident_below_kb};
 pub use map::Words;
 pub use memory_file::{growing_memory_file, memory_file, seal, sealed_memory_file};
