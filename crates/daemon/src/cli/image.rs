@@ -45,6 +45,9 @@ pub(crate) enum ImagesWord {
     /// to
     #[command(hide = true)]
     Broker(ImageBroker),
+    /// Find an image for a program that asks a broker for it; larder-csi starts it
+    #[command(hide = true)]
+    Locate(ImageLocate),
     /// Fetch an image for a broker, without rights; larderd starts it
     #[command(hide = true)]
     Fetch(ImageFetch),
@@ -94,6 +97,16 @@ pub(crate) struct ImageWanted {
     /// repeated, the first prefix with an image is taken
     #[arg(long, value_name = "BEGINNING")]
     pub(crate) fallback: Vec<String>,
+}
+
+/// Options of `image locate`.
+#[derive(Args)]
+pub(crate) struct ImageLocate {
+    #[command(flatten)]
+    pub(crate) wanted: ImageWanted,
+    /// The saved path that is wanted; may be left out if the image has a single path
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// Options of `image restore`.

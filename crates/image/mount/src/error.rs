@@ -99,7 +99,7 @@ impl MountError {
 
     /// Combines errors into one, or returns `None` if there are none.
     #[cfg(target_os = "linux")]
-    pub(crate) fn all(mut errors: Vec<MountError>) -> Option<MountError> {
+    pub fn all(mut errors: Vec<MountError>) -> Option<MountError> {
         match errors.len() {
             0 | 1 => errors.pop(),
             _ => Some(MountError::Several(errors)),

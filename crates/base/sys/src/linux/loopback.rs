@@ -39,6 +39,16 @@ struct Configuration {
 /// The device releases the file with its last user, so the caller must keep it open until it is
 /// mounted.
 pub fn loop_device(file: impl AsFd) -> io::Result<(File, PathBuf)> {
+    set_up(file, READ_ONLY | LET_GO)
+}
+
+/// Does the same as [`loop_device`] for a device that is also written to. `file` must be open for
+/// writing.
+pub fn writable_loop_device(file: impl AsFd) -> io::Result<(File, PathBuf)> {
+    set_up(file, LET_GO)
+}
+
+fn set_up(file: impl AsFd, flags: u32) -> io::Result<(File, PathBuf)> {
     let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
     for _ in 0..TRIES_MAX {
         // SAFETY: no pointer is passed; the result is a number.
@@ -47,11 +57,11 @@ pub fn loop_device(file: impl AsFd) -> io::Result<(File, PathBuf)> {
             return Err(io::Error::last_os_error());
         }
         let path = PathBuf::from(format!("/dev/loop{number}"));
-        let device = File::open(&path)?;
+        let device = OpenOptions::new().read(true).write(flags & READ_ONLY == 0).open(&path)?;
         // SAFETY: plain integers and bytes, for which zeros are valid.
         let mut configuration: Configuration = unsafe { std::mem::zeroed() };
         configuration.fd = file.as_fd().as_raw_fd() as u32;
-        configuration.information.flags = READ_ONLY | LET_GO;
+        configuration.information.flags = flags;
         // SAFETY: the kernel reads our own structure, which has the size that the request expects.
         if unsafe { libc::ioctl(device.as_raw_fd(), CONFIGURE as _, &raw const configuration) } == 0 {
             return Ok((device, path));

@@ -46,7 +46,7 @@ pub use files::{
     real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use follow::{Beside, Did, Followed, try_following};
-pub use loopback::loop_device;
+pub use loopback::{loop_device, writable_loop_device};
 pub use machine::{FreeMemory, any_busy_below, free_memory, is_frozen, make_room, processors, resident_below_kb};
 pub use map::Words;
 pub use memory_file::{growing_memory_file, memory_file, seal, sealed_memory_file};

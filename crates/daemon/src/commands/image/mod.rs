@@ -11,6 +11,7 @@
 //! | `broker.rs`, `supply.rs` | mounting for others, and where a broker gets images from |
 //! | `fetched.rs`, `fetcher.rs` | images for a broker of root, and the process without rights that fetches them |
 //! | `fetch_request.rs` | what the two say to each other |
+//! | `locate.rs` | finds an image for another program that asks a broker for it |
 //! | `serve.rs` | the FUSE server of a mounted image |
 //! | `trace.rs` | which parts of an image jobs read, stored with it |
 //! | `show.rs` | `list`, `show`, `drop` |
@@ -33,6 +34,7 @@ mod fetched;
 mod fetcher;
 mod find;
 mod key;
+mod locate;
 mod mount;
 mod paths;
 mod remote_images;
@@ -69,6 +71,7 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
         ImagesWord::Broker(options) => broker::run(around, options),
         ImagesWord::Fetch(options) => fetcher::run(around, options),
         ImagesWord::Serve(options) => serve::run(around, options),
+        ImagesWord::Locate(options) => locate::run(around, options, out),
         ImagesWord::Restore(options) => restore::run(around, options, out),
         ImagesWord::Attach(options) => attach::run(around, options, out),
         ImagesWord::Import(options) => archive::import(around, options, out),

@@ -164,7 +164,7 @@ fn mounted(
 
 /// Returns true if a saved path is a file, on which nothing can be mounted. A large tree is not
 /// read, because the tree of a single file is short.
-fn is_file(store: &Store, remotes: Option<&RemoteImages>, tree: &Blob) -> Result<bool> {
+pub(super) fn is_file(store: &Store, remotes: Option<&RemoteImages>, tree: &Blob) -> Result<bool> {
     if tree.size_bytes > FILE_TREE_BYTES_MAX {
         return Ok(false);
     }

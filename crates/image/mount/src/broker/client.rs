@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use larder_sys::Channel;
 
-use super::message::{Kind, TEXT_BYTES_MAX, encode, receive};
+use super::message::{Kind, RELEASE, TEXT_BYTES_MAX, encode, receive};
 use super::policy::refused;
 use crate::{Mount, MountError};
 
@@ -61,9 +61,36 @@ impl Client {
     /// If no broker answers, or if it refuses.
     pub fn detached(socket: &Path, name: &str) -> Result<(Client, Mount), MountError> {
         let (client, mut passed) = ask(socket, Kind::Detached, name, &[])?;
-        let root =
-            passed.pop().ok_or_else(|| refused("the broker accepted the request but passed no mount".to_owned()))?;
+        let root = passed.pop().ok_or_else(no_mount)?;
         Ok((client, Mount::passed(root)))
+    }
+
+    /// Asks the broker for a detached read-only mount, whose files belong to `owner` (a user and a
+    /// group). Only root may ask for it.
+    ///
+    /// The mount can be used as long as this process or the kernel has it. The broker fetches its
+    /// data until `release`, or for two minutes after this `Client` is gone. So a process that
+    /// starts again has time to ask for the same mount once more.
+    ///
+    /// # Errors
+    ///
+    /// If no broker answers, or if it refuses.
+    pub fn layer(socket: &Path, name: &str, owner: (u32, u32)) -> Result<(Client, Mount), MountError> {
+        let (client, mut passed) = ask(socket, Kind::Layer, &format!("{} {} {name}", owner.0, owner.1), &[])?;
+        let root = passed.pop().ok_or_else(no_mount)?;
+        Ok((client, Mount::passed(root)))
+    }
+
+    /// Tells the broker that the mount of `layer` is no longer used.
+    pub fn release(self) {
+        // If the broker is gone, there is nothing to release.
+        let _ = self.channel.send(&[RELEASE], &[]);
+    }
+
+    /// Returns true if the broker has ended or closed the connection.
+    pub fn is_lost(&self) -> bool {
+        // A broker sends nothing after its reply. So only the end of the connection can be there.
+        self.channel.has_more_within(Duration::ZERO).unwrap_or(true)
     }
 
     /// Asks the broker to unmount what it mounted at `target`.
@@ -110,6 +137,10 @@ impl Client {
     pub fn id(&self) -> &str {
         &self.id
     }
+}
+
+fn no_mount() -> MountError {
+    refused("the broker accepted the request but passed no mount".to_owned())
 }
 
 fn ask(

@@ -13,9 +13,10 @@
 //! | `Detached` | the image's name | |
 //! | `Unmount` | empty | the root directory of the mount |
 //! | `Next` | the identifier to continue after, or empty for the first mount | |
+//! | `Layer` | user, group and the image's name, with spaces in between | |
 //!
 //! The text of a reply is the mount's identifier, or the reason for a refusal. The mount itself is
-//! passed with the reply to `Detached`. The reply to `Next` has three lines: the mount's
+//! passed with the reply to `Detached` and `Layer`. The reply to `Next` has three lines: the mount's
 //! identifier, the image's name and the target.
 //!
 //! Unaware of: what a request leads to.
@@ -31,6 +32,8 @@ const VERSION: u8 = 1;
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
 const HEADER_BYTES: usize = 4;
 const MESSAGE_BYTES_MAX: usize = 2 + 2 + TEXT_BYTES_MAX;
+/// What a client sends after the reply to `Layer` when it no longer uses the mount.
+pub(super) const RELEASE: u8 = 0;
 /// The limit for the descriptors that are passed with one message.
 const DESCRIPTORS_MAX: usize = 2;
 
@@ -56,9 +59,12 @@ pub(super) enum Kind {
     Next,
     /// Reply: the user has no such mount.
     Nothing,
+    /// Request: make a detached mount that is read-only, whose files this user and group own. The
+    /// client makes it writable itself. When it no longer uses the mount, it sends `RELEASE`.
+    Layer,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::MountHeld,
     Kind::MountForProcess,
     Kind::MountKept,
@@ -68,6 +74,7 @@ const KINDS: [Kind; 9] = [
     Kind::Refused,
     Kind::Next,
     Kind::Nothing,
+    Kind::Layer,
 ];
 
 /// A request or a reply with the descriptors that were passed with it.
@@ -147,7 +154,7 @@ mod tests {
         }
         assert_eq!(encode(Kind::Unmount, "k"), [5, 0, 0, 0, 1, 4, 1, 0, b'k']);
         assert_eq!(decode(&encode(Kind::Done, &"ä".repeat(3000))[4..]).expect("is one").1.len(), TEXT_BYTES_MAX);
-        for odd in [&[][..], &[2, 0, 0, 0], &[1, 9, 0, 0], &[1, 0, 2, 0, b'x'], &[1, 0, 1, 0, 0xff]] {
+        for odd in [&[][..], &[2, 0, 0, 0], &[1, 10, 0, 0], &[1, 0, 2, 0, b'x'], &[1, 0, 1, 0, 0xff]] {
             assert_eq!(decode(odd), None, "{odd:?}");
         }
     }

@@ -17,11 +17,11 @@ use larder_sys::{Channel, Door, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::host::{Host, Programs, Shared};
-use super::message::{Kind, Message, encode, receive};
+use super::message::{Kind, Message, RELEASE, encode, receive};
 use super::policy::{name_of, refused};
 use super::seats::{Lines, Making, Seat, Seats};
 use super::{Policy, Supplied, Supply};
-use crate::{Ask, Backend, Inside, Lease, Life, Listed, MountError, Owners, Places, Stay};
+use crate::{Ask, Backend, Inside, Lease, Life, Listed, Mount, MountError, Owners, Places, Stay};
 
 /// The time limit for a whole request, even if its bytes arrive one at a time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +31,9 @@ const NO_PATIENCE: Duration = Duration::from_millis(1);
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the sweep looks for mounts of jobs that have ended.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// How long an image stays for a client of root that has ended. So a plugin that starts again finds
+/// the data of its volumes being fetched without a gap.
+const RETURN_PATIENCE: Duration = Duration::from_secs(120);
 /// The longest wait for a connection before the loop checks again whether to end.
 const WAIT: Duration = Duration::from_secs(30);
 /// The stack of each thread, in bytes.
@@ -65,6 +68,9 @@ enum Outcome {
     /// The mount is removed when the connection ends. The descriptor of a detached mount is passed
     /// with the reply.
     Held(Stay, Arc<Shared>, Option<OwnedFd>),
+    /// The descriptor of a read-only mount is passed with the reply. The image stays until the client
+    /// releases it, or until `RETURN_PATIENCE` after the connection ended.
+    Layer(Stay, Arc<Shared>, OwnedFd),
     /// The mount of this identifier is removed when this process ends.
     ForProcess(String, OwnedFd),
     /// The client closed the connection without a request, for example to check that a broker
@@ -194,6 +200,14 @@ impl Broker {
                 // If the mount is gone already, this does nothing.
                 drop(stay);
             }
+            Outcome::Layer(stay, _image, mount) => {
+                let sent = channel.send(&encode(Kind::Done, &stay.id()), &[mount.as_fd()]);
+                drop(mount);
+                seat.answered();
+                if sent.is_ok() && !is_released(channel) {
+                    std::thread::sleep(RETURN_PATIENCE);
+                }
+            }
             Outcome::ForProcess(id, process) => {
                 let _ = channel.send(&encode(Kind::Done, &id), &[]);
                 seat.answered();
@@ -216,6 +230,7 @@ impl Broker {
         match message.kind {
             Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
             Kind::Detached => self.detached(&caller, &message.text),
+            Kind::Layer => self.layer(&caller, &message.text),
             Kind::Unmount => self.unmount(&caller, message.passed),
             Kind::Next => self.next(&caller, &message.text),
             Kind::Done | Kind::Refused | Kind::Nothing => Err(refused("the message is not a request".to_owned())),
@@ -238,7 +253,7 @@ impl Broker {
             }
             _ => return Err(refused("the request has no process".to_owned())),
         };
-        let (supplied, shared, owners, _making) = self.supplied(caller, &message.text)?;
+        let (supplied, shared, owners, _making) = self.supplied(caller, &message.text, own(caller))?;
         let inside = Inside { namespace: caller.namespace.as_fd(), name: &caller.name, place: place.as_fd() };
         let asked = ask(&message.text, caller, &supplied, &shared, &owners);
         let stay = self.places.mount(&Ask { target: &target, lease, inside: Some(inside), ..asked })?;
@@ -255,11 +270,25 @@ impl Broker {
     }
 
     fn detached(&self, caller: &Caller, name: &str) -> Result<Outcome, MountError> {
-        let (supplied, shared, owners, _making) = self.supplied(caller, name)?;
+        let (supplied, shared, owners, _making) = self.supplied(caller, name, own(caller))?;
         let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
-        let passed = mount.descriptor().try_clone_to_owned();
-        let passed = passed.map_err(|error| refused(format!("the descriptor of a mount cannot be copied: {error}")))?;
-        Ok(Outcome::Held(stay, shared, Some(passed)))
+        Ok(Outcome::Held(stay, shared, Some(descriptor_of(&mount)?)))
+    }
+
+    fn layer(&self, caller: &Caller, text: &str) -> Result<Outcome, MountError> {
+        if caller.peer.user != 0 {
+            return Err(refused("only root gets a mount of an image that others are to use".to_owned()));
+        }
+        let mut words = text.splitn(3, ' ');
+        let mut number = || words.next().and_then(|word| word.parse().ok());
+        let (user, group) = (number(), number());
+        let (Some(user), Some(group), Some(name)) = (user, group, words.next()) else {
+            return Err(refused("the request has no user, group and name".to_owned()));
+        };
+        let (supplied, shared, owners, _making) = self.supplied(caller, name, (user, group))?;
+        let asked = ask(name, caller, &supplied, &shared, &owners);
+        let (mount, stay) = self.places.detached(&Ask { writable: false, ..asked })?;
+        Ok(Outcome::Layer(stay, shared, descriptor_of(&mount)?))
     }
 
     fn unmount(&self, caller: &Caller, passed: Vec<OwnedFd>) -> Result<Outcome, MountError> {
@@ -280,16 +309,21 @@ impl Broker {
         Ok(Outcome::Said(format!("{id}\n{name}\n{}", target.display())))
     }
 
-    /// Returns the image of that name, mounted for all jobs, and the owners that the caller is to
-    /// see.
-    fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>, Owners, Making), MountError> {
+    /// Returns the image of that name, mounted for all jobs, and a map of its owners to the user and
+    /// group `owner`.
+    fn supplied(
+        &self,
+        caller: &Caller,
+        name: &str,
+        owner: (u32, u32),
+    ) -> Result<(Supplied, Arc<Shared>, Owners, Making), MountError> {
         let user = caller.peer.user;
         // Mounts without a record are counted by `seats`. For a moment a mount may be counted
         // twice.
         let (making, others) = self.seats.make(user);
         self.policy.has_room(user, self.places.count_of(user)? + others)?;
         let supplied = self.supply.image(user, name).map_err(refused)?;
-        let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
+        let owners = Owners::one(supplied.stored, owner);
         let shared = self.host.shared(&supplied, name, &owners)?;
         Ok((supplied, shared, owners, making))
     }
@@ -383,6 +417,22 @@ impl Broker {
     fn used(&self) -> MutexGuard<'_, HashMap<String, Arc<Shared>>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn own(caller: &Caller) -> (u32, u32) {
+    (caller.peer.user, caller.peer.group)
+}
+
+fn descriptor_of(mount: &Mount) -> Result<OwnedFd, MountError> {
+    let passed = mount.descriptor().try_clone_to_owned();
+    passed.map_err(|error| refused(format!("the descriptor of a mount cannot be copied: {error}")))
+}
+
+/// Waits for the client of a layer. Returns true if it released the mount, and false if it ended.
+fn is_released(channel: &Channel) -> bool {
+    wait_for_end(channel.descriptor());
+    let mut byte = [0];
+    matches!(channel.receive(&mut byte, &mut Vec::new()), Ok(1)) && byte == [RELEASE]
 }
 
 /// The part of a mount request that does not depend on where the mount is attached.

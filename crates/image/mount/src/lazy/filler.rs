@@ -48,6 +48,8 @@ pub(super) struct Filler {
     answers: Mutex<bool>,
     /// The gate was told that the file is complete.
     completed: AtomicBool,
+    /// False until a mount sets the switches, if earlier mounts depend on them.
+    may_complete: AtomicBool,
 }
 
 impl Filler {
@@ -58,6 +60,7 @@ impl Filler {
         own: Arc<Own>,
         (device, root): (Device, OwnedFd),
         line: GateChannel,
+        may_complete: bool,
     ) -> io::Result<Arc<Filler>> {
         let (heard, said) = line.split()?;
         heard.set_patience(SAY_PATIENCE)?;
@@ -73,6 +76,7 @@ impl Filler {
             readers: Mutex::new(Vec::new()),
             answers: Mutex::new(true),
             completed: AtomicBool::new(false),
+            may_complete: AtomicBool::new(may_complete),
         });
         let its = Arc::clone(&filler);
         std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.serve(heard))?;
@@ -91,6 +95,7 @@ impl Filler {
         let switches = Switches::open(metadata, &path, self.size_bytes, prepare)
             .map_err(MountError::path(metadata, "cannot be prepared for lazy reads"))?;
         self.own.set_switches(switches);
+        self.may_complete.store(true, SeqCst);
         let mount = layer::erofs_asked(&path, &self.data, &Device::file(self.root.as_fd()))?;
         let watch = gate::watch_reader(mount.descriptor());
         let told = watch.and_then(|watch| self.tell_mounted(watch));
@@ -138,7 +143,7 @@ impl Filler {
             if self.completed.load(SeqCst) {
                 continue;
             }
-            if self.own.is_settled() {
+            if self.may_complete.load(SeqCst) && self.own.is_settled() {
                 let _ = self.say(Message::Complete, &[]);
                 self.completed.store(true, SeqCst);
                 line = None;

@@ -61,7 +61,7 @@ use larder_sys::{Channel, peer_may_mount};
 
 use self::channel::{GateChannel, Message};
 use self::device::{Buffer, Device};
-use self::directory::{PATIENCE, PAUSE, SWITCHED, lock, was_completed};
+use self::directory::{PATIENCE, PAUSE, SWITCHED, lock, try_lock, was_completed};
 use self::filler::Filler;
 pub use self::gate::{READ_WAITS_MAX, gate};
 pub use self::journal::Trace;
@@ -80,8 +80,10 @@ pub struct Lazy {
     data: PathBuf,
     directory: PathBuf,
     size_bytes: u64,
-    /// `None` if all bytes were local at the start.
+    /// `None` if all bytes were local at the start, and no mount asks for them.
     filler: Option<Arc<Filler>>,
+    /// The bytes were local at the start, and mounts of an earlier process ask for them.
+    took_over: bool,
     prepare: Prepare,
     /// The lock of the filler, which is also `None` then.
     _lock: Option<File>,
@@ -105,24 +107,31 @@ impl Lazy {
     ) -> Result<Lazy, MountError> {
         fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
         let directory = fs::canonicalize(directory).map_err(MountError::path(directory, "cannot be found"))?;
-        let lock = if was_completed(&directory, data, size_bytes) { None } else { Some(lock(&directory)?) };
+        let lock = match was_completed(&directory, data, size_bytes) {
+            true => try_lock(&directory)?,
+            false => Some(lock(&directory)?),
+        };
         let own = Own::open(&directory, data, size_bytes, fill, options)?;
         let data = fs::canonicalize(data).map_err(MountError::path(data, "cannot be found"))?;
         let prepare = Arc::clone(&options.prepare);
-        let mut lazy = Lazy { data, directory, size_bytes, filler: None, prepare, _lock: lock };
+        let mut lazy = Lazy { data, directory, size_bytes, filler: None, took_over: false, prepare, _lock: lock };
+        let gate = [&*options.gate, &*options.rescue].concat();
+        // A gate is alive although the file is complete if its filler died while reads were traced.
+        // Then its mounts still ask for chunks.
+        let earlier = if lazy._lock.is_some() { lazy.go_on()? } else { None };
+        lazy.took_over = earlier.is_some() && own.is_complete();
         // The process that held the lock before may have completed the file.
-        if own.is_complete() {
+        if own.is_complete() && !lazy.took_over {
             lazy._lock = None;
             return Ok(lazy);
         }
-        let gate = [&*options.gate, &*options.rescue].concat();
-        let (line, device, root) = match lazy.go_on()? {
+        let (line, device, root) = match earlier {
             Some(all) => all,
             None => lazy.begin_anew(&gate)?,
         };
         own.start(options)?;
         let (directory, data) = (&*lazy.directory, &*lazy.data);
-        let filler = Filler::start((directory, data), size_bytes, gate, own, (device, root), line);
+        let filler = Filler::start((directory, data), size_bytes, gate, own, (device, root), line, !lazy.took_over);
         lazy.filler =
             Some(filler.map_err(MountError::lazy("the image cannot be filled, because no thread can be started"))?);
         Ok(lazy)
@@ -135,7 +144,7 @@ impl Lazy {
     /// If the kernel refuses, or if a file has data that is not in chunks of at most 1 MiB.
     pub fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
         match &self.filler {
-            Some(filler) if !self.is_complete() => filler.mount(metadata, &self.prepare),
+            Some(filler) if self.took_over || !self.is_complete() => filler.mount(metadata, &self.prepare),
             _ => layer::erofs(metadata, Some(&self.data)),
         }
     }
