@@ -142,6 +142,6 @@ fn type_check(place: &Place, target: &str) -> Result<()> {
 fn aarch64_stage(place: &Place) -> Result<()> {
     let target = Arch::Aarch64.static_target();
     type_check(place, target)?;
-    let words = ["build", "--locked", "--target", target, "--package", "larder", "--bin", "larder"];
+    let words = ["build", "--locked", "--target", target, "--package", "larder", "--no-default-features"];
     run::shown_to_user(cargo(place).args(words))
 }
