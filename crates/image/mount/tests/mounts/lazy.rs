@@ -565,7 +565,8 @@ pub(crate) fn attack(arguments: &[String]) {
     println!("listens");
     let (_held, woken) = larder_sys::pipe().expect("makes");
     let null = File::open("/dev/null").expect("opens");
-    loop {
+    let until = Instant::now() + 4 * PATIENCE;
+    while Instant::now() < until {
         door.wait(PATIENCE, woken.as_fd()).expect("waits");
         if let Some(channel) = door.accept().expect("accepts") {
             let hello = [2u64, size_bytes, 4096].map(u64::to_le_bytes).concat();

@@ -232,7 +232,7 @@ fn a_slow_fetch_holds_up_nothing_else() {
     let Some(near) = near() else { return };
     let target = near.fixture.make("target");
     // A first server fetches some of the data, and is killed after a file was read.
-    let (layer, server) = near.mount(50, Life::AsThread);
+    let (layer, server) = near.mount(500, Life::AsThread);
     let placed = layer.place(&target).expect("is placed");
     assert!(fs::read(target.join("deep/er/file7")).expect("reads") == bytes(7, 100 + 7 * 311));
     servers(&near.directory).into_iter().for_each(kill);
