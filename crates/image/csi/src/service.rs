@@ -86,7 +86,7 @@ impl Identity for Plugin {
         Ok(Response::new(Default::default()))
     }
 
-    /// Ready if a broker answers. Without one, pods get their volumes empty.
+    /// Returns whether a broker answers. Without one, pods get their volumes empty.
     async fn probe(&self, _: Request<ProbeRequest>) -> Answer<ProbeResponse> {
         let volumes = Arc::clone(&self.volumes);
         let ready = tokio::task::spawn_blocking(move || volumes.has_broker()).await.unwrap_or(false);
@@ -260,7 +260,7 @@ fn internal(error: impl std::fmt::Display) -> Status {
     Status::internal(format!("{error:#}"))
 }
 
-/// A task that panicked, or whose runtime ends.
+/// Returns the error of a task that panicked, or whose runtime ends.
 fn ended(error: tokio::task::JoinError) -> Status {
     Status::internal(format!("the call was not finished: {error}"))
 }

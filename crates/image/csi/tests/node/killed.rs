@@ -34,7 +34,7 @@ fn killed_after<T: Send>(node: &mut Node, delay: Duration, call: impl Future<Out
     });
 }
 
-/// Every other round, kubelet asks for the volume again before it ends; otherwise it gives it up.
+/// Kills the plugin while it mounts. In every other round, kubelet asks for the volume again before it ends.
 fn a_plugin_is_killed_while_it_mounts() {
     let mut node = Node::new(&OPTIONS);
     let saved = Tree::of(&node.path("deps"));
@@ -107,7 +107,7 @@ fn a_volume_stays_while_the_broker_is_gone() {
     node.has_nothing_left();
 }
 
-/// A restart of the machine leaves the state directory and no mounts.
+/// Leaves the state directory and no mounts, as a restart of the machine does.
 fn a_node_that_was_restarted_has_nothing_left() {
     let mut node = Node::new(&OPTIONS);
     for volume in ["pod", "other"] {
