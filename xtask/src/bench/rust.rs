@@ -59,7 +59,7 @@ const GOALS: [(&str, f64); 2] = [("cold", 1.03), ("fresh target", 0.05)];
 enum Step {
     /// The store is empty.
     Cold,
-    /// The same once more, in which larder may compile crates again that draw random numbers.
+    /// As before. larder compiles crates again whose procedural macros draw random numbers.
     Second,
     Fresh,
     /// The first checkout is gone.
