@@ -118,7 +118,10 @@ pub enum RemoteError {
 impl RemoteError {
     /// Returns an error for a failed request.
     pub fn failed(remote: &Arc<str>, key: Option<Key>, trouble: Trouble, why: impl fmt::Display) -> Self {
-        let why = one_line(&why.to_string());
+        let mut why = one_line(&why.to_string());
+        if let Some(advice) = tls_advice(&why).filter(|advice| !why.contains(advice)) {
+            why = format!("{why}: {advice}");
+        }
         RemoteError::Failed { remote: remote.clone(), key, trouble, why }
     }
 
@@ -144,6 +147,34 @@ impl RemoteError {
     pub fn is_passing(&self) -> bool {
         self.trouble().is_some_and(Trouble::is_passing)
     }
+}
+
+/// Returns the messages of an error and of all its causes.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+/// Returns what to do about an error of TLS, which every client reports in the words of rustls.
+fn tls_advice(why: &str) -> Option<&'static str> {
+    const ADVICE: &[(&str, &str)] = &[
+        (
+            "UnknownIssuer",
+            "no trusted authority signed the server's certificate: if the authority is your own, add ca=PATH with its \
+             certificate (PEM)",
+        ),
+        ("not valid for name", "the server's certificate is for another host: write the name that it has into the URL"),
+        (
+            "InvalidContentType",
+            "the server does not speak TLS on this port: write the port for TLS, or the scheme without TLS",
+        ),
+        ("certificate expired", "renew the server's certificate, or set this machine's clock"),
+    ];
+    ADVICE.iter().find(|(said, _)| why.contains(said)).map(|(_, advice)| *advice)
 }
 
 /// Returns the first 300 characters of a text in one line, without control characters.

@@ -216,8 +216,9 @@ pub const AZURE_KEYS: &[(&str, &str)] = &[
 const AZURE_MAY_MAKE: &str =
     "sv=2021-12-02&ss=b&srt=c&sp=c&se=2199-01-01T00%3A00%3A00Z&sig=t3bbMZHGzH2HUDEPSIE4c5e5f8TPI%2FRNRKw4Gm10d98%3D";
 
-/// Creates a CA (`ca.pem`) in a directory, and certificates and keys of a server and a client. The
-/// server is 127.0.0.1, `localhost` and `cache.test`.
+/// Creates a CA (`ca.pem`) in a directory, and certificates and keys of a server, a client, and a
+/// server `elsewhere`. The first server is 127.0.0.1, `localhost` and `cache.test`, the other one
+/// `cache.example.org`.
 pub fn make_certificates(openssl: &Path, place: &Path) {
     let run = |words: &str| {
         let mut command = Command::new(openssl);
@@ -225,9 +226,10 @@ pub fn make_certificates(openssl: &Path, place: &Path) {
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     };
     run("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=larder-test-ca");
-    let extensions = "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:cache.test\nbasicConstraints=CA:FALSE\n";
-    std::fs::write(place.join("extensions"), extensions).expect("cannot write the extensions");
-    for name in ["server", "client"] {
+    let here = "IP:127.0.0.1,DNS:localhost,DNS:cache.test";
+    for (name, hosts) in [("server", here), ("client", here), ("elsewhere", "DNS:cache.example.org")] {
+        let extensions = format!("subjectAltName={hosts}\nbasicConstraints=CA:FALSE\n");
+        std::fs::write(place.join("extensions"), extensions).expect("cannot write the extensions");
         run(&format!("req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"));
         run(&format!(
             "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile extensions"

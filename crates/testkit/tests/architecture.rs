@@ -179,8 +179,9 @@ fn documents_name_the_format_version() {
     let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("cannot read the file");
     let model = read("crates/base/model/src/lib.rs");
     let line = model.lines().find_map(|line| line.strip_prefix("pub const FORMAT_VERSION: u8 = "));
-    let version =
-        line.and_then(|line| line.strip_suffix(';')).expect("crates/base/model/src/lib.rs does not define FORMAT_VERSION");
+    let version = line
+        .and_then(|line| line.strip_suffix(';'))
+        .expect("crates/base/model/src/lib.rs does not define FORMAT_VERSION");
     for (page, words) in [
         ("store.md", vec![format!("DIR/v{version}"), format!("`v{version}` is the format version")]),
         ("remotes.md", vec![format!("[PREFIX/]v1.{version}/b/"), format!("`v1.{version}`: the version")]),

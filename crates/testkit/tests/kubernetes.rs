@@ -54,7 +54,8 @@ fn the_kustomization_lists_every_manifest() {
 
 #[test]
 fn the_driver_has_one_name_and_images_are_placeholders() {
-    let service = fs::read_to_string(workspace().join("crates/image/csi/src/service.rs")).expect("cannot read the file");
+    let service =
+        fs::read_to_string(workspace().join("crates/image/csi/src/service.rs")).expect("cannot read the file");
     let name = service.lines().find_map(|line| line.strip_prefix("const NAME: &str = \"")?.strip_suffix("\";"));
     let name = name.expect("service.rs does not define NAME");
     for path in files(&directory()).into_iter().chain(files(&directory().join("examples"))) {
@@ -74,7 +75,8 @@ fn the_driver_has_one_name_and_images_are_placeholders() {
 /// Each option in the DaemonSet and in docs/kubernetes.md is one of the plugin.
 #[test]
 fn the_options_of_the_plugin_exist() {
-    let options = fs::read_to_string(workspace().join("crates/image/csi/src/options.rs")).expect("cannot read the file");
+    let options =
+        fs::read_to_string(workspace().join("crates/image/csi/src/options.rs")).expect("cannot read the file");
     let page = fs::read_to_string(workspace().join("docs/kubernetes.md")).expect("cannot read the file");
     let fields = options.lines().filter_map(|line| line.trim().split_once(": ").map(|(name, _)| name.to_owned()));
     let known: Vec<String> =

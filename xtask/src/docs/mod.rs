@@ -6,7 +6,7 @@
 //! | `page.rs` | reads a document: links, headings, and blocks that are examples |
 //! | `links.rs` | checks links, and that the table of contents has every page |
 //! | `examples.rs` | runs the examples of a page in a scratch directory, and compares what they print |
-//! | `recording.rs` | runs a session and draws it as a picture |
+//! | `recording.rs` | runs sessions and draws them as pictures |
 //!
 //! Unaware of: what the documents say.
 
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Only check links; build and run nothing
     #[arg(long, conflicts_with_all = ["larder", "only"])]
     links: bool,
-    /// Only run a session in a terminal, and draw it as docs/recording.svg
+    /// Only run sessions in a terminal, and draw them as pictures in docs/
     #[arg(long, conflicts_with_all = ["links", "only"])]
     recording: bool,
     /// Build no book, and run only the examples of the pages whose names contain this, for example
@@ -50,10 +50,11 @@ pub(crate) struct Options {
 /// page says.
 pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
     if options.recording {
-        let path = place.repo.join("docs/recording.svg");
-        let svg = recording::svg(&binaries::larder(place, options.larder.as_deref())?)?;
-        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("{}", path.display());
+        for (file, svg) in recording::svgs(&binaries::larder(place, options.larder.as_deref())?)? {
+            let path = place.repo.join("docs").join(file);
+            fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("{}", path.display());
+        }
         return Ok(true);
     }
     let pages = pages(place)?;

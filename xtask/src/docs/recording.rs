@@ -1,8 +1,14 @@
-//! `cargo xtask docs --recording`: runs a short session in a terminal and draws it as
-//! `docs/recording.svg`: a first build, the next one, one in another checkout, and why a command
-//! would miss.
+//! `cargo xtask docs --recording`: runs short sessions and draws each as a picture of a terminal with
+//! 80 columns, in light or dark colours as the reader's system says.
 //!
-//! The picture is drawn from what the commands print now. Each part appears after the one before.
+//! | picture in `docs/` | shows |
+//! |---|---|
+//! | `recording.svg` | a first build, the next one, one in another checkout, and why a command would miss |
+//! | `stats.svg` | `larder stats` |
+//! | `watch.svg` | `larder stats --watch` at the end of a build |
+//! | `explain.svg` | `larder explain` for a hit and for a miss |
+//!
+//! A picture is drawn from what the commands print now. Each part appears after the one before.
 //! Viewers that reduce motion, or that do not know animations, show all of it.
 
 use super::examples::Scratch;
@@ -11,11 +17,38 @@ use anyhow::{Result, bail};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The session, in the form of a document.
-const SESSION: &str = include_str!("recording.md");
+/// A session in the form of a document, and the picture of it.
+struct Picture {
+    file: &'static str,
+    title: &'static str,
+    session: &'static str,
+}
 
-const TITLE: &str =
-    "A session with larder: a first build, the next one, another checkout, and why a command would miss";
+const PICTURES: [Picture; 4] = [
+    Picture {
+        file: "recording.svg",
+        title: "A session with larder: a first build, the next one, another checkout, and why a command would miss",
+        session: include_str!("recording.md"),
+    },
+    Picture {
+        file: "stats.svg",
+        title: "larder stats: hits, misses with reasons, time saved, and the same for each tool",
+        session: include_str!("recording-stats.md"),
+    },
+    Picture {
+        file: "watch.svg",
+        title: "larder stats --watch at the end of a build",
+        session: include_str!("recording-watch.md"),
+    },
+    Picture {
+        file: "explain.svg",
+        title: "larder explain: a hit, and a miss because a header changed",
+        session: include_str!("recording-explain.md"),
+    },
+];
+
+/// In a session, what follows this is drawn in place of the command that runs.
+const DRAWN_AS: &str = " #= ";
 
 const COLUMNS: usize = 80;
 const CHARACTER_WIDTH: f64 = 7.8;
@@ -41,18 +74,21 @@ g { animation: appear 0.2s both }
 @keyframes appear { from { opacity: 0 } }
 }";
 
-/// Runs the session with `larder`, and returns the picture.
-pub(super) fn svg(larder: &Path) -> Result<String> {
-    let scratch = Scratch::new(larder)?;
-    let parts = record(&scratch);
-    scratch.end()?;
-    Ok(drawn(&parts?))
+/// Runs the sessions with `larder`. Returns each picture with the name of its file.
+pub(super) fn svgs(larder: &Path) -> Result<Vec<(&'static str, String)>> {
+    let draw = |picture: &Picture| {
+        let scratch = Scratch::new(larder)?;
+        let parts = record(&scratch, picture.session);
+        scratch.end()?;
+        Ok((picture.file, drawn(picture.title, &parts?)))
+    };
+    PICTURES.iter().map(draw).collect()
 }
 
 /// Runs each command, and returns it with what it printed.
-fn record(scratch: &Scratch) -> Result<Vec<(String, Vec<String>)>> {
+fn record(scratch: &Scratch, session: &str) -> Result<Vec<(String, Vec<String>)>> {
     let mut parts = Vec::new();
-    for step in Page::read("recording.md", SESSION).steps {
+    for step in Page::read("recording.md", session).steps {
         match step {
             Step::File { path, text } => scratch.write(&path, &text)?,
             Step::Prepare { line, script } => {
@@ -66,19 +102,20 @@ fn record(scratch: &Scratch) -> Result<Vec<(String, Vec<String>)>> {
                 if code != Some(run.exit_code) {
                     bail!("`{}` failed:\n{}", run.command, printed.join("\n"));
                 }
-                parts.push((run.command, printed));
+                let shown = run.command.split_once(DRAWN_AS).map(|(_, shown)| shown.to_owned());
+                parts.push((shown.unwrap_or(run.command), printed));
             }
         }
     }
     Ok(parts)
 }
 
-fn drawn(parts: &[(String, Vec<String>)]) -> String {
+fn drawn(title: &str, parts: &[(String, Vec<String>)]) -> String {
     let lines: usize = parts.iter().map(|(_, printed)| printed.len() + 1).sum();
     let (width, height) = (COLUMNS as f64 * CHARACTER_WIDTH + 2.0 * MARGIN, lines as f64 * LINE_HEIGHT + 2.0 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\">\n<title>{TITLE}</title>\n<style>\n{STYLE}\n</style>\n\
+         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n\
          <rect x=\"0.5\" y=\"0.5\" width=\"{:.0}\" height=\"{:.0}\" rx=\"8\"/>\n",
         width - 1.0,
         height - 1.0,
@@ -111,15 +148,17 @@ mod tests {
     #[test]
     fn a_session_is_drawn_line_by_line() {
         let parts = [("# first".to_owned(), Vec::new()), ("cc <x".to_owned(), vec!["a".repeat(99), "b".to_owned()])];
-        let svg = drawn(&parts);
+        let svg = drawn("a title", &parts);
         assert_eq!((svg.matches("<text ").count(), svg.matches("<g ").count()), (4, 2));
         assert!(svg.contains(">$ cc &lt;x</text>") && svg.contains(r#"class="comment""#));
         assert!(svg.contains(&"a".repeat(COLUMNS)) && !svg.contains(&"a".repeat(COLUMNS + 1)));
     }
 
     #[test]
-    fn the_session_has_commands() {
-        let steps = Page::read("recording.md", SESSION).steps;
-        assert!(steps.iter().filter(|step| matches!(step, Step::Run(_))).count() > 5);
+    fn each_session_has_commands() {
+        for Picture { file, session, .. } in PICTURES {
+            let steps = Page::read(file, session).steps;
+            assert!(steps.iter().any(|step| matches!(step, Step::Run(_))), "{file}");
+        }
     }
 }

@@ -3,10 +3,11 @@
 //!
 //! Unaware of: what objects contain.
 
+use crate::error::with_causes;
 use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use reqwest::header::{CONTENT_LENGTH, HeaderMap};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +62,8 @@ impl Http {
         broken(&self.name, key, error)
     }
 
-    fn refused(&self, key: Key, status: StatusCode) -> RemoteError {
+    fn refused(&self, key: Key, answer: &Response) -> RemoteError {
+        let status = answer.status();
         let trouble = match status.as_u16() {
             401 | 403 | 407 => Trouble::Denied,
             408 | 429 | 503 => Trouble::Busy,
@@ -71,7 +73,25 @@ impl Http {
             502 | 504 => Trouble::Unreachable,
             _ => Trouble::Other,
         };
-        RemoteError::failed(&self.name, Some(key), trouble, status)
+        match self.moved(key, answer) {
+            Some(to) => RemoteError::failed(&self.name, Some(key), trouble, format!("{status}: {to}")),
+            None => RemoteError::failed(&self.name, Some(key), trouble, status),
+        }
+    }
+
+    /// Describes a redirect that was not followed (see `client::redirected`). Neither a login nor a query is shown,
+    /// because they may be credentials.
+    fn moved(&self, key: Key, answer: &Response) -> Option<String> {
+        let location = answer.headers().get(LOCATION)?.to_str().ok()?;
+        let mut to = answer.url().join(location).ok().filter(|_| answer.status().is_redirection())?;
+        to.set_query(None);
+        to.set_username("").and_then(|()| to.set_password(None)).ok()?;
+        let advice = match to.as_str().strip_suffix(&format!("/{}", key.path())) {
+            Some(base) if self.made.is_some() => format!("write {} instead", base.replacen("http", "webdav", 1)),
+            Some(base) => format!("write {base} instead"),
+            None => "write the address of the remote there instead".to_owned(),
+        };
+        Some(format!("a redirect to {to} is not followed, because another server would see the credentials: {advice}"))
     }
 
     async fn is_there(&self, key: Key) -> Result<bool, RemoteError> {
@@ -79,7 +99,7 @@ impl Http {
         match answer.status() {
             status if status.is_success() => Ok(true),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(false),
-            other => Err(self.refused(key, other)),
+            _ => Err(self.refused(key, &answer)),
         }
     }
 
@@ -88,7 +108,7 @@ impl Http {
         match answer.status() {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
-            other => return Err(self.refused(key, other)),
+            _ => return Err(self.refused(key, &answer)),
         }
         let size = answer.content_length();
         let name = self.name.clone();
@@ -109,14 +129,14 @@ impl Http {
             _ => reqwest::Body::wrap_stream(body),
         };
         let request = self.request(Method::PUT, &key.path()).header(CONTENT_LENGTH, size).body(body);
-        let status = self.send(key, request).await?.status();
-        match status {
+        let answer = self.send(key, request).await?;
+        match answer.status() {
             status if status.is_success() => Ok(Stored::New),
             StatusCode::CONFLICT if self.made.is_some() => {
                 self.made().clear();
                 Err(RemoteError::failed(&self.name, Some(key), Trouble::Other, "a parent directory is missing"))
             }
-            other => Err(self.refused(key, other)),
+            _ => Err(self.refused(key, &answer)),
         }
     }
 
@@ -135,10 +155,11 @@ impl Http {
         for end in ends {
             let directory = format!("{}/", &above[..end]);
             let method = Method::from_bytes(b"MKCOL").expect("MKCOL is a valid method name");
-            let status = self.send(key, self.request(method, &directory)).await?.status();
+            let answer = self.send(key, self.request(method, &directory)).await?;
+            let status = answer.status();
             // 405: the directory exists already.
             if !status.is_success() && !matches!(status.as_u16(), 405 | 301) {
-                return Err(self.refused(key, status));
+                return Err(self.refused(key, &answer));
             }
         }
         self.made().insert(above.to_owned());
@@ -159,14 +180,7 @@ fn broken(name: &Arc<str>, key: Key, error: reqwest::Error) -> RemoteError {
         () if error.is_request() => Trouble::Unreachable,
         () => Trouble::Other,
     };
-    let error = error.without_url();
-    let mut why = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(inner) = source {
-        why = format!("{why}: {inner}");
-        source = inner.source();
-    }
-    RemoteError::failed(name, Some(key), trouble, why)
+    RemoteError::failed(name, Some(key), trouble, with_causes(&error.without_url()))
 }
 
 impl Remote for Http {

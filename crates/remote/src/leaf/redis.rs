@@ -18,12 +18,14 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo,
-    RedisConnectionInfo, RedisError,
+    RedisConnectionInfo, RedisError, TlsCertificates,
 };
 use tokio::sync::Mutex;
 
 use super::client::CONNECT_WAIT_MAX;
-use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, whole};
+use crate::{
+    Abilities, Body, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Tls, Trouble, body, whole,
+};
 
 /// The number of connections. With several of them a large answer does not delay all others.
 const CONNECTIONS: usize = 4;
@@ -53,7 +55,7 @@ pub(crate) struct Place<'a> {
     pub(crate) address: &'a str,
     pub(crate) database: i64,
     pub(crate) login: Login,
-    pub(crate) encrypted: bool,
+    pub(crate) tls: Option<&'a Tls>,
 }
 
 impl Redis {
@@ -65,7 +67,13 @@ impl Redis {
         (abilities, stall): (Abilities, Duration),
     ) -> Result<Self, RemoteError> {
         let name: Arc<str> = name.into();
-        let client = open(place).map_err(|error| failed(&name, None, &error))?;
+        let ca = match place.tls.and_then(|tls| tls.ca.as_ref()) {
+            None => None,
+            Some(file) => Some(std::fs::read(file).map_err(|error| {
+                RemoteError::failed(&name, None, Trouble::Denied, format!("{}: {error}", file.display()))
+            })?),
+        };
+        let client = open(place, ca).map_err(|error| failed(&name, None, &error))?;
         // Shorter than the timeout of `stack/stall.rs`, so that the client notices a dead
         // connection first and opens another one.
         let config = AsyncConnectionConfig::new()
@@ -126,11 +134,12 @@ impl Redis {
     }
 }
 
-fn open(place: &Place<'_>) -> Result<Client, RedisError> {
+/// Makes the client. `ca` has the trusted certificates, instead of those of the system.
+fn open(place: &Place<'_>, ca: Option<Vec<u8>>) -> Result<Client, RedisError> {
     let (host, port) = place.address.rsplit_once(':').unwrap_or((place.address, ""));
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = port.parse().map_err(|_| RedisError::from((ErrorKind::InvalidClientConfig, "no port")))?;
-    let address = match place.encrypted {
+    let address = match place.tls.is_some() {
         false => ConnectionAddr::Tcp(host, port),
         true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
     };
@@ -144,7 +153,11 @@ fn open(place: &Place<'_>) -> Result<Client, RedisError> {
         who = who.set_password(password);
     }
     let tcp = TcpSettings::default().set_nodelay(true);
-    Client::open(address.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(who))
+    let info = address.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(who);
+    match ca {
+        Some(_) => Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: ca }),
+        None => Client::open(info),
+    }
 }
 
 impl Remote for Redis {

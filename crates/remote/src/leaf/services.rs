@@ -81,7 +81,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
                 // it is the same.
                 let _ = Arc::unwrap_or_clone(provider).install_default();
             }
-            let place = Place { address, database: *database, login, encrypted: tls.is_some() };
+            let place = Place { address, database: *database, login, tls: tls.as_ref() };
             let ttl_s = ttl_days.map(|days| DAY.as_secs() * u64::from(days));
             let values = Redis::new(name, &place, prefix, ttl_s, (VALUES, options.stall))?;
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
@@ -155,7 +155,7 @@ fn operator<B: Builder>(url: &RemoteUrl, builder: B) -> Result<Operator, RemoteE
 /// Makes an operator use our HTTP client.
 fn with_http(url: &RemoteUrl, operator: Operator, endpoint: Option<&str>) -> Result<Operator, RemoteError> {
     let encrypted = endpoint.is_none_or(|endpoint| endpoint.starts_with("https:"));
-    let client = http_client(url, encrypted.then(Tls::default).as_ref())?;
+    let client = http_client(url, encrypted.then(|| Tls { ca: url.ca.clone(), ..Tls::default() }).as_ref())?;
     let transport = HttpTransporter::new(ReqwestTransport::new(client));
     let context = OperationContext::new().with_http_transport(transport);
     Ok(operator.with_context(context))

@@ -15,8 +15,8 @@
 //! Every URL takes `read_only=SWITCH` and `requests=NUMBER`.
 //!
 //! `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`: a file or a
-//! variable with lines `Name: value`. Encrypted ones also take `ca=PATH`, `client_certificate=PATH`
-//! and `client_key=PATH`, all of them PEM files.
+//! variable with lines `Name: value`. Encrypted ones also take `client_certificate=PATH` and
+//! `client_key=PATH`. Every service that can be encrypted takes `ca=PATH`. All of them are PEM files.
 //!
 //! For example, `s3://team-cache/larder?region=eu-north-1&read_only=true`.
 //!
@@ -49,6 +49,8 @@ pub struct RemoteUrl {
     pub read_only: bool,
     /// The most requests at once, including their bodies, if the URL says it.
     pub requests_max: Option<usize>,
+    /// The trusted certificates of an object store, instead of those of the system.
+    pub ca: Option<PathBuf>,
     name: String,
 }
 
@@ -99,9 +101,10 @@ impl FromStr for RemoteUrl {
         let mut parts = Parts::of(text)?;
         let read_only = parts.switch("read_only")?;
         let requests_max = parts.number("requests", "requests at once", 1..=REQUESTS_MAX)?;
+        let ca = if schemes::OBJECT_STORES.contains(&&*parts.scheme) { parts.file("ca")? } else { None };
         let service = schemes::read(&mut parts)?;
         parts.finish()?;
-        Ok(RemoteUrl { service, read_only, requests_max, name: larder_config::masked(text) })
+        Ok(RemoteUrl { service, read_only, requests_max, ca, name: larder_config::masked(text) })
     }
 }
 

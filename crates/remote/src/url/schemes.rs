@@ -7,6 +7,9 @@ use super::service::{Headers, Login, Service, Tls};
 use crate::RemoteError;
 use std::path::Path;
 
+/// The schemes of services that have objects and are reached by opendal.
+pub(super) const OBJECT_STORES: [&str; 5] = ["s3", "gs", "gcs", "azblob", "ghac"];
+
 pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
     match &*parts.scheme {
         "file" => file(parts),
@@ -69,7 +72,10 @@ fn azblob(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    let tls = (parts.scheme == "rediss").then_some(Tls { ca: None, client_certificate: None, client_key: None });
+    let tls = match parts.scheme == "rediss" {
+        true => Some(Tls { ca: parts.file("ca")?, ..Tls::default() }),
+        false => None,
+    };
     let database = match parts.url.path().trim_matches('/') {
         "" => 0,
         number => {

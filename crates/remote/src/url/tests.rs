@@ -123,6 +123,13 @@ fn some_options_are_of_each() {
     assert!(!"file:///d?read_only=no".parse::<RemoteUrl>().expect("valid").read_only);
     assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("valid").requests_max, Some(8));
     assert_eq!("http://h".parse::<RemoteUrl>().expect("valid").requests_max, None);
+    for scheme in ["s3", "gs", "azblob", "ghac"] {
+        let url: RemoteUrl = format!("{scheme}://b?ca=/ca.pem").parse().expect(scheme);
+        assert_eq!(url.ca.as_deref(), Some(std::path::Path::new("/ca.pem")));
+    }
+    let Service::Redis { tls: Some(tls), .. } = read("rediss://h?ca=/ca.pem") else { panic!("not encrypted") };
+    assert_eq!(tls.ca.as_deref(), Some(std::path::Path::new("/ca.pem")));
+    assert!("redis://h?ca=/ca.pem".parse::<RemoteUrl>().is_err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::leaves::runtime;
 use crate::{need, sample, suite};
 use larder_remote::{RemoteError, RemoteUrl, Trouble, connect};
-use larder_testkit::{Server, make_certificates};
+use larder_testkit::{S3_KEYS, Server, make_certificates};
 use std::path::Path;
 
 fn ask(url: &str, variables: &'static [(&str, &str)]) -> Result<(), RemoteError> {
@@ -17,9 +17,14 @@ fn ask(url: &str, variables: &'static [(&str, &str)]) -> Result<(), RemoteError>
 }
 
 fn proxied(certificates: &Path, server: &str) -> Server {
+    proxied_as("server", certificates, server)
+}
+
+/// Starts nginx with the certificate of this name.
+fn proxied_as(name: &str, certificates: &Path, server: &str) -> Server {
     let here = certificates.display();
     let locations = format!(
-        "listen 127.0.0.1:TLS ssl http2; ssl_certificate {here}/server.pem; ssl_certificate_key {here}/server.key;\n\
+        "listen 127.0.0.1:TLS ssl http2; ssl_certificate {here}/{name}.pem; ssl_certificate_key {here}/{name}.key;\n\
          ssl_client_certificate {here}/ca.pem; ssl_verify_client optional; {server}"
     );
     Server::nginx(&locations).expect("installed")
@@ -79,4 +84,75 @@ fn grpcs_with_header_or_certificate() {
     assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
     let other = format!("grpcs://127.0.0.1:{}?ca={here}/client.pem&header_env=CACHE_HEADERS", server.tls_port());
     assert!(ask(&other, keys).is_err(), "another CA");
+}
+
+#[test]
+fn trouble_with_tls_says_which_and_what_helps() {
+    need!("nginx");
+    let openssl = need!("openssl");
+    let place = tempfile::tempdir().expect("a directory");
+    make_certificates(&openssl, place.path());
+    let here = place.path().display();
+    let server = proxied(place.path(), "location / { return 404; }");
+    let elsewhere = proxied_as("elsewhere", place.path(), "location / { return 404; }");
+    let (tls, plain) = (server.tls_port(), server.port);
+    for (url, advice) in [
+        (format!("https://127.0.0.1:{tls}/x"), "add ca=PATH"),
+        (format!("https://127.0.0.1:{tls}/x?ca={here}/client.pem"), "add ca=PATH"),
+        (format!("https://127.0.0.1:{}/x?ca={here}/ca.pem", elsewhere.tls_port()), "write the name that it has"),
+        (format!("https://127.0.0.1:{plain}/x?ca={here}/ca.pem"), "does not speak TLS on this port"),
+        (format!("s3://team/x?endpoint=https://127.0.0.1:{tls}"), "add ca=PATH"),
+        (format!("grpcs://127.0.0.1:{tls}"), "add ca=PATH"),
+    ] {
+        let error = ask(&url, S3_KEYS).expect_err(&url).to_string();
+        assert_eq!(error.matches(advice).count(), 1, "{url}: {error}");
+    }
+}
+
+#[test]
+fn encrypted_services_take_the_certificate_of_your_own_authority() {
+    need!("nginx");
+    need!("versitygw");
+    let redis = need!("redis-server");
+    let openssl = need!("openssl");
+    let place = tempfile::tempdir().expect("a directory");
+    make_certificates(&openssl, place.path());
+    let here = place.path().display();
+    let s3 = Server::s3().expect("installed");
+    let location =
+        format!("location / {{ proxy_pass http://127.0.0.1:{}; proxy_set_header Host $http_host; }}", s3.port);
+    let proxy = proxied(place.path(), &location);
+    let bucket = format!("s3://team/x?endpoint=https://127.0.0.1:{}", proxy.tls_port());
+    ask(&format!("{bucket}&ca={here}/ca.pem"), S3_KEYS).unwrap_or_else(|error| panic!("{error}"));
+    let redis = Server::start(&redis, |port, directory| {
+        let all = format!(
+            "--port 0 --tls-port {port} --bind 127.0.0.1 --dir {} --tls-cert-file {here}/server.pem \
+             --tls-key-file {here}/server.key --tls-ca-cert-file {here}/ca.pem --tls-auth-clients no",
+            directory.display()
+        );
+        all.split(' ').map(str::to_owned).collect()
+    });
+    let url = format!("rediss://127.0.0.1:{}", redis.port);
+    ask(&format!("{url}?ca={here}/ca.pem"), &[]).unwrap_or_else(|error| panic!("{error}"));
+    let error = ask(&url, &[]).expect_err("another authority").to_string();
+    assert!(error.contains("add ca=PATH"), "{error}");
+    let error = ask(&format!("{url}?ca={here}/absent.pem"), &[]).expect_err("no such file").to_string();
+    assert!(error.contains("absent.pem"), "{error}");
+}
+
+#[test]
+fn a_redirect_names_its_target_and_what_to_write() {
+    need!("nginx");
+    let locations = "location /old { rewrite ^/old(.*)$ https://me:hush@cache.example.org/new$1?token=hush permanent; }\n\
+                     location /login { return 302 https://login.example.org/; }";
+    let server = Server::nginx(locations).expect("installed");
+    for (url, advice) in [
+        (format!("http://127.0.0.1:{}/old", server.port), "write https://cache.example.org/new instead"),
+        (format!("webdav://127.0.0.1:{}/old", server.port), "write webdavs://cache.example.org/new instead"),
+        (format!("http://127.0.0.1:{}/login", server.port), "a redirect to https://login.example.org/ is not followed"),
+    ] {
+        let error = ask(&url, &[]).expect_err(&url).to_string();
+        assert!(error.contains(advice), "{url}: {error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
 }
