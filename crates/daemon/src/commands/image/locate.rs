@@ -2,7 +2,6 @@
 //! Prints the names by which a broker mounts it, the best method first.
 
 use std::io::Write;
-use std::slice;
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -29,7 +28,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageLocate, out: &mut dyn Wr
         return Ok(MISS);
     };
     has_all(&store, remotes.as_ref(), record)?;
-    let paths = options.path.as_ref().map(slice::from_ref).unwrap_or_default();
+    let paths = options.path.as_slice();
     let saved = match wanted(around, record, paths)?[..] {
         [(saved, _)] => saved,
         _ => bail!("the image {} has {} saved paths: say which one is wanted", record.key, record.saved.len()),
