@@ -104,7 +104,7 @@ pub(crate) fn near(data: &[u8]) {
     let subject = Digest([0; 32]);
     place.store.note_neighbour(&subject, &subject).expect("writes");
     assert_eq!(place.store.neighbour(&subject), Some(subject));
-    place.put("near".to_owned(), data);
+    place.put("near", data);
     if let Some(found) = place.store.neighbour(&subject) {
         assert_eq!(found.0, data[24..56]);
     }
