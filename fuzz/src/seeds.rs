@@ -5,18 +5,25 @@ use std::path::Path;
 
 /// The golden files of each target.
 const GOLDEN: &[(&str, &[&str])] = &[
-    ("counters", &["store/tests/golden/counters.hex"]),
-    ("frame", &["ipc/tests/golden/frames.hex"]),
-    ("fsck", &["model/tests/golden/manifest.hex"]),
-    ("image", &["model/tests/golden/image.hex", "model/tests/golden/image_traced.hex"]),
-    ("log", &["observe/tests/golden/log.hex"]),
-    ("manifest", &["model/tests/golden/manifest.hex"]),
-    ("observations", &["model/tests/golden/observations.hex"]),
-    ("packs", &["model/tests/golden/packs.hex", "model/tests/golden/pieces.hex", "model/tests/golden/trace.hex"]),
-    ("parcel", &["ipc/tests/golden/parcel_with.hex", "ipc/tests/golden/parcel_without.hex"]),
-    ("result", &["model/tests/golden/result_apart.hex", "model/tests/golden/result_together.hex"]),
-    ("stamps", &["store/tests/golden/stamps.hex"]),
-    ("tree", &["image/tests/golden/tree.hex"]),
+    ("counters", &["cache/store/tests/golden/counters.hex"]),
+    ("frame", &["base/ipc/tests/golden/frames.hex"]),
+    ("fsck", &["base/model/tests/golden/manifest.hex"]),
+    ("image", &["base/model/tests/golden/image.hex", "base/model/tests/golden/image_traced.hex"]),
+    ("log", &["cache/observe/tests/golden/log.hex"]),
+    ("manifest", &["base/model/tests/golden/manifest.hex"]),
+    ("observations", &["base/model/tests/golden/observations.hex"]),
+    (
+        "packs",
+        &[
+            "base/model/tests/golden/packs.hex",
+            "base/model/tests/golden/pieces.hex",
+            "base/model/tests/golden/trace.hex",
+        ],
+    ),
+    ("parcel", &["base/ipc/tests/golden/parcel_with.hex", "base/ipc/tests/golden/parcel_without.hex"]),
+    ("result", &["base/model/tests/golden/result_apart.hex", "base/model/tests/golden/result_together.hex"]),
+    ("stamps", &["cache/store/tests/golden/stamps.hex"]),
+    ("tree", &["image/image/tests/golden/tree.hex"]),
 ];
 
 /// Returns the seeds of a target. There is at least one, which is empty.

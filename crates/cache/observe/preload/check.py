@@ -32,6 +32,7 @@ KINDS = ("? START OBJECT EXEC EXEC_FAILED SPAWNED ANONYMOUS DROP OPEN STAT LSTAT
 DROPS = "? STATIC SUID CLASS SANITIZED UNREADABLE PRELOAD_GONE FEXECVE UNSUPPORTED".split()
 EVENT = struct.Struct("<IHHIiQQQqqIIII")
 SIZE = 64 << 20
+VERSION = int(re.search(r"LARDER_LOG_VERSION (\d+)u", open(f"{HERE}/log.h").read()).group(1))
 bad = 0
 
 
@@ -68,7 +69,7 @@ class Event:
 def new_log():
     fd = os.memfd_create("log")
     os.ftruncate(fd, SIZE)
-    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", 6, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
+    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", VERSION, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
     return fd
 
 

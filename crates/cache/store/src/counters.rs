@@ -30,7 +30,7 @@ use crate::layout::{open_plain, read_plain};
 use crate::recent::{self, Found, Recent, Wanted};
 use crate::{Store, StoreError};
 
-const VERSION: u64 = 0x4c52_4443_0000_0003;
+const VERSION: u64 = 0x4c52_4443_0000_0004;
 /// The number of words that count something. The ring comes after them.
 const COUNTERS: usize = 512;
 const WORDS: usize = COUNTERS + recent::WORDS;

@@ -43,14 +43,15 @@ fn noise(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Returns the processes of this place's store with this word among their arguments.
+/// Returns the processes of this place's store with this word among their arguments, without those
+/// that evict.
 fn processes(place: &Place, word: &str) -> Vec<PathBuf> {
     let store = place.text("store");
     let all = fs::read_dir("/proc").expect("cannot list the directory").flatten().map(|entry| entry.path());
     let is_one = |process: &PathBuf| {
         let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
         let has = |word: &str| arguments.split(|byte| *byte == 0).any(|part| part == word.as_bytes());
-        has("image") && has(word) && has(&store)
+        has("image") && has(word) && has(&store) && !has("--evict")
     };
     all.filter(is_one).collect()
 }

@@ -84,7 +84,7 @@ pub(super) fn cases() -> Vec<Case> {
             .setup(sh("gcc w/show.c -o w/show")),
         read("MANPATH-shown", "echo $MANPATH"),
         read("PYTHONPATH-read", "python3 -c 'import sys; print([p for p in sys.path if \"gone\" in p])'").program("python3"),
-        case("B/CPATH-of-command").files(&[("x.c", "#include <h.h>\nint f(void){return H;}\n"), ("a/h.h", "#define H 1\n"), ("b/h.h", "#define H 2\n")])
+        case("B/CPATH-of-compile-in-command").files(&[("x.c", "#include <h.h>\nint f(void){return H;}\n"), ("a/h.h", "#define H 1\n"), ("b/h.h", "#define H 2\n")])
             .sh("$CC -c x.c -o x.o").env("CPATH", "a").twice().env("CPATH", "b").then("another directory", nothing())
             .changes("the header", put("b/h.h", "#define H 3\n")),
         case("B/signals-of-command").file("in", "1\n").any_sh("cat in > res").twice()
