@@ -39,6 +39,7 @@ const MISSES: &[(&str, On, &str)] = &[
         "gcc writes DWARF 4, with its directory among other strings in the order of a hash table",
     ),
     (r"^A/(as|cc1)-appears · appears, again", On::Any, LEARNS),
+    (r"^B/PATH-of-compile/gcc · an assembler, again", On::Any, LEARNS),
     (r"^([WN]/)?A/options-that-matter/gcc · -x c\+\+, again", On::Any, LEARNS),
     (r"^([WN]/)?A/mode-changed/.* · executable", On::Any, "the execute bit is part of what is recorded about a file"),
     (r"^([WN]/)?A/becomes-a-link/clang · a link", On::Any, "clang asks for the real path of a header"),

@@ -4,6 +4,7 @@
 //! Unaware of: how the directories of `PATH` are searched at the next lookup (`lookup`).
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 use larder_compiler::{
     Family, is_compiler_part, is_plain_system_script, is_search_path, is_search_path_of_compilers, is_shell,
@@ -11,7 +12,7 @@ use larder_compiler::{
 };
 use larder_lookup::{is_searched, left_out, searched_by_compilers};
 use larder_model::Observer::Kernel;
-use larder_model::path::{file_name, parent};
+use larder_model::path::{absolute, file_name, is_in, join, parent};
 use larder_model::{ALL_VARIABLES, Change, FOUND_ALONG_PATH, Looked, SIGNALS, Seen};
 use larder_observe::{Folded, Open, OpenFlags, Start, arguments};
 use larder_portability::{ScriptScan, outside_the_system};
@@ -77,6 +78,9 @@ impl Run<'_> {
         let counts_as_text = |(name, _): &(Vec<u8>, Option<Vec<u8>>)| name == b"PATH" || name == ALL_VARIABLES;
         let is_ignored = ignored.iter().any(|name| name == b"PATH");
         let Some(path) = place.variable(b"PATH") else { return };
+        if compiles {
+            self.add_parts_of_compilers(path, seen);
+        }
         if is_ignored || seen.environment.iter().any(counts_as_text) {
             return;
         }
@@ -100,6 +104,25 @@ impl Run<'_> {
         } else {
             seen.looked.retain(|(path, _)| !is_in_one(path));
             seen.environment.push((name, Some(kept)));
+        }
+    }
+
+    /// Adds that directories of `PATH` in the working directory have no part of a compiler.
+    ///
+    /// A nested hit does not look for these programs: its record leaves out that there were none, and
+    /// the key of the compile makes up for that. The key of a whole command keeps such directories,
+    /// whatever they hold.
+    fn add_parts_of_compilers(&self, path: &[u8], seen: &mut Seen) {
+        let cwd = &self.request.action.cwd;
+        let directories = path.split(|&byte| byte == b':').map(|directory| absolute(cwd, directory));
+        let parts = directories.filter(|directory| is_in(directory, cwd)).flat_map(|directory| {
+            searched_by_compilers().map(move |name| join(&directory, name)).collect::<Vec<_>>()
+        });
+        for part in parts {
+            let is_absent = larder_sys::lstat(&part).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            if is_absent && seen.looked.iter().all(|(path, _)| *path != part) {
+                seen.looked.push((part, Looked { absent: true, ..Looked::default() }));
+            }
         }
     }
 
