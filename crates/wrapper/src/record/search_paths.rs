@@ -115,9 +115,9 @@ impl Run<'_> {
     fn add_parts_of_compilers(&self, path: &[u8], seen: &mut Seen) {
         let cwd = &self.request.action.cwd;
         let directories = path.split(|&byte| byte == b':').map(|directory| absolute(cwd, directory));
-        let parts = directories.filter(|directory| is_in(directory, cwd)).flat_map(|directory| {
-            searched_by_compilers().map(move |name| join(&directory, name)).collect::<Vec<_>>()
-        });
+        let parts = directories
+            .filter(|directory| is_in(directory, cwd))
+            .flat_map(|directory| searched_by_compilers().map(move |name| join(&directory, name)).collect::<Vec<_>>());
         for part in parts {
             let is_absent = larder_sys::lstat(&part).is_err_and(|error| error.kind() == ErrorKind::NotFound);
             if is_absent && seen.looked.iter().all(|(path, _)| *path != part) {
