@@ -78,6 +78,13 @@ pub struct Looked {
     pub prior: Option<Prior>,
 }
 
+impl Looked {
+    /// The path was looked up and absent, and nothing else counts of it.
+    pub fn absent() -> Looked {
+        Looked { absent: true, ..Looked::default() }
+    }
+}
+
 /// How far a program lets the times, modes and owners of files affect its result. Each value
 /// includes the ones before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -90,17 +90,28 @@ pub const SOCKETS: &[u8] = b"\0sockets";
 /// The name of the [`EnvFact`] for the signals that a terminal or `nohup` concern, ignored or not,
 /// and for the niceness.
 pub const SIGNALS: &[u8] = b"=signals";
-/// The start of the name of the [`EnvFact`] for what is found along `PATH`. The names of the
-/// programs that were looked for follow, each after a NUL byte. The value is `PATH` without the
-/// directories that have none of them.
-pub const FOUND_ALONG_PATH: &[u8] = b"\0path";
+/// The start of the names that [`found_along_path`] makes. The names of the programs follow, each
+/// after a NUL byte.
+const FOUND_ALONG_PATH: &[u8] = b"\0path";
+
+/// Returns the name of the [`EnvFact`] for what is found along `PATH` when these programs are looked
+/// for. The value is `PATH` without the directories that have none of them.
+pub fn found_along_path<'n>(programs: impl Iterator<Item = &'n [u8]>) -> Vec<u8> {
+    let parts = programs.flat_map(|program| [b"\0", program]);
+    std::iter::once(FOUND_ALONG_PATH).chain(parts).collect::<Vec<_>>().concat()
+}
+
+/// Returns the programs in a name that [`found_along_path`] made, or `None` if it is another name.
+pub fn looked_for_along_path(name: &[u8]) -> Option<impl Iterator<Item = &[u8]> + Clone> {
+    Some(name.strip_prefix(FOUND_ALONG_PATH)?.split(|&byte| byte == 0).skip(1))
+}
 
 /// A variable that the tool asked for, or something else that a process inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
     /// The name of the variable. Empty for all variables together, which is recorded if a program
     /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
-    /// [`SOCKETS`], [`SIGNALS`], or a name that begins with [`FOUND_ALONG_PATH`].
+    /// [`SOCKETS`], [`SIGNALS`], or a name that [`found_along_path`] makes.
     pub name: &'a [u8],
     /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it
     /// was not set.
@@ -423,6 +434,15 @@ impl<'a> DirFacts<'a> {
 mod tests {
     use super::*;
     use crate::Status;
+
+    #[test]
+    fn names_of_what_is_found_along_path() {
+        let (some, none) = (found_along_path([&b"as"[..], b"ld"].into_iter()), found_along_path(std::iter::empty()));
+        assert_eq!(some, b"\0path\0as\0ld");
+        for (name, expect) in [(&some[..], Some(vec![&b"as"[..], b"ld"])), (&none, Some(Vec::new())), (UMASK, None)] {
+            assert_eq!(looked_for_along_path(name).map(|programs| programs.collect()), expect);
+        }
+    }
 
     #[test]
     fn every_fact_there_and_back() {

@@ -4,7 +4,7 @@
 //! Unaware of: which command it is, what is done with the values.
 
 use larder_compiler::{Family, environment};
-use larder_model::{ALL_VARIABLES, FOUND_ALONG_PATH, HOST, SIGNALS, SOCKETS, Terminal, UMASK};
+use larder_model::{ALL_VARIABLES, HOST, SIGNALS, SOCKETS, Terminal, UMASK, looked_for_along_path};
 use larder_spawn::Destinations;
 
 use crate::scope::Scope;
@@ -52,7 +52,7 @@ impl Place {
 
     /// Returns the present value for an observation of this name. The name is that of a variable,
     /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `SIGNALS`, `ALL_VARIABLES`, one that begins with `FOUND_ALONG_PATH`, or the empty name for
+    /// `SIGNALS`, `ALL_VARIABLES`, one of `found_along_path`, or the empty name for
     /// [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
@@ -62,11 +62,8 @@ impl Place {
             SOCKETS => Some(larder_sys::sockets()),
             SIGNALS => Some(larder_sys::signals_and_niceness()),
             ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
-            name => match name.strip_prefix(FOUND_ALONG_PATH) {
-                Some(programs) => {
-                    let programs = programs.split(|&byte| byte == 0).skip(1);
-                    self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd))
-                }
+            name => match looked_for_along_path(name) {
+                Some(programs) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),
                 None => self.variable(name).map(<[u8]>::to_vec),
             },
         }

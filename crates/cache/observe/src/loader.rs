@@ -29,6 +29,6 @@ pub fn loader_looks(library_path: Option<&[u8]>, cwd: &[u8]) -> Vec<(Vec<u8>, Lo
 fn if_there(path: &[u8], looked: Looked) -> Looked {
     match larder_sys::stat(path) {
         Ok(_) => looked,
-        Err(_) => Looked { absent: true, ..Looked::default() },
+        Err(_) => Looked::absent(),
     }
 }

@@ -66,7 +66,7 @@ impl Run<'_> {
             let paths = libraries.iter().map(|name| [&directory, &b"/"[..], name].concat());
             // A library that is there was loaded from there, so its content is an observation.
             let missing = paths.filter(|path| larder_sys::lstat(path).is_err());
-            looks.extend(missing.map(|path| (path, Looked { absent: true, ..Looked::default() })));
+            looks.extend(missing.map(|path| (path, Looked::absent())));
             looks.push((directory, Looked { kind: true, ..Looked::default() }));
         }
     }
@@ -103,7 +103,7 @@ impl Run<'_> {
         // A file that is there was opened, so its content is an observation.
         let missing = paths.filter(|path| !is_known.contains(path.as_slice()) && larder_sys::lstat(path).is_err());
         let missing: Vec<Vec<u8>> = missing.collect();
-        looked.extend(missing.into_iter().map(|path| (path, Looked { absent: true, ..Looked::default() })));
+        looked.extend(missing.into_iter().map(|path| (path, Looked::absent())));
     }
 
     /// Leaves out what does not matter, and adds what the preloaded library does not see of

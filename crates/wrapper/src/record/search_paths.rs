@@ -13,7 +13,7 @@ use larder_compiler::{
 use larder_lookup::{is_searched, left_out, searched_by_compilers};
 use larder_model::Observer::Kernel;
 use larder_model::path::{absolute, file_name, is_in, join, parent};
-use larder_model::{ALL_VARIABLES, Change, FOUND_ALONG_PATH, Looked, SIGNALS, Seen};
+use larder_model::{ALL_VARIABLES, Change, Looked, SIGNALS, Seen, found_along_path};
 use larder_observe::{Folded, Open, OpenFlags, Start, arguments};
 use larder_portability::{ScriptScan, outside_the_system};
 use larder_sys::Kind;
@@ -91,8 +91,7 @@ impl Run<'_> {
         if compiles {
             programs.extend(searched_by_compilers().map(<[u8]>::to_vec));
         }
-        let mut name = FOUND_ALONG_PATH.to_vec();
-        programs.iter().for_each(|program| name.extend([&[0], &program[..]].concat()));
+        let name = found_along_path(programs.iter().map(Vec::as_slice));
         let kept = place.asked(&name).unwrap_or_default();
         let left_out: Vec<&[u8]> = left_out(path, &kept).collect();
         let is_in_one = |path: &[u8]| left_out.iter().any(|directory| parent(path) == Some(directory));
@@ -118,12 +117,10 @@ impl Run<'_> {
         let parts = directories
             .filter(|directory| is_in(directory, cwd))
             .flat_map(|directory| searched_by_compilers().map(move |name| join(&directory, name)).collect::<Vec<_>>());
-        for part in parts {
-            let is_absent = larder_sys::lstat(&part).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-            if is_absent && seen.looked.iter().all(|(path, _)| *path != part) {
-                seen.looked.push((part, Looked { absent: true, ..Looked::default() }));
-            }
-        }
+        let is_absent = |path: &[u8]| larder_sys::lstat(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let known: BTreeSet<&[u8]> = seen.looked.iter().map(|(path, _)| path.as_slice()).collect();
+        let new: Vec<Vec<u8>> = parts.filter(|part| !known.contains(part.as_slice()) && is_absent(part)).collect();
+        seen.looked.extend(new.into_iter().map(|path| (path, Looked::absent())));
     }
 
     /// Returns true if the command made a file with one of these names, or a link to a directory.
@@ -152,7 +149,7 @@ fn leads_to_directory(change: &(Vec<u8>, Change)) -> bool {
 
 /// Returns true for a path that was looked for, did not exist, and was not used in any other way.
 fn is_absent(looked: &Looked) -> bool {
-    *looked == Looked { absent: true, ..Looked::default() }
+    *looked == Looked::absent()
 }
 
 /// Returns true for a compiler, and for larder, which may answer for one.

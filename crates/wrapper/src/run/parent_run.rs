@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use larder_lookup::{Place, Request, left_out};
 use larder_model::path::{absolute, join};
 use larder_model::{
-    ActionResult, FOUND_ALONG_PATH, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement,
-    Roots, SOCKETS, UMASK,
+    ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
+    UMASK, looked_for_along_path,
 };
 use larder_observe::{
     Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
@@ -144,8 +144,8 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
         events.push(Event { extra: REPORTED_COMPARED, ..looked(Kind::Stat, &decoded(roots, age.path)) });
     }
     for variable in &set.environment {
-        if variable.name.starts_with(FOUND_ALONG_PATH) {
-            events.extend(not_found_along_path(place, variable.name));
+        if let Some(programs) = looked_for_along_path(variable.name) {
+            events.extend(not_found_along_path(place, variable.name, programs));
         }
         events.extend(match variable.name {
             UMASK => Some(Event { extra: REPORTED_UMASK, ..event(Kind::Umask) }),
@@ -172,13 +172,16 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
 }
 
 /// Returns events for the programs that were not found in directories of `PATH`. `name` is that of
-/// the observation.
-fn not_found_along_path(place: &Place, name: &[u8]) -> Vec<Event> {
+/// the observation, which names these programs.
+fn not_found_along_path<'n>(
+    place: &Place,
+    name: &[u8],
+    programs: impl Iterator<Item = &'n [u8]> + Clone,
+) -> Vec<Event> {
     let kept = place.asked(name).unwrap_or_default();
     let directories = left_out(place.variable(b"PATH").unwrap_or_default(), &kept);
-    let programs = || name.split(|&byte| byte == 0).skip(2);
     let absent = |path: Vec<u8>| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) };
-    directories.flat_map(|directory| programs().map(move |program| absent(join(directory, program)))).collect()
+    directories.flat_map(|directory| programs.clone().map(move |program| absent(join(directory, program)))).collect()
 }
 
 /// Returns events for how the tool was found: the absent candidates along PATH, then the tool and

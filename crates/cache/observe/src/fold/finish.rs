@@ -124,7 +124,7 @@ impl<'t> Fold<'t> {
     /// Paths that contain a pid are kept as absences. The number may equal the pid by accident, and
     /// checking such an absence is harmless.
     fn is_of_this_run(&self, path: &[u8]) -> bool {
-        let nothing = Looked { absent: true, ..Looked::default() };
+        let nothing = Looked::absent();
         if self.paths.looked(path) != Some(&nothing) || self.paths.made(path).is_some() {
             return false;
         }

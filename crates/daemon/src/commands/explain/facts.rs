@@ -1,8 +1,8 @@
 //! Describes in words what a record relies on and which outputs it has.
 
 use larder_model::{
-    ALL_VARIABLES, DirFacts, EnvFact, FOUND_ALONG_PATH, Fact, HOST, Links, NamedFact, ObservationSet, OutputKind,
-    Roots, SIGNALS, SOCKETS, Status, UMASK,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, OutputKind, Roots, SIGNALS,
+    SOCKETS, Status, UMASK, looked_for_along_path,
 };
 
 use super::secret;
@@ -66,7 +66,7 @@ pub(super) fn inherited(name: &[u8]) -> Option<&'static str> {
         HOST => Some("the output of uname"),
         SOCKETS => Some("the available kinds of sockets"),
         SIGNALS => Some("ignored signals and niceness"),
-        name if name.starts_with(FOUND_ALONG_PATH) => Some("directories of PATH with programs that were looked for"),
+        name if looked_for_along_path(name).is_some() => Some("directories of PATH with programs that were looked for"),
         _ => None,
     }
 }
