@@ -151,12 +151,22 @@ impl RemoteError {
 
 /// Returns the messages of an error and of all its causes.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
+    format!("{error}{}", causes(error))
+}
+
+/// Returns the messages of the causes of an error, each after a colon.
+pub(crate) fn causes(error: &dyn Error) -> String {
+    sources(error).map(|cause| format!(": {cause}")).collect()
+}
+
+/// Returns an error of our own among the causes. An error of the body that we send comes back
+/// wrapped in an error of the client.
+pub(crate) fn own_error(error: &dyn Error) -> Option<RemoteError> {
+    sources(error).find_map(|cause| cause.downcast_ref().cloned())
+}
+
+fn sources<'e>(error: &'e dyn Error) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
 }
 
 /// Returns what to do about an error of TLS, which every client reports in the words of rustls.

@@ -3,7 +3,7 @@
 //!
 //! Unaware of: what objects contain.
 
-use crate::error::with_causes;
+use crate::error::{own_error, with_causes};
 use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -51,15 +51,7 @@ impl Http {
     }
 
     fn broken(&self, key: Key, error: reqwest::Error) -> RemoteError {
-        // An error of our own body comes back wrapped in an error of the client.
-        let mut source = std::error::Error::source(&error);
-        while let Some(inner) = source {
-            if let Some(ours) = inner.downcast_ref::<RemoteError>() {
-                return ours.clone();
-            }
-            source = inner.source();
-        }
-        broken(&self.name, key, error)
+        own_error(&error).unwrap_or_else(|| broken(&self.name, key, error))
     }
 
     fn refused(&self, key: Key, answer: &Response) -> RemoteError {

@@ -3,7 +3,7 @@
 //!
 //! Unaware of: what objects contain.
 
-use crate::error::with_causes;
+use crate::error::causes;
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body};
 use bytes::Bytes;
@@ -249,9 +249,7 @@ fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
         _ if error.is_temporary() => Trouble::Unreachable,
         _ => Trouble::Other,
     };
-    let source =
-        std::error::Error::source(error).map(|source| format!(": {}", with_causes(source))).unwrap_or_default();
-    RemoteError::failed(name, Some(key), trouble, format!("{}{source}", error.message()))
+    RemoteError::failed(name, Some(key), trouble, format!("{}{}", error.message(), causes(error)))
 }
 
 #[cfg(test)]

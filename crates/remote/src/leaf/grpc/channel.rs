@@ -3,6 +3,7 @@
 //!
 //! Unaware of: what is stored.
 
+use crate::error::{causes, own_error};
 use crate::leaf::client::CONNECT_WAIT_MAX;
 use crate::wait::Wait;
 use crate::{Key, RemoteError, RemoteUrl, Trouble};
@@ -185,17 +186,11 @@ impl Server {
             }
             _ => Trouble::Other,
         };
-        // Errors of our own body, and of connecting, come back as sources.
-        let mut source = std::error::Error::source(status);
-        let mut why = format!("{:?}: {}", status.code(), status.message());
-        while let Some(inner) = source {
-            if let Some(ours) = inner.downcast_ref::<RemoteError>() {
-                return ours.clone();
-            }
-            why = format!("{why}: {inner}");
-            source = inner.source();
-        }
-        RemoteError::failed(&self.name, key, trouble, why)
+        // An error of connecting comes back as a source, too.
+        own_error(status).unwrap_or_else(|| {
+            let why = format!("{:?}: {}{}", status.code(), status.message(), causes(status));
+            RemoteError::failed(&self.name, key, trouble, why)
+        })
     }
 }
 
