@@ -13,7 +13,7 @@ const KNOWN: [&str; 8] = ["key", "fallback", "policy", "remote", "path", "readOn
 /// The placeholders of keys that say nothing about the plugin's own process.
 const PLACEHOLDERS: [&str; 2] = ["{{os}}", "{{arch}}"];
 
-/// What a pod asks for.
+/// A pod's request for a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) key: String,

@@ -1,4 +1,4 @@
-//! What is noted of a volume on the disk: enough to find it again after a restart.
+//! The record of a volume on the disk, by which a plugin that starts again finds the volume.
 //!
 //! ```text
 //! larder-csi 1
@@ -49,13 +49,7 @@ impl Record {
 
     /// Removes the record in a volume's directory.
     pub(crate) fn remove(directory: &Path) -> io::Result<()> {
-        for file in [NEW_FILE, FILE] {
-            match fs::remove_file(directory.join(file)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+        [NEW_FILE, FILE].iter().try_for_each(|file| larder_sys::remove_tree(&directory.join(file)))
     }
 
     fn encode(&self) -> String {

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_mount::broker::Client;
-use larder_mount::{Mount, MountError, Scratch, overlay};
+use larder_mount::{HARMLESS, Mount, MountError, Scratch, overlay};
 use larder_sys::{MountAttributes, clone_mount, is_mount_root, open_place, set_mount_attributes};
 
 use crate::attributes::Wanted;
@@ -39,7 +39,6 @@ use crate::writes::{self, Writes};
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The most mounts on top of each other at one target. Two need a plugin that was killed.
 const STACKED_MAX: usize = 16;
-const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
 
 /// The volumes of this node.
 pub struct Volumes {
@@ -67,7 +66,7 @@ impl Drop for Turn {
     }
 }
 
-/// What is at the target of a volume.
+/// The state of the target of a volume.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// This volume.

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use larder_mount::{Mount, Placed};
-use larder_sys::{MountAttributes, MountValue, new_mount, writable_loop_device};
+use larder_mount::{HARMLESS, Mount, Placed};
+use larder_sys::{MountValue, new_mount, writable_loop_device};
 
 const FILE: &str = "writes.img";
 const DIRECTORY: &str = "writes";
 const PROGRAM: &str = "mkfs.ext4";
-/// What is made without a journal is not repaired after a crash, and need not be: it ends with the
-/// mount. Tables of inodes are written when they are used.
+/// The file system has no journal, because it ends with its mount and is never used after a crash.
+/// Tables of inodes are written when they are used.
 const OPTIONS: [&str; 10] =
     ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard", "-T", "default"];
 
@@ -74,11 +74,7 @@ pub(crate) fn let_go(volume: &Path) -> io::Result<()> {
 /// Removes what [`Writes::make`] made in the directory of a volume.
 pub(crate) fn remove(volume: &Path) -> io::Result<()> {
     let_go(volume)?;
-    larder_sys::remove_tree(&volume.join(DIRECTORY))?;
-    match fs::remove_file(volume.join(FILE)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    [DIRECTORY, FILE].iter().try_for_each(|name| larder_sys::remove_tree(&volume.join(name)))
 }
 
 /// Makes a file system in a sparse file and mounts it.
@@ -92,8 +88,7 @@ fn file_system(path: &Path, bytes_max: u64, on: &Path) -> Result<Placed> {
     let source = device.to_string_lossy().into_owned();
     // `discard`: the file gives up the space of what is deleted.
     let options = [("source", MountValue::Text(source.as_bytes())), ("discard", MountValue::Flag)];
-    let attributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
-    let mount = new_mount("ext4", &options, attributes);
+    let mount = new_mount("ext4", &options, HARMLESS);
     let mount =
         mount.map_err(|refused| anyhow::anyhow!("ext4 ({}): {} {}", refused.step, refused.error, refused.said))?;
     Ok(Mount::passed(mount).place(on)?)

@@ -13,7 +13,7 @@ use larder_sys::{MountAttributes, MountValue, OwnerRange, loop_device, new_mount
 use crate::{Mount, MountError, Owners};
 
 /// The mount attributes of every writable mount of larder; `LAYER` adds read-only.
-pub(crate) const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
+pub const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
 pub(crate) const LAYER: MountAttributes = MountAttributes { read_only: true, ..HARMLESS };
 
 /// Mounts an EROFS image directly from its files, without a loop device. This needs Linux 6.12.

@@ -71,7 +71,7 @@ pub use image::{Image, Owners};
 #[cfg(target_os = "linux")]
 pub use handle::{Mount, Placed};
 #[cfg(target_os = "linux")]
-pub use layer::{erofs, erofs_by_loop_device, erofs_has_data, owned_by, squashfs};
+pub use layer::{HARMLESS, erofs, erofs_by_loop_device, erofs_has_data, owned_by, squashfs};
 #[cfg(target_os = "linux")]
 pub use overlay::{Scratch, overlay};
 #[cfg(target_os = "linux")]

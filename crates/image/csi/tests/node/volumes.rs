@@ -1,4 +1,4 @@
-//! What pods see of their volumes.
+//! Tests the content of volumes as pods see it.
 
 use std::fs;
 use std::io::ErrorKind;

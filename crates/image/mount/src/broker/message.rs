@@ -32,7 +32,7 @@ const VERSION: u8 = 1;
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
 const HEADER_BYTES: usize = 4;
 const MESSAGE_BYTES_MAX: usize = 2 + 2 + TEXT_BYTES_MAX;
-/// What a client sends after the reply to `Layer` when it no longer uses the mount.
+/// The byte that a client sends after the reply to `Layer` if it no longer uses the mount.
 pub(super) const RELEASE: u8 = 0;
 /// The limit for the descriptors that are passed with one message.
 const DESCRIPTORS_MAX: usize = 2;
