@@ -112,7 +112,7 @@ struct Row {
     different: Vec<String>,
     /// How many compilers ran, or were answered for, in a second build in the same place.
     again: u64,
-    /// Whether configuring and building hit in the third place.
+    /// True if configuring, or building, hit in the third place. `None` if there is no such step.
     whole: [Option<bool>; 2],
     whole_files: u64,
     whole_different: Vec<String>,

@@ -282,11 +282,7 @@ impl Bench<'_> {
         let (before, of_server) = (counted()?, server()?);
         let mut usage = self.run(&mut self.cargo(&way.launcher, way.launcher.program.as_deref(), &checkout))?;
         usage.cpu += server()?.saturating_sub(of_server);
-        let counts = counted()?.zip(before).map(|(mut after, before)| {
-            (after.hit, after.miss) = (after.hit - before.hit, after.miss - before.miss);
-            after
-        });
-        Ok((usage, counts))
+        Ok((usage, counted()?.zip(before).map(|(after, before)| after - before)))
     }
 
     /// Compares the artifacts of a build with those of the plain build. Returns how many there are,

@@ -90,7 +90,7 @@ pub fn peer_may_mount(channel: &Channel) -> io::Result<bool> {
     let process = peer_process(channel)?;
     let directory = format!("/proc/{}", process_number(&process)?);
     let status = std::fs::read_to_string(format!("{directory}/status"))?;
-    let rights = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    let rights = super::process::set_in(&status, "CapEff:");
     let users = |of: &str| std::fs::read_link(format!("{of}/ns/user"));
     let is_among_us = users(&directory)? == users("/proc/self")?;
     // If the process has ended, another one may have had its pid when the files were read.

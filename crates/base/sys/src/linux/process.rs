@@ -426,11 +426,19 @@ pub fn address_space_is_limited() -> bool {
 /// script SIGINT and SIGQUIT.
 const OF_JOBS: u64 = 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGINT - 1) | 1 << (libc::SIGQUIT - 1);
 
+/// The line of `/proc/PID/status` with the ignored signals.
+const IGNORED: &str = "SigIgn:";
+
+/// Returns the set that a line of `/proc/PID/status` holds, such as `SigIgn:` or `CapEff:`
+/// (`proc(5)`). Returns `None` if there is no such line.
+pub(super) fn set_in(status: &str, name: &str) -> Option<u64> {
+    status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix(name)?.trim(), 16).ok())
+}
+
 /// Returns which of SIGHUP, SIGINT and SIGQUIT this process ignores, and its niceness, as text.
 pub fn signals_and_niceness() -> Vec<u8> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
-    let ignored = u64::from_str_radix(set.trim(), 16).unwrap_or_default() & OF_JOBS;
+    let ignored = set_in(&status, IGNORED).unwrap_or_default() & OF_JOBS;
     // SAFETY: only numbers are passed.
     let niceness = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     format!("{ignored:x} {niceness}").into_bytes()
@@ -442,18 +450,16 @@ pub fn signals_and_niceness() -> Vec<u8> {
 ///
 /// With `without_sigpipe`, SIGPIPE counts as not ignored.
 pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
-    const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "NoNewPrivs:", "Cpus_allowed:"];
+    const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", IGNORED, "NoNewPrivs:", "Cpus_allowed:"];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
     // The signals that C libraries use internally are ignored or not depending on which program
     // started this one, so they are left out.
     const OF_LIBC: u64 = 0b111 << 31;
     let unsaid = OF_LIBC | OF_JOBS | if without_sigpipe { 1 << (libc::SIGPIPE - 1) } else { 0 };
-    let own = |line: &str| match line.strip_prefix("SigIgn:") {
-        Some(set) => {
-            format!("SigIgn:\t{:016x}", u64::from_str_radix(set.trim(), 16).unwrap_or_default() & !unsaid)
-        }
-        None => line.to_owned(),
+    let own = |line: &str| match line.starts_with(IGNORED) {
+        true => format!("{IGNORED}\t{:016x}", set_in(line, IGNORED).unwrap_or_default() & !unsaid),
+        false => line.to_owned(),
     };
     let mut text = lines.map(own).collect::<Vec<_>>().join("\n");
     text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
