@@ -74,8 +74,8 @@ pub(crate) fn one_line(text: &str) -> String {
     clean(text.split_whitespace().collect::<Vec<_>>().join(" ").as_bytes())
 }
 
-/// Converts bytes to text that is safe to print on a terminal. A byte that is not UTF-8 becomes `\xff`. The placeholder of a root becomes
-/// `<root>`, that of a random file name becomes `<name 1>`.
+/// Converts bytes to text that is safe to print on a terminal. A byte that is not UTF-8 becomes
+/// `\xff`. The placeholder of a root becomes `<root>`, that of a random file name becomes `<name 1>`.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;

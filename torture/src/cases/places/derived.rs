@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         derived("map-half-a-name", &plain, "cc -g -ffile-prefix-map={root}/=x -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("map-of-slash", &plain, "cc -g -fdebug-prefix-map=/=R -Iinc -c src/x.c -o out/x.o", Far::Differs),
         derived("map-of-all", &unit("const char *p = __FILE__;\n"), "cc -fmacro-prefix-map={cwd}/src=S -c {cwd}/src/x.c -o out/x.o", Far::Hits),
-        // Debug information of a source that comes to nothing. If the source's path is absolute, two
+        // Debug information of a source from which gcc emits nothing. If the source's path is absolute, two
         // places may need orders of two strings that cannot be told apart.
         derived("nothing-g", &unit(""), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("nothing-g-absolute", &unit("#ifdef OTHER_SYSTEM\nint f(void){return 1;}\n#endif\n"), &format!("cc -g {ABSOLUTE}"), Far::Differs),

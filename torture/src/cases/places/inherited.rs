@@ -1,5 +1,5 @@
-//! What a command inherits and may look at without naming it: search paths, ignored signals and
-//! niceness.
+//! State that a command inherits, and may depend on although no text names it: search paths,
+//! ignored signals and niceness.
 
 use crate::case::{Case, case};
 use crate::change::{nothing, put, rm, script, sh};

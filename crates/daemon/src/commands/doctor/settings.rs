@@ -27,15 +27,16 @@ fn wrapper(around: &Surroundings) -> Check {
     }
 }
 
-/// Whether the program is linked for fixed addresses (`ET_EXEC`), as `.cargo/config.toml` asks for. `cargo install` does
-/// not read that file.
+/// Returns true if the program is linked for fixed addresses (`ET_EXEC`), as `.cargo/config.toml`
+/// asks for. `cargo install` does not read that file.
 fn is_at_fixed_addresses(path: &Path) -> io::Result<bool> {
     let mut start = [0; 18];
     File::open(path)?.read_exact(&mut start)?;
     Ok(start.starts_with(b"\x7fELF\x02\x01") && start[16..] == [2, 0])
 }
 
-/// What to do about a wrapper that takes longer to start. docs/performance.md has the figure.
+/// Returns the advice for a wrapper that takes longer to start, because it is not the static program.
+/// docs/performance.md has the figure.
 fn not_static() -> String {
     format!(
         "it is not the static program, so a hit takes 1.7 times as long: install it by `RUSTFLAGS=\"-C \

@@ -101,8 +101,8 @@ fn difference(name: &[u8], was: Option<&[u8]>, is: Option<&[u8]>) -> FieldDiffer
     FieldDifference { what, was, is }
 }
 
-/// Describes the field as `larder_lookup` writes it: words, a digest, a digest and an mtime in nanoseconds, or words and
-/// the settings of a terminal.
+/// Describes the field as `larder_lookup` writes it: words, a digest, a digest and an mtime in
+/// nanoseconds, or words and the settings of a terminal.
 fn standard_input(value: &[u8]) -> String {
     const TERMINAL: &[u8] = b"untyped terminal ";
     if let Some(settings) = value.strip_prefix(TERMINAL) {
