@@ -102,14 +102,14 @@ const MISSES: &[(&str, On, &str)] = &[
         "the kernel observer does not see that a variable is asked for",
     ),
     (
-        r"^A/variables-that-do-not-matter/.* · set$",
+        r"^A/variables-that-do-not-matter/.* · set$|^B/([A-Z0-9_]+-of-[a-z-]+|signals-of-command|login-asked)[ /]",
         On::Kernel(""),
         "the kernel observer does not see which variables are asked for, so all of them count",
     ),
     (
-        r"^(B/cwd-by-two-links|C/output-dir-is-link)/",
+        r"^(B/cwd-by-two-links|C/output-(dir-is-link|through-dot-dot|elsewhere))/",
         On::Kernel("an input is as new as the run"),
-        "the kernel observer takes an output by way of a link for another file",
+        "the kernel observer takes an output by way of a link or of `..` for another file",
     ),
     (
         r"python",

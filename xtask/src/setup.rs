@@ -195,7 +195,7 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
     packages(PACKAGES_FOR_RECORDS)?;
     packages(PACKAGES_FOR_REMOTES)?;
     packages(PACKAGES_FOR_MOUNTS)?;
-    tools::for_remotes(place);
+    tools::for_tests(place);
     components(place)?;
     targets(place, CHECKED_TARGETS)?;
     // The torture suite skips cases whose tools are missing, and says so.

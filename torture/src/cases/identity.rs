@@ -102,6 +102,10 @@ fn surroundings() -> Vec<Case> {
             .needs(Need::Works("unshare -n true", "network namespace")),
         under("pid-namespace", "ls /proc | grep -c '^[0-9]*$' >/dev/null; echo done", "exec unshare -pf \"$@\"")
             .needs(Need::Works("unshare -pf true", "PID namespace")),
+        // `/proc/1/fd` there is that of the Python program, whose descriptors 3 to 42 are open.
+        under("pid-namespace-with-another-first", "ls /proc | grep -c '^[0-9]*$' >/dev/null; echo done",
+            "exec unshare -pf --mount-proc /usr/bin/python3 -c 'import os, subprocess, sys; opened = [os.open(\"/etc/hostname\", 0) for _ in range(40)]; sys.exit(subprocess.call([\"unshare\", \"-pf\"] + sys.argv[1:]))' \"$@\"")
+            .needs(Need::Works("unshare -pf --mount-proc true", "PID namespace")).program("/usr/bin/python3"),
         under("oom-score", "cat /proc/self/oom_score_adj", "echo 7 > /proc/self/oom_score_adj"),
         under("timer-slack", "cat /proc/self/timerslack_ns", "echo 77777 > /proc/self/timerslack_ns 2>/dev/null || :"),
         under("no-new-privileges", "grep NoNewPrivs /proc/self/status", "exec setpriv --no-new-privs \"$@\"")

@@ -41,6 +41,8 @@ pub(crate) enum ImagesWord {
     Show(ImageShow),
     /// Remove keys from the store; remotes keep their copies
     Drop(ImageDrop),
+    #[command(flatten)]
+    Preset(Preset),
     /// Mount images for jobs without the rights to do so; `mount` starts a broker if it is allowed
     /// to
     #[command(hide = true)]
@@ -54,6 +56,65 @@ pub(crate) enum ImagesWord {
     /// Serve an image that is mounted by `lazy-fuse`; larderd starts it
     #[command(hide = true)]
     Serve(ImageServe),
+}
+
+/// Subcommands that know the lock files, paths and install command of a package manager.
+#[derive(Subcommand)]
+pub(crate) enum Preset {
+    /// Keep `node_modules` of npm, by package-lock.json
+    Npm(ImagePreset),
+    /// Keep `node_modules` of pnpm, by pnpm-lock.yaml
+    Pnpm(ImagePreset),
+    /// Keep `node_modules` of yarn, or what Plug'n'Play uses, by yarn.lock
+    Yarn(ImagePreset),
+    /// Keep a virtual environment `.venv` of pip, by requirements.txt
+    Pip(ImagePreset),
+    /// Keep the virtual environment `.venv` of uv, by uv.lock
+    Uv(ImagePreset),
+    /// Keep a virtual environment `.venv` of poetry, by poetry.lock
+    Poetry(ImagePreset),
+    /// Keep the crates that cargo downloaded, by Cargo.lock
+    Cargo(ImagePreset),
+    /// Keep the modules that go downloaded, by go.sum
+    Go(ImagePreset),
+    /// Keep Gradle's caches, by the build scripts
+    Gradle(ImagePreset),
+    /// Keep Maven's local repository, by pom.xml
+    Maven(ImagePreset),
+    /// Keep the gems of bundler in vendor/bundle, by Gemfile.lock
+    Bundler(ImagePreset),
+    /// Keep `vendor` of composer, by composer.lock
+    Composer(ImagePreset),
+}
+
+/// Options of the subcommands for package managers.
+#[derive(Args)]
+pub(crate) struct ImagePreset {
+    /// Run this with `sh -c` if the key does not exist, instead of the usual command
+    #[arg(long, value_name = "RUN")]
+    pub(crate) install: Option<String>,
+    /// Add this text to the key, for example to begin anew
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) key_suffix: Option<String>,
+    /// With `push` nothing is restored, with `pull` nothing is saved
+    #[arg(long, value_enum, default_value_t = Policy::Both)]
+    pub(crate) policy: Policy,
+    /// Replace a cache of the whole account, such as `~/.m2/repository`, if it exists; what lies in
+    /// the project is always replaced
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// With COMMAND: use only this method to provide the files
+    #[arg(long, value_enum, requires = "command")]
+    pub(crate) via: Option<Via>,
+    /// Exit with code 1 if the cache has a problem
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Only print the command `larder image restore` or `larder image run` that this stands for
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Run this with the files mounted, as `image run` does; without it, unpack the files
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The allowed directions of transfer.
@@ -188,7 +249,7 @@ pub(crate) struct ImageMount {
 }
 
 /// Options of `image run`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ImageRun {
     #[command(flatten)]
     pub(crate) wanted: ImageWanted,

@@ -72,7 +72,8 @@ pub(super) fn cases() -> Vec<Case> {
         option("instrument", "-finstrument-functions -pg"),
         option("no-o-extension", "-fPIC -fvisibility=hidden -fno-plt").both(),
         option("diagnostics-file", "-Wall -fdiagnostics-format=json-file"),
-        option("sarif-file", "-Wall -fdiagnostics-format=sarif-file"),
+        option("sarif-file", "-Wall -fdiagnostics-format=sarif-file")
+            .mask(r"/tmp/cc\w{6}\.s", "gcc 16 writes the name of its temporary file"),
         option("compare-debug", "-fcompare-debug"),
         option("print-missing", "-fdump-go-spec=spec.go"),
         option("mod-mapper-list", "-fdump-final-insns=insns.txt"),

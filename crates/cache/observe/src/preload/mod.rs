@@ -54,8 +54,13 @@ impl PreloadObserver {
         log.write_all_at(&log::header(LOG_BYTES, wrapper, began_s), 0)?;
         let observer = PreloadObserver { library, log };
         // This fails without `/proc`, or if other processes may not read this one. Then no process
-        // could load the library.
-        File::open(path_of(&observer.library))?;
+        // could load the library. In a new PID namespace that still has the `/proc` of its parent,
+        // the path leads to a file of another process.
+        let reached = larder_sys::fstat(&File::open(path_of(&observer.library))?)?;
+        let made = larder_sys::fstat(&observer.library)?;
+        if (reached.device, reached.inode) != (made.device, made.inode) {
+            return Err(io::Error::other("/proc belongs to another PID namespace"));
+        }
         Ok(observer)
     }
 

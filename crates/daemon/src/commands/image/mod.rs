@@ -17,6 +17,7 @@
 //! | `show.rs` | `list`, `show`, `drop` |
 //! | `remote_images.rs` | the client of remotes |
 //! | `bar.rs` | the progress bar |
+//! | `presets.rs` | keys, paths and install commands of package managers |
 //! | `paths.rs` | paths of the command line, and names inside an image |
 //! | `end.rs` | exit codes, errors, the growth of the store |
 //! | `broker_socket.rs` | the socket of the broker that mounts for this user |
@@ -37,6 +38,7 @@ mod key;
 mod locate;
 mod mount;
 mod paths;
+mod presets;
 mod remote_images;
 mod restore;
 mod run;
@@ -79,5 +81,6 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
         ImagesWord::List(options) => show::list(around, options, out),
         ImagesWord::Show(options) => show::show(around, options, out),
         ImagesWord::Drop(options) => show::forget(around, options, out),
+        ImagesWord::Preset(preset) => presets::run(around, preset, out),
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn name_of(around: &Surroundings, path: &Path) -> Vec<u8> {
     larder_image::name_of(path, home(around).as_deref())
 }
 
-fn home(around: &Surroundings) -> Option<PathBuf> {
+/// Returns the home directory.
+pub(super) fn home(around: &Surroundings) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let named = around.variable(b"HOME").map(|home| PathBuf::from(std::ffi::OsStr::from_bytes(home)));
     named.filter(|home| home.is_absolute()).or_else(larder_sys::home_of_user)

@@ -7,11 +7,12 @@ use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use larder_image::{Found, Rights, Step, Target, Unset};
 use larder_lookup::find as find_program;
 use larder_model::{ImageKey, ImageRecord};
@@ -31,7 +32,7 @@ use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
 use super::{bar, broker_socket, key};
-use crate::cli::{ImageRestore, ImageRun, Policy, Via};
+use crate::cli::{ImageRestore, ImageRun, ImageWanted, Policy, Via};
 use crate::say;
 use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
 
@@ -39,7 +40,7 @@ use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// The hidden option of the second step: mount the image that was found.
-const INSIDE: &[u8] = b"--inside";
+const INSIDE: &str = "--inside";
 
 /// A mounted path, and what keeps the mount alive.
 struct Held {
@@ -106,7 +107,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
             execute(around, &options.command)
         }
         _ => {
-            borne(begin_inside(around).map(|never| match never {}), options.strict, ())?;
+            borne(begin_inside(around, options).map(|never| match never {}), options.strict, ())?;
             execute(around, &options.command)
         }
     }
@@ -119,22 +120,66 @@ fn said(done: Option<&Done>) {
     }
 }
 
-/// Executes this program again with the same arguments and `--inside`. The new process has a single
+/// Executes this program again with the same options and `--inside`. The new process has a single
 /// thread, which user namespaces need. A broker serves others as well, so it is started here,
 /// outside of the new namespace.
-fn begin_inside(around: &Surroundings) -> Result<Infallible> {
+fn begin_inside(around: &Surroundings, options: &ImageRun) -> Result<Infallible> {
     let store = around.store()?;
     // An error is reported by the second step.
     let _ = broker_socket::socket(around, &store);
     let program = std::env::current_exe().context("the path of larderd's program file cannot be determined")?;
-    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
-    let run = words.iter().position(|word| word == b"run").context("this is `image run`")?;
-    words.insert(run + 1, INSIDE.to_vec());
+    let inside = words(&ImageRun { inside: true, if_missing: None, ..options.clone() });
+    let begin = std::env::args_os().next().into_iter();
+    let words: Vec<Vec<u8>> = begin.chain(inside).map(OsStringExt::into_vec).collect();
     let mut environment = block(around);
     let wrapper = around.wrapper.as_ref().map(|path| path.as_os_str().as_bytes());
     environment.extend(wrapper.map(|path| [WRAPPER_VARIABLE.as_bytes(), b"=", path].concat()));
     let error = larder_sys::exec(program.as_os_str().as_bytes(), &words, &environment);
     Err(error).with_context(|| format!("{} cannot be started again", program.display()))
+}
+
+/// Returns the words of the command line that these options stand for.
+pub(super) fn words(options: &ImageRun) -> Vec<OsString> {
+    let mut words = wanted_words("run", &options.wanted, options.policy, options.if_missing.as_deref());
+    if let Some(via) = options.via.and_then(|via| via.to_possible_value()) {
+        words.extend(["--via".into(), via.get_name().into()]);
+    }
+    let set = [
+        (options.strict, "--strict"),
+        (options.replace, "--replace"),
+        (options.anywhere, "--anywhere"),
+        (options.inside, INSIDE),
+    ];
+    words.extend(set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| OsString::from(word)));
+    words.extend(options.paths.iter().map(OsString::from));
+    words.push("--".into());
+    words.extend(options.command.iter().cloned());
+    words
+}
+
+/// Returns the words that `image run` and `image restore` have in common.
+pub(super) fn wanted_words(
+    word: &str,
+    wanted: &ImageWanted,
+    policy: Policy,
+    if_missing: Option<&str>,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["image", word].map(OsString::from).into();
+    let mut option = |name: &str, value: &str| match value.starts_with('-') {
+        true => words.push(format!("--{name}={value}").into()),
+        false => words.extend([format!("--{name}").into(), value.into()]),
+    };
+    option("key", &wanted.key);
+    wanted.fallback.iter().for_each(|fallback| option("fallback", fallback));
+    if let Some(policy) =
+        Some(policy).filter(|policy| *policy != Policy::Both).and_then(|policy| policy.to_possible_value())
+    {
+        option("policy", policy.get_name());
+    }
+    if let Some(command) = if_missing {
+        option("if-missing", command);
+    }
+    words
 }
 
 fn inside(
