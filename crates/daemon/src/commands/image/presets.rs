@@ -17,7 +17,8 @@ use larder_model::Digest;
 use serde_json::Value;
 
 use super::paths::{cwd, home};
-use super::{restore, run as run_image};
+use super::restore;
+use super::run::{run as run_image, wanted_words, words as run_words};
 use crate::cli::{ImagePreset, ImageRestore, ImageRun, ImageWanted, Preset};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -55,6 +56,9 @@ enum Paths {
     /// In a directory that a variable names, or else below the home directory: the variable, the
     /// default, and paths in the directory.
     Account(&'static str, &'static str, &'static [&'static str]),
+    /// As `Account`, for programs in Java, which take the home directory from the user database and not
+    /// from `HOME`.
+    AccountOfJava(&'static str, &'static str, &'static [&'static str]),
     /// In the directory that a command prints.
     Printed(&'static [&'static str]),
 }
@@ -199,7 +203,7 @@ const ROWS: &[Row] = &[
         version: &[],
         is_native: false,
         holds_path: false,
-        paths: Paths::Account("GRADLE_USER_HOME", ".gradle", &["caches", "wrapper"]),
+        paths: Paths::AccountOfJava("GRADLE_USER_HOME", ".gradle", &["caches", "wrapper"]),
         install: "./gradlew --no-daemon classes",
         is_exact: true,
     },
@@ -211,7 +215,7 @@ const ROWS: &[Row] = &[
         version: &[],
         is_native: false,
         holds_path: false,
-        paths: Paths::Account("", ".m2", &["repository"]),
+        paths: Paths::AccountOfJava("", ".m2", &["repository"]),
         install: "mvn -B -q dependency:go-offline",
         is_exact: true,
     },
@@ -267,9 +271,9 @@ pub(super) fn run(around: &Surroundings, preset: &Preset, out: &mut dyn Write) -
         command: options.command.clone(),
     };
     if options.print {
-        return print(run_image::words(&how), out);
+        return print(run_words(&how), out);
     }
-    run_image::run(around, &how)
+    run_image(around, &how)
 }
 
 fn parts(preset: &Preset) -> (&'static str, &ImagePreset) {
@@ -296,9 +300,9 @@ fn filled(around: &Surroundings, dir: &Path, row: &Row, options: &ImagePreset) -
     let fallback = if row.is_exact { vec![begin] } else { Vec::new() };
     let paths = row.paths(around, dir)?;
     let install = options.install.clone().unwrap_or_else(|| row.install.to_owned());
-    let is_of_account = matches!(row.paths, Paths::Account(..) | Paths::Printed(_));
-    // Without the first path of a project, the install command did something else.
-    let others = if is_of_account { &paths[..] } else { &paths[1..] };
+    let is_of_account = !matches!(row.paths, Paths::Project(_) | Paths::NodeModules);
+    // If the path of a project is missing afterwards, the install command did something else.
+    let others = if is_of_account && paths.len() > 1 { &paths[..] } else { &paths[1..] };
     Ok(ImageRestore {
         wanted: ImageWanted { key, fallback },
         policy: options.policy,
@@ -394,11 +398,12 @@ impl Row {
                 let packages = workspace(self.name, dir)?.into_iter().map(|package| package.join("node_modules"));
                 [PathBuf::from("node_modules")].into_iter().chain(packages).collect()
             }
-            Paths::Account(variable, default, paths) => {
+            Paths::Account(variable, default, paths) | Paths::AccountOfJava(variable, default, paths) => {
                 use std::os::unix::ffi::OsStrExt;
                 let named = around.variable(variable.as_bytes()).map(std::ffi::OsStr::from_bytes).map(PathBuf::from);
-                let below_home = || Some(home(around)?.join(default));
-                let top = named.filter(|dir| dir.is_absolute()).or_else(below_home);
+                let is_of_java = matches!(self.paths, Paths::AccountOfJava(..));
+                let home = || if is_of_java { larder_sys::home_of_user() } else { home(around) };
+                let top = named.filter(|dir| dir.is_absolute()).or_else(|| Some(home()?.join(default)));
                 let top = top.context("the home directory is not known: set HOME")?;
                 paths.iter().map(|path| top.join(path)).collect()
             }
@@ -471,7 +476,7 @@ fn print(words: Vec<OsString>, out: &mut dyn Write) -> Result<u8> {
 }
 
 fn restore_words(how: &ImageRestore) -> Vec<OsString> {
-    let mut words = run_image::wanted_words("restore", &how.wanted, how.policy, how.if_missing.as_deref());
+    let mut words = wanted_words("restore", &how.wanted, how.policy, how.if_missing.as_deref());
     words.extend(how.replace.then(|| "--replace".into()));
     words.extend(how.strict.then(|| "--strict".into()));
     words.extend(how.paths.iter().map(OsString::from));
