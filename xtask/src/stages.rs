@@ -10,6 +10,7 @@ use crate::dist;
 use crate::docs;
 use crate::place::Place;
 use crate::run;
+use crate::sanitize;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
 use crate::supply;
@@ -89,6 +90,10 @@ fn stages<'a>(place: &'a Place, options: &Options, skips: &'a RefCell<Skips>) ->
         stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
     }
     stages.push(stage("type check for aarch64, and a wrapper for it", || aarch64_stage(place)));
+    stages.push(stage("unsafe code under AddressSanitizer", || sanitize::address(place)));
+    if options.full {
+        stages.push(stage("unsafe code under Miri", || sanitize::miri(place)));
+    }
     // The longest stages come last, so their failures are at the end of the output.
     let full = options.full;
     stages.push(stage("tests", move || tests(place, full, &mut skips.borrow_mut())));
