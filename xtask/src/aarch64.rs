@@ -442,7 +442,7 @@ fn make_disk(dir: &Path) -> Result<PathBuf> {
     let root = dir.join("root");
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--foreign", "--arch=arm64", "--variant=minbase"]);
-    debootstrap.arg(format!("--include={}", PACKAGES.join(","))).arg(SUITE).arg(&root).arg(debian::mirror());
+    debootstrap.arg(format!("--include={}", PACKAGES.join(","))).arg(SUITE).arg(&root).arg(debian::mirror()?);
     run::logged(&mut debootstrap, &dir.join("debootstrap.log"), || ())?;
     // If debootstrap cannot mount there, it makes a link to this machine's `/proc`.
     let proc = root.join("proc");

@@ -3,7 +3,7 @@
 //!
 //! apt-get downloads and verifies them, with its own package lists below `target`, so the machine's
 //! lists and packages do not change. The mirror is the one that this machine's apt uses for its own
-//! release, if it is Debian.
+//! release, if it is Debian. Otherwise the environment variable `DEBIAN_MIRROR` names it.
 
 use crate::place::{fresh, remove};
 use crate::run;
@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The mirror if this machine's apt has no mirror of Debian.
-const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
+/// Names the mirror if this machine's apt has none of Debian.
+const MIRROR_VARIABLE: &str = "DEBIAN_MIRROR";
 /// The keys of the releases, from the package `debian-archive-keyring`.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// The suites with kernels. A suite that the mirror does not have is left out.
@@ -46,12 +46,15 @@ pub(crate) struct Archive {
 }
 
 /// Returns the mirror of this machine, for example for debootstrap.
-pub(crate) fn mirror() -> String {
+pub(crate) fn mirror() -> Result<String> {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", "$(ORIGIN) $(SITE)", "Created-By: Packages"]);
     let listed = run::output(&mut command).unwrap_or_default();
     let ours = listed.lines().find_map(|line| line.strip_prefix("Debian "));
-    ours.filter(|site| !site.ends_with("-security")).unwrap_or(DEFAULT_MIRROR).to_owned()
+    let ours = ours.filter(|site| !site.ends_with("-security")).map(str::to_owned);
+    ours.or_else(|| std::env::var(MIRROR_VARIABLE).ok()).with_context(|| {
+        format!("apt has no mirror of Debian on this machine: set {MIRROR_VARIABLE} to the address of one")
+    })
 }
 
 impl Archive {
@@ -161,7 +164,7 @@ impl Archive {
             fs::create_dir_all(self.dir.join(dir)).with_context(|| format!("cannot make {}", self.dir.display()))?;
         }
         fs::write(self.dir.join("status"), "").with_context(|| format!("cannot write into {}", self.dir.display()))?;
-        let mirror = mirror();
+        let mirror = mirror()?;
         let line = |suite: &&str| {
             let mirror = if suite.ends_with("-security") { format!("{mirror}-security") } else { mirror.clone() };
             format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n")

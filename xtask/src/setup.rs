@@ -197,7 +197,12 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
     packages(PACKAGES_FOR_MOUNTS)?;
     tools::for_remotes(place);
     components(place)?;
-    targets(place, CHECKED_TARGETS)
+    targets(place, CHECKED_TARGETS)?;
+    // The torture suite skips cases whose tools are missing, and says so.
+    if let Err(error) = for_torture().and_then(|()| for_translated_messages()) {
+        eprintln!("{error:#}");
+    }
+    Ok(())
 }
 
 /// Installs the programs that the examples in the documents run.

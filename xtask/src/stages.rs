@@ -1,5 +1,8 @@
-//! `cargo xtask test`: runs every check and test as a list of stages, and prints a line for each
-//! and the counts.
+//! `cargo xtask test`: runs every check and test as a list of stages, two at a time, and prints a
+//! line for each and the counts.
+//!
+//! Each stage is a process of its own, `cargo xtask test --stage NAME`, so that its output can be
+//! kept in a file and be shown as one block when it has ended.
 
 use crate::aarch64;
 use crate::arch::Arch;
@@ -8,7 +11,7 @@ use crate::binaries::{self, cargo};
 use crate::demo;
 use crate::dist;
 use crate::docs;
-use crate::place::Place;
+use crate::place::{Place, fresh};
 use crate::run;
 use crate::sanitize;
 use crate::setup::{self, CHECKED_TARGETS};
@@ -16,9 +19,15 @@ use crate::skips::{self, Skips};
 use crate::supply;
 use crate::tools;
 use crate::torture;
-use anyhow::Result;
-use std::cell::RefCell;
-use std::time::Instant;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// The options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -27,6 +36,9 @@ pub(crate) struct Options {
     /// and the small demo, which builds real projects plainly and through larder
     #[arg(long)]
     full: bool,
+    /// Run only this stage, with its output on the terminal, and not those that it needs
+    #[arg(long, value_name = "NAME", value_parser = STAGES.map(|stage| stage.name), conflicts_with = "arch")]
+    stage: Option<String>,
     /// Run a share of the tests on another architecture, emulated by QEMU
     #[arg(long, value_enum, default_value_t = Arch::HOST, conflicts_with = "full")]
     arch: Arch,
@@ -41,95 +53,190 @@ pub(crate) struct Options {
 const UNCHECKED_PACKAGES: &[&str] =
     &["larder-count", "larder-fill", "larder-fuzz", "larder-testkit", "larder-torture", "xtask"];
 
-struct Stage<'a> {
-    name: String,
-    work: Box<dyn Fn() -> Result<()> + 'a>,
+/// How many stages run at the same time. Building release binaries and waiting for servers leave
+/// one of two processors idle.
+const AT_A_TIME: usize = 2;
+
+struct Stage {
+    name: &'static str,
+    /// The stages that must have ended before.
+    after: &'static [&'static str],
+    /// True if only `--full` runs it.
+    is_slow: bool,
+    work: fn(&Place, bool) -> Result<()>,
 }
 
-/// Runs all stages, even if one fails. Returns `true` if every one passed.
+const RELEASE: &str = "release-binaries";
+const PROGRAMS: &str = "test-programs";
+
+/// In the order in which they start, unless one has to wait for another. The longest start early.
+const STAGES: [Stage; 16] = [
+    stage(RELEASE, &[], |place, _| binaries::build(place)),
+    stage("format", &[], |place, _| run::shown_to_user(cargo(place).args(["fmt", "--all", "--check"]))),
+    stage("lints", &[], |place, _| {
+        let words = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        run::shown_to_user(cargo(place).args(words))
+    }),
+    stage(PROGRAMS, &["lints"], |place, _| {
+        run::shown_to_user(cargo(place).args(["test", "--locked", "--workspace", "--no-run"]))
+    }),
+    stage("tests", &[RELEASE, PROGRAMS], tests),
+    stage("torture", &[RELEASE, PROGRAMS], torture::stage),
+    stage("packages", &[RELEASE], |place, _| dist::stage(place)),
+    stage("documents", &[RELEASE], |place, _| docs::stage(place)),
+    stage("supply-chain", &[RELEASE], |place, _| supply::check(place)),
+    stage("sanitizer", &[RELEASE], |place, _| sanitize::address(place)),
+    stage("aarch64", &[PROGRAMS], |place, _| aarch64_stage(place)),
+    stage("macos", &[PROGRAMS], |place, _| type_check(place, CHECKED_TARGETS[0])),
+    stage("windows", &[PROGRAMS], |place, _| type_check(place, CHECKED_TARGETS[1])),
+    slow("miri", |place, _| sanitize::miri(place)),
+    slow("small-demo", |place, _| {
+        ensure!(demo::small(place)?, "the demo failed; its table is above");
+        Ok(())
+    }),
+    slow("small-corpus", |place, _| corpus::short(place)),
+];
+
+const fn stage(name: &'static str, after: &'static [&'static str], work: fn(&Place, bool) -> Result<()>) -> Stage {
+    Stage { name, after, is_slow: false, work }
+}
+
+const fn slow(name: &'static str, work: fn(&Place, bool) -> Result<()>) -> Stage {
+    Stage { name, after: &["tests", "torture"], is_slow: true, work }
+}
+
+/// Runs all stages, even if one fails, or only the one that was asked for. Returns `true` if every
+/// one passed.
 pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
     if options.arch != Arch::HOST {
-        anyhow::ensure!(options.arch == Arch::Aarch64, "only aarch64 is emulated");
+        ensure!(options.arch == Arch::Aarch64, "only aarch64 is emulated");
         return aarch64::test(place, &options.only);
     }
-    setup::for_tests(place)?;
-    let skips = RefCell::new(Skips::default());
-    let mut lines = Vec::new();
-    let mut failed = 0;
-    for stage in stages(place, options, &skips) {
-        println!("── {}", stage.name);
-        let start = Instant::now();
-        let result = (stage.work)();
-        let seconds = start.elapsed().as_secs_f64();
-        if let Err(error) = &result {
-            failed += 1;
-            println!("{error:#}");
-        }
-        let word = if result.is_ok() { "passed" } else { "FAILED" };
-        lines.push(format!("{word}  {seconds:7.1} s  {}", stage.name));
+    if let Some(stage) = STAGES.iter().find(|stage| Some(stage.name) == options.stage.as_deref()) {
+        return (stage.work)(place, options.full).map(|()| true);
     }
+    setup::for_tests(place)?;
+    let logs = place.own("stages")?;
+    fresh(&logs)?;
+    let waiting = STAGES.into_iter().filter(|stage| options.full || !stage.is_slow).collect();
+    let schedule = Schedule { state: Mutex::new(State { waiting, ..State::default() }), changed: Condvar::new() };
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(stage) = schedule.next() {
+                    schedule.ended(stage.name, run_stage(&stage, &logs, options.full));
+                }
+            });
+        }
+    });
+    let State { ended, lines, .. } = schedule.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("\n{}\n", lines.join("\n"));
-    println!("{}", skips.borrow());
-    println!("{} passed, {failed} failed", lines.len() - failed);
+    println!("{}", fs::read_to_string(skips_file(place)?).unwrap_or_default());
+    let failed = ended.values().filter(|passed| !**passed).count();
+    println!("{} passed, {failed} failed", ended.len() - failed);
     Ok(failed == 0)
 }
 
-fn stages<'a>(place: &'a Place, options: &Options, skips: &'a RefCell<Skips>) -> Vec<Stage<'a>> {
-    let mut stages = vec![
-        stage("static release binaries", || binaries::build(place)),
-        stage("format", || run::shown_to_user(cargo(place).args(["fmt", "--all", "--check"]))),
-        stage("lints", || {
-            let words = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
-            run::shown_to_user(cargo(place).args(words))
-        }),
-        stage("supply chain", || supply::check(place)),
-        stage("documents: links and examples", || docs::stage(place)),
-        stage("packages in a clean root", || dist::stage(place)),
-    ];
-    for target in CHECKED_TARGETS {
-        stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
-    }
-    stages.push(stage("type check for aarch64, and a wrapper for it", || aarch64_stage(place)));
-    stages.push(stage("unsafe code under AddressSanitizer", || sanitize::address(place)));
-    if options.full {
-        stages.push(stage("unsafe code under Miri", || sanitize::miri(place)));
-    }
-    // The longest stages come last, so their failures are at the end of the output.
-    let full = options.full;
-    stages.push(stage("tests", move || tests(place, full, &mut skips.borrow_mut())));
-    stages.push(stage("torture", move || torture::stage(place, full)));
-    if options.full {
-        stages.push(stage("small demo", || match demo::small(place)? {
-            true => Ok(()),
-            false => anyhow::bail!("the demo failed; its table is above"),
-        }));
-        stages.push(stage("small packages of Debian's in several places", || corpus::short(place)));
-    }
-    stages
+struct Schedule {
+    state: Mutex<State>,
+    /// A stage has ended.
+    changed: Condvar,
 }
 
-fn stage<'a>(name: &str, work: impl Fn() -> Result<()> + 'a) -> Stage<'a> {
-    Stage { name: name.to_owned(), work: Box::new(work) }
+#[derive(Default)]
+struct State {
+    waiting: Vec<Stage>,
+    /// The stages that ended, and whether they passed.
+    ended: BTreeMap<&'static str, bool>,
+    /// A line for each of them.
+    lines: Vec<String>,
 }
 
-/// Runs all tests and notes which of them were skipped. Their output is shown as without `--show-output`, which makes
-/// the reasons known: without it nothing is printed of tests that passed.
-fn tests(place: &Place, full: bool, skips: &mut Skips) -> Result<()> {
+impl Schedule {
+    /// Waits for a stage that can start. Returns `None` if none is left.
+    fn next(&self) -> Option<Stage> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let can_start = |stage: &Stage| stage.after.iter().all(|name| state.ended.contains_key(name));
+            if let Some(at) = state.waiting.iter().position(can_start) {
+                return Some(state.waiting.remove(at));
+            }
+            if state.waiting.is_empty() {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Shows the output of a stage that ended.
+    fn ended(&self, name: &'static str, outcome: Result<Outcome>) {
+        let outcome = outcome.unwrap_or_else(|error| Outcome {
+            is_success: false,
+            took: Duration::ZERO,
+            output: format!("{error:#}"),
+        });
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("── {name}\n{}", outcome.output.trim_end());
+        let word = if outcome.is_success { "passed" } else { "FAILED" };
+        state.lines.push(format!("{word}  {:7.1} s  {name}", outcome.took.as_secs_f64()));
+        state.ended.insert(name, outcome.is_success);
+        self.changed.notify_all();
+    }
+}
+
+/// How a stage ended.
+struct Outcome {
+    is_success: bool,
+    took: Duration,
+    output: String,
+}
+
+/// Runs a stage as a process of its own.
+fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
+    println!("started {}", stage.name);
+    let log = logs.join(stage.name);
+    let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = Command::new(env::current_exe().context("the path of this program is not known")?);
+    command.args(["test", "--stage", stage.name]).stdin(Stdio::null()).stdout(file).stderr(copy);
+    if full {
+        command.arg("--full");
+    }
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("cannot start {}", run::shown(&command)))?;
+    let output = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let output = String::from_utf8_lossy(&output).into_owned();
+    Ok(Outcome { is_success: status.success(), took: start.elapsed(), output })
+}
+
+/// The file to which the stage `tests` writes how many tests were skipped, and why.
+fn skips_file(place: &Place) -> Result<PathBuf> {
+    Ok(place.own("tests")?.join("skips"))
+}
+
+/// Runs all tests and notes which of them were skipped. Their output is shown as without
+/// `--show-output`, which makes the reasons known: without it nothing is printed of tests that
+/// passed.
+fn tests(place: &Place, full: bool) -> Result<()> {
     let mut command = cargo(place);
     command
         .args(["test", "--locked", "--workspace", "--no-fail-fast", "--", "--show-output"])
         .env_remove("LARDER_CI")
         .env("LARDER_BIN", place.larder())
         .env("LARDER_TOOLS", tools::directory(place));
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+    if env::var_os("RUST_TEST_THREADS").is_none() {
         // Tests wait for half of their time: for programs, servers, and the clock of a file system.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = thread::available_parallelism().map_or(1, usize::from);
         command.env("RUST_TEST_THREADS", (2 * processors).to_string());
     }
     if full {
         command.env("LARDER_TEST_FULL", "1");
     }
-    run::filtered(&mut command, &place.own("tests")?.join("log"), |line| skips.read(line))?;
+    let mut skips = Skips::default();
+    let file = skips_file(place)?;
+    let result = run::filtered(&mut command, &file.with_file_name("log"), |line| skips.read(line));
+    fs::write(&file, skips.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    result?;
     if skips::is_ci() { skips.check() } else { Ok(()) }
 }
 

@@ -55,7 +55,7 @@ fn root(place: &Place) -> Result<PathBuf> {
     let unfinished = root.with_extension("unfinished");
     fresh(&unfinished)?;
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", INCLUDED, SUITE]).arg(&unfinished).arg(debian::mirror());
+    debootstrap.args(["--variant=minbase", INCLUDED, SUITE]).arg(&unfinished).arg(debian::mirror()?);
     run::logged(&mut debootstrap, &place.own("clean-root")?.join("debootstrap.log"), || {})?;
     fs::rename(&unfinished, &root).with_context(|| format!("cannot make {}", root.display()))?;
     Ok(root)

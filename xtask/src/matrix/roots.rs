@@ -82,7 +82,7 @@ pub(super) fn image(matrix: &Path, root: &Root, dir: &Path) -> Result<PathBuf> {
 fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
     let include = format!("--include={}", ESSENTIAL.join(","));
     let mut command = Command::new("debootstrap");
-    command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror());
+    command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror()?);
     let Err(error) = with_progress(&format!("root of {suite}"), LINES_OF_DEBOOTSTRAP, &mut command, log) else {
         return Ok(());
     };
