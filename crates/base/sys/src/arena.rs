@@ -247,8 +247,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        // Miri is some hundred times slower.
-        let (steps, largest, beyond) = if cfg!(miri) { (300, 300, 0) } else { (3000, 3000, LARGE_BYTES) };
+        // Miri is a thousand times slower.
+        let (steps, largest, beyond) = if cfg!(miri) { (40, 60, 0) } else { (3000, 3000, LARGE_BYTES) };
         let (mut kept, mut inside) = (Vec::new(), 0);
         for step in 0..steps {
             let beyond = if step % 50 == 0 { beyond } else { 0 };
