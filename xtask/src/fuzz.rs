@@ -59,7 +59,7 @@ fn guide(place: &Place, target: &str, seconds: u64) -> Result<()> {
     let limits =
         [format!("-max_total_time={seconds}"), format!("-max_len={INPUT_BYTES_MAX}"), "-timeout=10".to_owned()];
     let mut command = own_target(place)?;
-    // The pinned toolchain has no sanitizers. There is no unsafe code that they could check.
+    // The pinned toolchain has no sanitizers. The crates with decoders have no unsafe code that they could check.
     command
         .args(["fuzz", "run", "--sanitizer", "none", "--features", "engine", target])
         .arg(found)

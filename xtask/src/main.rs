@@ -21,6 +21,7 @@ mod progress;
 mod projects;
 mod qemu;
 mod run;
+mod sanitize;
 mod setup;
 mod skips;
 mod stages;

@@ -13,6 +13,7 @@ use crate::dist;
 use crate::docs;
 use crate::place::{Place, fresh};
 use crate::run;
+use crate::sanitize;
 use crate::setup::{self, CHECKED_TARGETS};
 use crate::skips::{self, Skips};
 use crate::supply;
@@ -69,7 +70,7 @@ const RELEASE: &str = "release-binaries";
 const PROGRAMS: &str = "test-programs";
 
 /// In the order in which they start, unless one has to wait for another. The longest start early.
-const STAGES: [Stage; 14] = [
+const STAGES: [Stage; 16] = [
     stage(RELEASE, &[], |place, _| binaries::build(place)),
     stage("format", &[], |place, _| run::shown_to_user(cargo(place).args(["fmt", "--all", "--check"]))),
     stage("lints", &[], |place, _| {
@@ -84,9 +85,11 @@ const STAGES: [Stage; 14] = [
     stage("packages", &[RELEASE], |place, _| dist::stage(place)),
     stage("documents", &[RELEASE], |place, _| docs::stage(place)),
     stage("supply-chain", &[RELEASE], |place, _| supply::check(place)),
+    stage("sanitizer", &[RELEASE], |place, _| sanitize::address(place)),
     stage("aarch64", &[PROGRAMS], |place, _| aarch64_stage(place)),
     stage("macos", &[PROGRAMS], |place, _| type_check(place, CHECKED_TARGETS[0])),
     stage("windows", &[PROGRAMS], |place, _| type_check(place, CHECKED_TARGETS[1])),
+    slow("miri", |place, _| sanitize::miri(place)),
     slow("small-demo", |place, _| {
         ensure!(demo::small(place)?, "the demo failed; its table is above");
         Ok(())

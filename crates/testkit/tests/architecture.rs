@@ -72,6 +72,22 @@ fn the_tests_of_the_invariants_exist() {
     }
 }
 
+/// In the tables of docs/security.md, each such name in the last column is that of a test.
+#[test]
+fn the_tests_of_the_page_on_security_exist() {
+    let text = std::fs::read_to_string(workspace().join("docs/security.md")).expect("cannot read the page");
+    let mut files = Vec::new();
+    walk(&workspace().join("crates"), &mut files);
+    let sources: String = files.into_iter().map(|(_, text)| text).collect();
+    let last_cells = text.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|')?.rsplit('|').next());
+    let quoted = last_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let is_name = |text: &&str| text.contains('_') && text.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric());
+    let names: BTreeSet<&str> = quoted.filter(is_name).collect();
+    assert!(names.len() > 60, "only {} names were found: the tables have another form", names.len());
+    let missing: Vec<&&str> = names.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:?}");
+}
+
 #[test]
 fn the_wrapper_is_on_a_diet() {
     const CRATES_MAX: usize = 15;

@@ -300,6 +300,36 @@ fn bad_input_loses_nothing() {
     assert!(ran.stderr.contains("nothing to undo"), "{ran:?}");
 }
 
+/// A checkout may have links in it. Only files of the project are changed.
+#[test]
+fn a_link_out_of_the_project_is_not_written_through() {
+    let place = Place::new();
+    let refused = |tool: &str| {
+        let before = changeable(&place);
+        let ran = init(&place, &[tool, "--yes"]).run().ends(1);
+        assert!(ran.stderr.contains("leads out of the project"), "{ran:?}");
+        assert_eq!(changeable(&place), before, "{tool}");
+    };
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(place.path(to), place.path(at)).expect("makes");
+    place.put("Cargo.toml", "[package]\n");
+    place.put("package-lock.json", "{}");
+    fs::create_dir_all(place.path("home/.cargo")).expect("cannot create the directory");
+    link("home/.cargo", "work/.cargo");
+    refused("cargo");
+    fs::write(place.path("home/.cargo/config.toml"), "").expect("cannot write the file");
+    refused("cargo");
+    fs::write(place.path("home/package.json"), "{\n  \"scripts\": {}\n}\n").expect("cannot write the file");
+    link("home/package.json", "work/package.json");
+    refused("npm");
+    // A link within the project is followed.
+    place.put("real.json", "{\n  \"scripts\": {}\n}\n");
+    fs::remove_file(place.path("work/package.json")).expect("removable");
+    link("work/real.json", "work/package.json");
+    init(&place, &["npm", "--yes"]).run().ends(0);
+    let real = String::from_utf8(place.read("real.json")).expect("not UTF-8");
+    assert!(real.contains("larder:install") && place.path("work/package.json").is_symlink(), "{real}");
+}
+
 #[test]
 fn another_wrapper_is_left_alone() {
     let place = Place::new();

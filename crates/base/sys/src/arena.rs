@@ -183,12 +183,102 @@ unsafe impl GlobalAlloc for Arena {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Lets one test at a time use the block, because there is only one. Clears what the last test
+    /// left in it.
+    fn block() -> MutexGuard<'static, ()> {
+        static IN_USE: Mutex<()> = Mutex::new(());
+        let guard = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the lock is held, so no other test uses the block.
+        unsafe { Arena::start().write_bytes(0, BLOCK_BYTES) };
+        guard
+    }
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).expect("a valid layout")
+    }
+
+    /// An allocation of a test, filled with its number.
+    struct Made {
+        pointer: *mut u8,
+        layout: Layout,
+        number: u8,
+    }
+
+    impl Made {
+        fn bytes(&self) -> &[u8] {
+            // SAFETY: the allocation has this size, and is only dropped by `drop_with`.
+            unsafe { std::slice::from_raw_parts(self.pointer, self.layout.size()) }
+        }
+
+        fn fill(&self) {
+            // SAFETY: the allocation has this size, and no other one overlaps it.
+            unsafe { self.pointer.write_bytes(self.number, self.layout.size()) };
+        }
+
+        /// Makes it larger or smaller. The bytes that it keeps must be those that it had.
+        fn resize(&mut self, arena: &Arena, size: usize) {
+            let kept = size.min(self.layout.size());
+            // SAFETY: it was made with this layout, and the old pointer is not used any more.
+            self.pointer = unsafe { arena.realloc(self.pointer, self.layout, size) };
+            self.layout = layout(size, self.layout.align());
+            assert!(self.bytes()[..kept].iter().all(|byte| *byte == self.number), "{:?}", self.layout);
+            self.fill();
+        }
+
+        fn drop_with(self, arena: &Arena) {
+            assert!(self.bytes().iter().all(|byte| *byte == self.number), "{:?}", self.layout);
+            // SAFETY: it was made with this layout, and is not used any more.
+            unsafe { arena.dealloc(self.pointer, self.layout) };
+        }
+    }
+
+    /// Makes, resizes and drops allocations of all sizes in a random order. If two of them
+    /// overlapped, one would lose its bytes.
+    #[test]
+    fn allocations_keep_their_bytes() {
+        let _block = block();
+        let arena = Arena::new();
+        let mut state = 0x1a2d_e26c_0ffe_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        // Miri is a thousand times slower.
+        let (steps, largest, beyond) = if cfg!(miri) { (40, 60, 0) } else { (3000, 3000, LARGE_BYTES) };
+        let (mut kept, mut inside) = (Vec::new(), 0);
+        for step in 0..steps {
+            let beyond = if step % 50 == 0 { beyond } else { 0 };
+            let layout = layout(1 + random(largest) + beyond, 1 << random(8));
+            let is_zeroed = random(4) == 0;
+            // SAFETY: the layout has a size.
+            let pointer = unsafe { if is_zeroed { arena.alloc_zeroed(layout) } else { arena.alloc(layout) } };
+            assert!(!pointer.is_null() && (pointer as usize).is_multiple_of(layout.align()));
+            let mut made = Made { pointer, layout, number: step as u8 };
+            assert!(!is_zeroed || made.bytes().iter().all(|byte| *byte == 0), "{layout:?}");
+            made.fill();
+            if random(3) == 0 {
+                made.resize(&arena, 1 + random(largest));
+            }
+            inside += usize::from(Arena::holds(made.pointer));
+            kept.push(made);
+            if random(8) > 0 {
+                let at = if random(2) == 0 { kept.len() - 1 } else { random(kept.len()) };
+                kept.swap_remove(at).drop_with(&arena);
+            }
+        }
+        assert!((steps / 4..steps).contains(&inside), "{inside} of {steps} are in the block");
+        kept.into_iter().for_each(|made| made.drop_with(&arena));
+    }
 
     #[test]
     fn what_is_to_be_zero_is_zero() {
+        let _block = block();
         let arena = Arena::new();
-        let layout = |size| Layout::from_size_align(size, 8).expect("a valid layout");
+        let layout = |size| layout(size, 8);
         let zeroed = |size| {
             // SAFETY: the layout has a size, and no other test uses the block.
             let pointer = unsafe { arena.alloc_zeroed(layout(size)) };
@@ -218,12 +308,13 @@ mod tests {
         }
     }
 
-    /// The other test owns the block. This test's arena belongs to another thread and never gives
-    /// out bytes of the block.
+    /// Other tests own the block. This test's arena belongs to another thread and never gives out
+    /// bytes of the block.
     #[test]
     fn another_thread_has_nothing_of_the_block() {
+        let _block = block();
         let arena = Arena::new();
-        let layout = Layout::from_size_align(100, 8).expect("a valid layout");
+        let layout = layout(100, 8);
         assert!(std::thread::scope(|scope| scope.spawn(|| arena.is_owner()).join().expect("ends")));
         assert!(!arena.is_owner());
         // SAFETY: each allocation is given back once, with its size.

@@ -46,6 +46,9 @@ use crate::surroundings::Surroundings;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest number of connections that are served at once. Others wait to be accepted.
 const AT_ONCE_MAX: usize = 128;
+/// The largest number of them that may take minutes: downloads for wrappers, and waits for uploads.
+/// A client can hold such a connection as long as it likes, so they must not take all places.
+const LONG_MAX: usize = 96;
 
 /// How long to wait for the daemon's lock, because another daemon may be about to exit.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -80,6 +83,8 @@ struct Daemon {
 /// The open connections, for the limit and for the idle time.
 struct Work {
     connections: usize,
+    /// The connections that may take minutes.
+    long: usize,
     last: Instant,
 }
 
@@ -129,7 +134,7 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         recorded: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         evicting: AtomicBool::new(false),
-        work: Mutex::new(Work { connections: 0, last: Instant::now() }),
+        work: Mutex::new(Work { connections: 0, long: 0, last: Instant::now() }),
         fewer: Condvar::new(),
         wake: Mutex::new(Some(wake)),
     });
@@ -229,6 +234,23 @@ impl Daemon {
         self.fewer.notify_all();
     }
 
+    /// Does what may take minutes. Returns `None`, and does nothing, if too many connections do.
+    fn at_length<T>(&self, long: impl FnOnce() -> T) -> Option<T> {
+        let has_place = {
+            let mut work = self.work();
+            let has_place = work.long < LONG_MAX;
+            work.long += usize::from(has_place);
+            has_place
+        };
+        if !has_place {
+            self.refuse("too many clients hold a download or wait for uploads");
+            return None;
+        }
+        let done = long();
+        self.work().long -= 1;
+        Some(done)
+    }
+
     fn wait_until_at_most(&self, connections: usize) {
         let mut work = self.work();
         while work.connections > connections {
@@ -274,14 +296,15 @@ impl Daemon {
                 }
             }
             Request::Fetch { weak, directory, session } => {
-                return self.fetch(channel, caller, weak, &directory, session);
+                let served = self.at_length(|| self.fetch(channel, caller, weak, &directory, session));
+                return served.unwrap_or_else(|| say(channel, &Frame::Nothing(Nothing::Failed), None).map(|()| 0));
             }
             Request::Recorded(recorded) => {
                 self.remoting.iter().for_each(|remoting| remoting.recorded(&caller, &recorded));
             }
             Request::Flush(seconds) => {
                 let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
-                self.remoting.iter().for_each(|remoting| remoting.flush(patience));
+                self.at_length(|| self.remoting.iter().for_each(|remoting| remoting.flush(patience)));
                 self.say_remotes(channel)?;
                 let unshared = self.remoting.as_ref().map_or_else(Unshared::default, Remoting::unshared);
                 say(channel, &Frame::Unshared(unshared), None)?;

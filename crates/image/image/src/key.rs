@@ -131,7 +131,23 @@ fn hash(patterns: &[&str], facts: &dyn Facts) -> Result<String, KeyError> {
 }
 
 /// Returns the files below a directory that match a pattern, for [`Facts::files`].
+///
+/// `**` does not follow links to directories. Two packages that link to each other, as pnpm makes
+/// them, would have endlessly many paths.
 pub fn files_in(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let relative = |path: PathBuf| path.strip_prefix(dir).map(Path::to_owned).unwrap_or(path);
+    let found = match pattern.contains("**") {
+        true => walked(dir, pattern)?,
+        false => listed(dir, pattern)?,
+    };
+    Ok(found.into_iter().filter(|path| path.is_file()).map(relative).collect())
+}
+
+const MATCHED: glob::MatchOptions =
+    glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+
+/// Returns the paths that match a pattern without `**`.
+fn listed(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let whole = if Path::new(pattern).is_absolute() {
         pattern.to_owned()
     } else {
@@ -139,16 +155,34 @@ pub fn files_in(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let dir = dir.to_str().ok_or("the path of the working directory is not UTF-8")?;
         format!("{}/{pattern}", glob::Pattern::escape(dir))
     };
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: false,
-    };
-    let mut found = Vec::new();
-    for path in glob::glob_with(&whole, options).map_err(|error| error.to_string())? {
-        let path = path.map_err(|error| error.to_string())?;
-        if path.is_file() {
-            found.push(path.strip_prefix(dir).map(Path::to_owned).unwrap_or(path));
+    let paths = glob::glob_with(&whole, MATCHED).map_err(|error| error.to_string())?;
+    paths.map(|path| path.map_err(|error| error.to_string())).collect()
+}
+
+/// Returns the paths that match a pattern with `**`. Directories are read from the first component
+/// on that is not a plain name.
+fn walked(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let is_plain = |part: &&str| !part.contains(['*', '?', '[']);
+    let plain: Vec<&str> = pattern.split('/').take_while(is_plain).collect();
+    let rest: Vec<&str> = pattern.split('/').skip(plain.len()).collect();
+    let rest = glob::Pattern::new(&rest.join("/")).map_err(|error| error.to_string())?;
+    // An absolute pattern begins with an empty part.
+    let top = if pattern.starts_with('/') { Path::new("/").join(plain.join("/")) } else { dir.join(plain.join("/")) };
+    let (mut left, mut found) = (vec![top.clone()], Vec::new());
+    while let Some(directory) = left.pop() {
+        let entries = match std::fs::read_dir(&directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(|error| format!("{}: {error}", directory.display()))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| format!("{}: {error}", directory.display()))?;
+            let path = entry.path();
+            if path.strip_prefix(&top).is_ok_and(|below| rest.matches_path_with(below, MATCHED)) {
+                found.push(path.clone());
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                left.push(path);
+            }
         }
     }
     Ok(found)
@@ -190,6 +224,11 @@ mod tests {
         assert_eq!((one.len(), all.len()), (32, 32));
         assert_ne!(one, all);
         assert_eq!(text("{{hash a.lock **/b.lock}}").expect("a key"), all);
+        let same = |one: &str, other: &str| assert_eq!(text(one).expect("a key"), text(other).expect("a key"));
+        same("{{hash */*/b.lock}}", "{{hash **/b.lock}}");
+        let absolute = format!("{}/**/[ab].lock", dir.path().display());
+        assert_eq!(text(&format!("{{{{hash {absolute}}}}}")).expect("a key"), all);
+        same("{{hash sub*/**/b.lock}}", "{{hash */deep/**/b.lock}}");
         std::fs::write(dir.path().join("a.lock"), "other").expect("writes");
         assert_ne!(text("{{hash a.lock}}").expect("a key"), one);
         let wrong = |template: &str, piece: &str| {
@@ -197,9 +236,26 @@ mod tests {
             assert!(error.contains(piece), "{template}: {error}");
         };
         wrong("{{hash none.lock}}", "no such file");
+        wrong("{{hash none/**/a.lock}}", "no such file");
         wrong("{{os", "}}");
         wrong("{{hsah a}}", "{{hash FILE...}}");
         wrong("{{env NONE}}", "not set");
         wrong("", "empty");
+    }
+
+    /// With two links from each directory to its parent, there are 2^40 paths that the kernel
+    /// resolves.
+    #[test]
+    fn links_in_a_circle_are_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(dir.path().join("a/b")).expect("makes");
+        for (to, link) in [("..", "a/up"), ("..", "a/too"), ("../..", "a/b/up"), ("/", "root")] {
+            std::os::unix::fs::symlink(to, dir.path().join(link)).expect("makes");
+        }
+        std::fs::write(dir.path().join("a/b/x.lock"), "x").expect("writes");
+        std::os::unix::fs::symlink("x.lock", dir.path().join("a/b/y.lock")).expect("makes");
+        let mut found = files_in(dir.path(), "**/*.lock").expect("finds");
+        found.sort();
+        assert_eq!(found, ["a/b/x.lock", "a/b/y.lock"].map(PathBuf::from), "a link to a file is followed");
     }
 }

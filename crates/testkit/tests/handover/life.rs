@@ -67,6 +67,26 @@ fn it_holds_nothing_of_the_builds() {
     assert!(!environment.windows(7).any(|part| part == b"LC_ALL="), "larderd must not inherit the build's environment");
 }
 
+/// What larderd keeps open could not be unmounted.
+#[test]
+fn it_holds_nothing_of_what_is_handed_over() {
+    probe_skip!(can_mount() && has("gcc"), "no mount namespaces here, or gcc is not installed");
+    let here = Here::new();
+    let pid = here.start();
+    for number in 0..6 {
+        here.place.put(&format!("d{number}/x.h"), format!("int b{number};\n"));
+        here.place.put("y.c", format!("#include <stdio.h>\n#include \"x.h\"\nint a{number};\n"));
+        here.sandbox_command(&format!("exec \"$LARDER\" gcc -Id{number} -c y.c -o y.o")).run().ends(0);
+        here.wait_recorded(number + 1);
+    }
+    // The files that a record relied on are hashed after it was taken.
+    here.wait("larderd holds only files of its own", |here| {
+        let held = fs::read_dir(format!("/proc/{pid}/fd")).expect("cannot list the directory").flatten();
+        let mut leads = held.filter_map(|entry| fs::read_link(entry.path()).ok());
+        leads.all(|to| to.starts_with(&here.store) || to.starts_with("/dev") || !to.is_absolute())
+    });
+}
+
 #[test]
 fn systemd_listens_for_it() {
     probe_skip!(can_mount() && has("systemd-socket-activate"), "no systemd, or no mount namespaces here");

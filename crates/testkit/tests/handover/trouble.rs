@@ -62,6 +62,31 @@ fn clients_that_send_nonsense() {
     assert!(here.daemon_log().contains("refused: "), "{}", here.daemon_log());
 }
 
+/// A client may hold the connection of a download for minutes. Other requests have places of their
+/// own.
+#[test]
+fn clients_that_hold_downloads_keep_no_other_request_waiting() {
+    probe_skip!(can_mount(), "no mount namespaces here");
+    let here = Here::new();
+    let remote = format!("file://{}", here.place.path("far").display());
+    let start = here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]);
+    start.env("LARDER_REMOTE", remote).run().ends(0);
+    // A length, the version of the formats, the kind, a fingerprint, and a directory.
+    let inside = here.inside("");
+    let version = inside.file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok());
+    let frame = [&[36, 0, version.expect("the directory has its version"), 7][..], &[7; 32], b"\x01/"].concat();
+    let held: Vec<UnixStream> = (0..200).map(|_| connect(&here)).collect();
+    for mut client in &held {
+        // One that is refused is closed.
+        let _ = client.write_all(&frame);
+    }
+    here.compile();
+    here.wait_recorded(1);
+    let refused = "too many clients hold a download";
+    assert!(here.daemon_log().contains(refused), "the clients hold downloads: {}", here.daemon_log());
+    drop(held);
+}
+
 #[test]
 fn another_user_is_refused() {
     probe_skip!(is_root(), "only the superuser can become another user");

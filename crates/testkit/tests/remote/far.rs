@@ -71,6 +71,11 @@ impl Far {
         Some(far)
     }
 
+    /// Creates a place with the remote at this URL.
+    pub(crate) fn at_url(url: String) -> Far {
+        Far::with(Place::new(), url, None, None)
+    }
+
     fn with(place: Place, url: String, proxy: Option<Proxy>, server: Option<Server>) -> Far {
         place.tool("work/gcc", COMPILER);
         let far = Far { place, url, proxy, _server: server, variables: &[] };

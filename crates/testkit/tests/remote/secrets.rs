@@ -9,7 +9,7 @@ use larder_testkit::{Run, has, larder, probe_skip};
 use crate::far::{FIRST, Far, SECOND};
 
 /// Variables whose names and values no list of secrets would recognise.
-const VARIABLES: [(&str, &str); 14] = [
+const VARIABLES: [(&str, &str); 17] = [
     ("SLACK_WEBHOOK_URL", "https://hooks.slack.invalid/services/T0AAA/B0BBB/s3cr3tWebhookPart"),
     ("UPLOAD_URL", "https://blob.invalid/c?sv=2024&sig=SASsignatureSecret%3D"),
     ("DEPLOY_PIN", "pin-471147114711"),
@@ -24,6 +24,10 @@ const VARIABLES: [(&str, &str); 14] = [
     ("KUBE", "{\"user\":\"client-kube-data-xyzzy\"}"),
     ("PLAIN", "justAStringNobodyKnows"),
     ("X", "x-value-unguessable-42"),
+    // Search paths: what was looked for along them is recorded in another way than other variables.
+    ("PATH", "/usr/local/bin:/usr/bin:/bin:/opt/pathEntrySecret"),
+    ("PKG_CONFIG_PATH", "/opt/pkgConfigEntrySecret"),
+    ("PYTHONPATH", "/opt/pythonEntrySecret"),
 ];
 /// Arguments that hold secrets.
 const ARGUMENTS: [&str; 6] = [
@@ -39,6 +43,7 @@ const ARGUMENTS: [&str; 6] = [
 fn needles() -> Vec<String> {
     let values = VARIABLES.iter().map(|(_, value)| (*value).to_owned());
     let parts = ["s3cr3tWebhookPart", "SASsignatureSecret", "pgPassw0rd", "netrcPassw0rd", "ArgPassw0rd", "argUrlPart"];
+    let parts = parts.into_iter().chain(["pathEntrySecret"]);
     values.chain(ARGUMENTS.map(str::to_owned)).chain(parts.map(str::to_owned)).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
@@ -131,6 +131,52 @@ fn a_remote_that_lies_gives_a_miss() {
     }
     files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("cannot write the file"));
     assert!(far.compile(SECOND).contains("fetched from a remote"));
+}
+
+/// What a server sends before, and then as often as it is read.
+const WITHOUT_END: [(&str, &[u8]); 4] = [
+    ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", &[0; 65536]),
+    ("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000000\r\n\r\n", &[0; 65536]),
+    ("HTTP/1.1 200 OK\r\n", b"X-Y: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz\r\n"),
+    ("HTTP/1.1 200 OK\r\nX-Y: ", &[b'z'; 65536]),
+];
+/// The most memory of a larderd that reads such answers, in kB.
+const MEMORY_MAX_KB: u64 = 64 << 10;
+
+/// Answers every request by `answer`, until the client closes the connection.
+fn serve_without_end((begin, more): (&'static str, &'static [u8])) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("cannot listen");
+    let port = listener.local_addr().expect("it listens").port();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                let _ = client.read(&mut request);
+                let mut sent = client.write_all(begin.as_bytes());
+                while sent.is_ok() {
+                    sent = client.write_all(more);
+                }
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_server_that_sends_without_end_gives_a_miss() {
+    for answer in WITHOUT_END {
+        let far = Far::at_url(format!("http://127.0.0.1:{}/larder", serve_without_end(answer)));
+        far.learn(FIRST);
+        far.source(0.0, 1);
+        let log = far.compile(FIRST);
+        assert!(log.contains("miss: x.c"), "{}: {log}", answer.0);
+        let checked = far.larder(FIRST, &["remote", "check"]).run();
+        assert!(checked.code == Some(1) && checked.stdout.contains("problem: "), "{checked:?}");
+        let status = fs::read_to_string(format!("/proc/{}/status", far.pid(FIRST))).expect("larderd runs");
+        let peak =
+            status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+        assert!(peak.is_some_and(|peak: u64| peak < MEMORY_MAX_KB), "{}: {peak:?} kB", answer.0);
+    }
 }
 
 /// If a remote is full, uploads wait until there is room, and what it holds is still fetched.

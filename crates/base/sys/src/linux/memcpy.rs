@@ -274,6 +274,46 @@ mod tests {
         }
     }
 
+    /// Operands lie between two pages that cannot be accessed: right behind the one, and right
+    /// before the other. No sanitizer checks assembly.
+    #[test]
+    fn no_byte_beside_the_operands_is_touched() {
+        use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+        const PAGE: usize = 4096;
+        const ROOM: usize = 24 * PAGE;
+        let guarded = || {
+            // SAFETY: this is a new mapping, and only its first and last page become inaccessible.
+            unsafe {
+                let access = ProtFlags::READ | ProtFlags::WRITE;
+                let map = mmap_anonymous(std::ptr::null_mut(), ROOM + 2 * PAGE, access, MapFlags::PRIVATE);
+                let start = map.expect("maps");
+                mprotect(start, PAGE, MprotectFlags::empty()).expect("protects");
+                mprotect(start.byte_add(PAGE + ROOM), PAGE, MprotectFlags::empty()).expect("protects");
+                start.cast::<u8>().add(PAGE)
+            }
+        };
+        let (one, other) = (guarded(), guarded());
+        for size in sizes() {
+            for (from, to) in [(0, 0), (ROOM - size, ROOM - size), (0, ROOM - size), (ROOM - size, 0)] {
+                // SAFETY: both ranges lie in the accessible part of their own mapping.
+                unsafe {
+                    one.add(from).write_bytes(7, size);
+                    larder_move(other.add(to), one.add(from), size);
+                    assert_eq!(larder_compare(other.add(to), one.add(from), size), 0, "{size} bytes");
+                }
+            }
+            // SAFETY: both ranges lie in the accessible part of one mapping. They may overlap.
+            unsafe {
+                larder_move(one, one.add(ROOM - size), size);
+                larder_move(one.add(ROOM - size), one, size);
+            }
+        }
+        for map in [one, other] {
+            // SAFETY: this is exactly the mapping that was made, and nothing refers to it.
+            unsafe { munmap(map.sub(PAGE).cast(), ROOM + 2 * PAGE) }.expect("unmaps");
+        }
+    }
+
     #[test]
     fn bytes_that_overlap() {
         for size in sizes() {

@@ -128,6 +128,25 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
+    /// Plans a change of a text file of a project. It is an error if the path leads out of the
+    /// project, because a link in a checkout may lead to any file of the user's.
+    pub(super) fn text_of_project(
+        &mut self,
+        project: &Path,
+        path: PathBuf,
+        edit: impl FnOnce(Option<&str>) -> Result<Option<String>>,
+    ) -> Result<()> {
+        let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(project);
+        let real = existing.canonicalize().with_context(|| format!("{} cannot be read", existing.display()))?;
+        ensure!(
+            real.starts_with(project.canonicalize()?),
+            "{} leads out of the project, to {}: larder changes nothing there",
+            path.display(),
+            real.display()
+        );
+        self.text(path, edit)
+    }
+
     /// Plans a link, unless it exists. Something else at the path is an error.
     pub(super) fn link(&mut self, path: PathBuf, target: PathBuf) -> Result<()> {
         if self.changes.iter().any(|change| change.path() == path) {

@@ -77,7 +77,7 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
     let older = directory.join("config");
     let file = if older.is_file() { older } else { directory.join("config.toml") };
     let mut other = None;
-    plan.text(file.clone(), |before| {
+    let edit = |before: Option<&str>| {
         let mut document: DocumentMut = before.unwrap_or_default().parse().context("it is not valid TOML")?;
         let build = document.entry("build").or_insert(Item::Table(Table::new()));
         let build = build.as_table_like_mut().context("`build` is not a table")?;
@@ -87,7 +87,11 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
             None => drop(build.insert("rustc-wrapper", value(&places.command))),
         }
         Ok(other.is_none().then(|| document.to_string()))
-    })?;
+    };
+    match user {
+        true => plan.text(file.clone(), edit)?,
+        false => plan.text_of_project(&places.cwd, file.clone(), edit)?,
+    }
     if let Some(other) = other {
         plan.note(format!(
             "{} sets rustc-wrapper to {other}: remove that line, then run `larder init` again",
@@ -133,7 +137,7 @@ fn cmake(places: &Places, plan: &mut Plan) -> Result<()> {
             "CMAKE_CXX_COMPILER_LAUNCHER": places.command,
         },
     });
-    plan.text(places.cwd.join("CMakeUserPresets.json"), |before| {
+    plan.text_of_project(&places.cwd, places.cwd.join("CMakeUserPresets.json"), |before| {
         let Some(before) = before else {
             let whole = json!({ "version": 3, "configurePresets": [preset] });
             return Ok(Some(format!("{whole:#}\n")));
@@ -185,8 +189,11 @@ fn bazel(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> 
     };
     // An absolute path is for one person, so it must not be in a file that is committed.
     let own = ["user.bazelrc", ".bazelrc.user"].into_iter().find(|name| imports(name));
-    let file = own.map_or(places.home.join(".bazelrc"), |name| places.cwd.join(name));
-    plan.text(file, |before| Ok(appended(before, &line)))?;
+    let edit = |before: Option<&str>| Ok(appended(before, &line));
+    match own {
+        Some(name) => plan.text_of_project(&places.cwd, places.cwd.join(name), edit)?,
+        None => plan.text(places.home.join(".bazelrc"), edit)?,
+    }
     plan.needs_daemon = true;
     plan.note("sandboxes record through larderd, which starts now; `larder daemon install` starts it at each login");
     plan.next.push("`bazel build //...`".to_owned());
@@ -203,7 +210,7 @@ fn npm(places: &Places, plan: &mut Plan) -> Result<()> {
     ensure!(places.cwd.join(lock).is_file(), "{} has no {lock}: run `{program} install`", places.cwd.display());
     let key = format!("node-{{{{os}}}}-{{{{arch}}}}-{{{{hash {lock}}}}}");
     let command = format!("larder image restore --key '{key}' --replace --if-missing '{install}' node_modules");
-    plan.text(places.cwd.join("package.json"), |before| {
+    plan.text_of_project(&places.cwd, places.cwd.join("package.json"), |before| {
         let Some(before) = before else { bail!("it does not exist") };
         let found: serde_json::Value = serde_json::from_str(before).context("it is not valid JSON")?;
         match &found["scripts"][SCRIPT] {
