@@ -15,13 +15,15 @@ mod site;
 use super::figure::Figure;
 use super::report::Report;
 use crate::packages::packages;
-use crate::place::Place;
+use crate::place::{Place, fresh};
 use crate::table::Table;
-use crate::{binaries, fetch, setup};
-use anyhow::{Result, ensure};
+use crate::{binaries, fetch, run, setup, tree};
+use anyhow::{Context, Result, ensure};
 use packages::{NEEDED, PACKAGES, Package};
 use row::HEADER;
+use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// The options of `cargo xtask bench corpus`.
 #[derive(clap::Args)]
@@ -60,8 +62,8 @@ pub(crate) fn corpus(place: &Place, options: &Options) -> Result<Report> {
     let work = place.lasting()?.join("corpus");
     let mut differ = Vec::new();
     for package in PACKAGES.iter().filter(wanted) {
-        let sources = match fetch::debian(place, "corpus-sources", &[package.name]) {
-            Ok(dir) => dir.join(package.name),
+        let sources = match fetched(place, package) {
+            Ok(dir) => dir,
             Err(error) => {
                 report.notes.push(format!("{} is left out: {error:#}", package.name));
                 continue;
@@ -85,6 +87,23 @@ pub(crate) fn corpus(place: &Place, options: &Options) -> Result<Report> {
     }
     ensure!(differ.is_empty(), "these files differ from a plain build's:\n{}", differ.join("\n"));
     Ok(report)
+}
+
+/// Returns the directory of a package's sources, ready to be configured.
+fn fetched(place: &Place, package: &Package) -> Result<PathBuf> {
+    let dir = fetch::debian(place, "corpus-sources", &[package.name])?;
+    let sources = dir.join(package.name);
+    let prepared = dir.join(format!("{}.prepared", package.name));
+    if package.prepare.is_empty() || prepared.exists() {
+        return Ok(if package.prepare.is_empty() { sources } else { prepared });
+    }
+    let part = dir.join(format!("{}.part", package.name));
+    fresh(&part)?;
+    tree::copy(&sources, &part)?;
+    let log = dir.join(format!("{}.log", package.name));
+    run::logged(Command::new("sh").args(["-c", package.prepare]).current_dir(&part), &log, || ())?;
+    fs::rename(&part, &prepared).with_context(|| format!("cannot move {}", part.display()))?;
+    Ok(prepared)
 }
 
 /// Runs the short form, for `cargo xtask test --full`.

@@ -71,8 +71,7 @@ impl Row {
     }
 
     pub(super) fn cells(&self, package: &Package) -> Vec<String> {
-        let over =
-            |usage: Usage| format!("{:.2}", usage.cpu.as_secs_f64() / self.plain.cpu.as_secs_f64().max(1e-9));
+        let over = |usage: Usage| format!("{:.2}", usage.cpu.as_secs_f64() / self.plain.cpu.as_secs_f64().max(1e-9));
         let word = |outcome: &Option<Outcome>| outcome.map_or(NONE, Outcome::word);
         let place = |steps: &[Option<Outcome>; 2]| format!("{}+{}", word(&steps[0]), word(&steps[1]));
         let sum = |count: fn(&Comparison) -> u64| self.compared.iter().map(|(_, one)| count(one)).sum::<u64>();

@@ -12,6 +12,8 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 /// The names of compilers that builds call.
 const COMPILERS: &[&str] =
@@ -56,8 +58,7 @@ struct Site<'a> {
 /// Builds a package in all ways in the directory `work`.
 pub(super) fn measure(work: &Path, larder: &Path, package: &Package, sources: PathBuf, keep: bool) -> Result<Row> {
     fresh(work)?;
-    let site =
-        Site { package, sources, work: work.to_path_buf(), home: work.join("home"), tools: work.join("tools") };
+    let site = Site { package, sources, work: work.to_path_buf(), home: work.join("home"), tools: work.join("tools") };
     fs::create_dir_all(&site.home).with_context(|| format!("cannot make {}", site.home.display()))?;
     let mut row = Row::default();
     let excluded = site.compilers(larder, &mut row)?;
@@ -177,7 +178,11 @@ impl Site<'_> {
 
     fn lay_out(&self, dir: &Path) -> Result<()> {
         fresh(dir)?;
-        tree::copy(&self.sources, &dir.join("src"))
+        tree::copy(&self.sources, &dir.join("src"))?;
+        // A file that is as new as the command that reads it may still change in the same tick of
+        // the clock, so larder would not record the command.
+        thread::sleep(Duration::from_millis(20));
+        Ok(())
     }
 
     /// Changes the source and builds again.
@@ -188,7 +193,11 @@ impl Site<'_> {
         // Writing sets the present time in each case.
         fs::write(&path, &bytes).with_context(saying)?;
         if let Change::Edit = change {
-            OpenOptions::new().append(true).open(&path).and_then(|mut file| file.write_all(EDIT)).with_context(saying)?;
+            OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .and_then(|mut file| file.write_all(EDIT))
+                .with_context(saying)?;
         }
         self.step(dir, launcher, None, self.package.make, &format!("{}-{name}", launcher.name)).map(drop)
     }
