@@ -1,7 +1,7 @@
 //! Source and build trees: copied with old times, counted, and compared file by file.
 
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,26 @@ use std::time::{Duration, SystemTime};
 const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
 /// A path that is excluded from a comparison, and why.
 pub(crate) type Exclusion = (&'static str, &'static str);
+
+/// The paths that a comparison leaves out.
+#[derive(Clone, Default)]
+pub(crate) struct Exclusions {
+    /// Given as `*.end`, `name` or `part/`.
+    pub(crate) known: &'static [Exclusion],
+    /// Relative paths.
+    pub(crate) found: BTreeSet<PathBuf>,
+}
+
+impl Exclusions {
+    /// Returns the exclusions of a list.
+    pub(crate) fn known(known: &'static [Exclusion]) -> Self {
+        Self { known, found: BTreeSet::new() }
+    }
+
+    fn contains(&self, path: &Path) -> bool {
+        self.found.contains(path) || self.known.iter().any(|(pattern, _)| matches(pattern, path))
+    }
+}
 
 /// The result of comparing two trees.
 #[derive(Debug, Default)]
@@ -64,13 +84,13 @@ pub(crate) fn objects(dir: &Path) -> u64 {
 }
 
 /// Compares the trees that two builds made: names, kinds, modes, contents, links. Unchanged sources
-/// are left out, and so are `excluded` paths, given as `*.end`, `name` or `part/`.
-pub(crate) fn compare(expected: &Path, actual: &Path, sources: &Path, excluded: &[Exclusion]) -> Result<Comparison> {
+/// are left out, and so are `excluded` paths. The sources are in `src` in each tree.
+pub(crate) fn compare(expected: &Path, actual: &Path, sources: &Path, excluded: &Exclusions) -> Result<Comparison> {
     let (left, right) = (list(expected)?, list(actual)?);
     let mut comparison = Comparison::default();
     let all: BTreeMap<&PathBuf, ()> = left.keys().chain(right.keys()).map(|path| (path, ())).collect();
     for path in all.into_keys() {
-        if excluded.iter().any(|(pattern, _)| matches(pattern, path)) {
+        if excluded.contains(path) {
             comparison.excluded += 1;
             continue;
         }
@@ -158,12 +178,14 @@ mod tests {
             }
         }
         fs::write(left.join("gone.o"), "").expect("a file");
+        fs::write(left.join("time.o"), "12:00").expect("a file");
         fs::write(right.join("byte.o"), "bite.o").expect("a file");
         fs::write(right.join("made.log"), "other").expect("a file");
         fs::set_permissions(right.join("mode.o"), fs::Permissions::from_mode(0o400)).expect("a mode");
-        let found = compare(&left, &right, Path::new("/nonexistent"), &[("*.log", "a log")]).expect("comparable");
+        let excluded = Exclusions { known: &[("*.log", "a log")], found: [PathBuf::from("time.o")].into() };
+        let found = compare(&left, &right, Path::new("/nonexistent"), &excluded).expect("comparable");
         fs::remove_dir_all(&root).expect("removable");
         let names: Vec<_> = found.different.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect();
-        assert_eq!((found.compared, found.excluded, names.join(" ").as_str()), (4, 1, "byte.o gone.o mode.o"));
+        assert_eq!((found.compared, found.excluded, names.join(" ").as_str()), (4, 2, "byte.o gone.o mode.o"));
     }
 }

@@ -129,8 +129,11 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
     let seconds = larder_sys::now_coarse_ns() as f64 / 1e9;
     let pid = larder_sys::process_id();
     let subject = String::from_utf8_lossy(subject);
+    let cause = context.cause.borrow();
+    // A hit after a wait, or a bypass, may have had one too.
+    let cause = if matches!(outcome, Outcome::Miss(_)) && !cause.is_empty() { &format!("no hit: {cause}") } else { "" };
     let mut line = format!("{seconds:.3} {pid} {what}: {subject}");
-    for part in [why, detail].into_iter().filter(|part| !part.is_empty()) {
+    for part in [why, detail, cause].into_iter().filter(|part| !part.is_empty()) {
         line.push_str(" · ");
         line.push_str(part);
     }

@@ -13,7 +13,7 @@ use crate::launcher::Launcher;
 use crate::place::{Place, fresh, remove};
 use crate::projects::{self, Project};
 use crate::setup;
-use crate::tree::{self, Comparison, Exclusion};
+use crate::tree::{self, Comparison, Exclusion, Exclusions};
 use crate::workload::{Built, Workload};
 use anyhow::{Context, Result};
 use report::Row;
@@ -162,7 +162,7 @@ impl ProjectDemo<'_> {
         kept: &Path,
     ) -> Result<Row> {
         let built = at.build(step, launcher, plain.objects)?;
-        let comparison = tree::compare(kept, &at.tree, &self.sources.root, EXCLUDED)?;
+        let comparison = tree::compare(kept, &at.tree, &self.sources.root, &Exclusions::known(EXCLUDED))?;
         let moved = self.kept(&step.replace(' ', "-"));
         at.move_to(&moved)?;
         if comparison.different.is_empty() {

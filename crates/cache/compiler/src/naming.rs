@@ -98,7 +98,8 @@ impl Naming {
         // The run that only preprocesses cannot use such a list: it writes a depfile, and leaving
         // it out would lose its other parts.
         let hides = mixes && word.windows(3).any(|part| part == b",-M");
-        let transforms = paths == Paths::Transformed || foreign_language(word, value) || hides;
+        let is_transformed = paths == Paths::Transformed && !is_quiet_assembler_list(word);
+        let transforms = is_transformed || foreign_language(word, value) || hides;
         if self.transforms.is_none() && transforms {
             self.transforms = Some(whole.clone());
         }
@@ -190,6 +191,22 @@ fn is_object_or_library(path: &[u8]) -> bool {
     is_versioned || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
 }
 
+/// Options of the assembler that only choose instructions, warnings or the kind of the stack.
+const QUIET_ASSEMBLER_WORDS: [&[u8]; 6] =
+    [b"--execstack", b"--fatal-warnings", b"--no-pad-sections", b"--no-warn", b"--noexecstack", b"--warn"];
+/// Settings of the same kind. Any value may follow.
+const QUIET_ASSEMBLER_SETTINGS: [&[u8]; 7] =
+    [b"-march=", b"-mcpu=", b"-mfpu=", b"-mfloat-abi=", b"-mrelax-relocations=", b"-mtune=", b"-mx86-used-note="];
+
+/// Returns true for `-Wa,` with options that do nothing with paths. For example, `-alh` or
+/// `--compress-debug-sections` does.
+fn is_quiet_assembler_list(word: &[u8]) -> bool {
+    let is_quiet = |part: &[u8]| {
+        QUIET_ASSEMBLER_WORDS.contains(&part) || QUIET_ASSEMBLER_SETTINGS.iter().any(|name| part.starts_with(name))
+    };
+    word.strip_prefix(b"-Wa,").is_some_and(|list| list.split(|&byte| byte == b',').all(is_quiet))
+}
+
 fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     let Some(joined) = word.strip_prefix(b"-x") else { return false };
     let name = if joined.is_empty() { value.unwrap_or_default() } else { joined };
@@ -260,6 +277,9 @@ mod tests {
             "x.cu",
             "x.h",
             "-Wa,-alh",
+            "-Wa,--noexecstack,--compress-debug-sections",
+            "-Wa,--fatal-warnings,-alh=x.lst",
+            "-Wa,--fatal-warningss",
             "-fprofile-arcs x.c",
             "-fmessage-length=72 x.c",
             "-Wp,-MD,x.d,-DF=x x.c",
@@ -268,6 +288,7 @@ mod tests {
         }
         for line in [
             "-Wa,--noexecstack x.c",
+            "-Wa,--fatal-warnings,--noexecstack,-mrelax-relocations=no x.s",
             "-fprofile-prefix-map=/a=b x.c",
             "-x c x",
             "-gdwarf-4 x.c",

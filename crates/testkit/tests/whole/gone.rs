@@ -77,8 +77,11 @@ fn compilers_do_not_depend_on_the_directory_of_make() {
         ("src/x.c", "int x;\n"),
         ("src/Makefile", "x.o: x.c\n\t$(LARDER) gcc -c x.c\n"),
         ("y/Makefile", "all:\n\t$(MAKE) -C ../src\n"),
+        // As CMake's checks do: the path goes on below the caller's directory.
+        ("z/x.c", "int z;\n"),
+        ("z/Makefile", "x.o: x.c\n\t$(LARDER) gcc -c $(CURDIR)/x.c\n"),
     ]);
-    for argv in [&["make", "-s", "-C", "src"][..], &["make", "-s", "-C", "y"]] {
+    for argv in [&["make", "-s", "-C", "src"][..], &["make", "-s", "-C", "y"], &["make", "-s", "-C", "z"]] {
         let outcomes: Vec<_> = ["1", "22", "333"]
             .map(|name| {
                 let outcome = project.wrapped_at(&format!("jobs/{name}"), argv);

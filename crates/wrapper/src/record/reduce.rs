@@ -65,7 +65,7 @@ impl Run<'_> {
         };
         // The directory may also be one that the command line or another variable names.
         let values = action.environment.iter().map(|variable| &variable.value);
-        let names_it = |text: &Vec<u8>| text.first() == Some(&b'@') || memchr::memmem::find(text, pwd).is_some();
+        let names_it = |text: &Vec<u8>| text.first() == Some(&b'@') || names_directory(text, pwd);
         if action.argv.iter().skip(1).chain(values).any(names_it) {
             return;
         }
@@ -199,6 +199,31 @@ impl Run<'_> {
                 Habit { times: Times::Blind, clock_reads: u32::MAX, ..usual }
             }
             _ => usual,
+        }
+    }
+}
+
+/// Returns true if a text may name `directory` itself. A path that goes on below it does not, for
+/// example `/job/src/build/x.c` for `/job/src`, unless it may lead back with `..`.
+fn names_directory(text: &[u8], directory: &[u8]) -> bool {
+    memchr::memmem::find_iter(text, directory).any(|at| {
+        let Some(below) = text[at + directory.len()..].strip_prefix(b"/") else { return true };
+        matches!(below.first(), None | Some(b'/' | b'.')) || memchr::memmem::find(below, b"..").is_some()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_named_unless_the_path_goes_on() {
+        let check = |text: &str, expected| assert_eq!(names_directory(text.as_bytes(), b"/j/s"), expected, "{text}");
+        check("/j/s/b/x.c", false);
+        check("-I/j/s/b", false);
+        check("/j/x.c", false);
+        for text in ["-I/j/s", "/j/s/", "/j/s//", "/j/s/.", "/j/s/./", "/j/s/b/..", "/j/s:/x", "/j/s/b:/j/s", "/j/sb"] {
+            check(text, true);
         }
     }
 }

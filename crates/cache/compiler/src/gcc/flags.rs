@@ -89,7 +89,6 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-V"                            None     _           _              _           _      _         _            _;
     "-W"                            Joined   _           _              _           Hidden _         Warning      _;
     "-Wa,"                          Joined   _           _              Transformed Hidden _         _            _;
-    "-Wa,--noexecstack"             Joined   _           _              _           Hidden _         _            _;
     "-Wl,"                          Joined   _           Linker         _           Hidden _         _            _;
     "-Wp,"                          Joined   PreprocessorList _         _           Hidden _         _            Text;
     "-Xassembler"                   Separate _           _              Transformed _      _         _            _;
