@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use larder_compiler::{Family, ResponseFiles, family_of, is_compiler_part, parse, provable};
+use larder_compiler::{Family, ResponseFiles, depfile_plan, family_of, is_compiler_part, parse};
 use larder_config::{Surroundings, load, parse_size, show_size};
 use larder_ipc::{Frame, HEADER_BYTES, Parcel};
 use larder_model::{
@@ -176,7 +176,7 @@ impl ResponseFiles for File<'_> {
 fn command(arguments: &[Vec<u8>], files: &dyn ResponseFiles) {
     for family in FAMILIES {
         let _ = parse(family, arguments, files);
-        let _ = provable(family, arguments, files, &|name| name.len() % 2 == 0);
+        let _ = depfile_plan(family, b"/w", arguments, files, &|name| name.len() % 2 == 0);
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, Daemon
 pub(crate) use image::{
     ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageFetch, ImageImport, ImageList, ImageLocate, ImageMount,
     ImagePreset, ImageRestore, ImageRun, ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images,
-    ImagesWord, Policy, Preset, Via, ViaFile,
+    ImagesWord, Policy, Preset, ViaFile,
 };
 pub(crate) use init::{BuildTool, Init};
 pub(crate) use record::{

@@ -21,6 +21,7 @@
 
 mod action;
 mod bound;
+mod depfile_plan;
 mod digest;
 mod encoding;
 mod fact;
@@ -40,6 +41,7 @@ mod single;
 
 pub use action::{Action, Terminal, Variable};
 pub use bound::{Bound, Carried, Rewrite, lengths};
+pub use depfile_plan::DepfilePlan;
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fact::{Fact, Status};

@@ -30,6 +30,20 @@ pub fn parent(path: &[u8]) -> Option<&[u8]> {
     Some(&path[..slash.max(1)])
 }
 
+/// Resolves `..` in an absolute path as text. The result is a different file if a component before
+/// `..` is a symbolic link.
+pub fn without_parents(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&b| b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
+}
+
 /// Returns true if `path` is `directory` or lies below it.
 pub fn is_in(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
@@ -50,6 +64,11 @@ mod tests {
             (absolute(b"/a", b"b/"), absolute(b"/", b"b"), absolute(b"/a", b"/b"), absolute(b"/a", b"")),
             (b"/a/b/".into(), b"/b".into(), b"/b".into(), b"/a/".into())
         );
+        for (path, resolved) in
+            [("/a/b/../s", "/a/s"), ("/a/..", ""), ("/a/../../../x", "/x"), ("/a/.././s//t", "/s/t")]
+        {
+            assert_eq!(without_parents(path.as_bytes()), resolved.as_bytes(), "{path}");
+        }
         assert_eq!([parent(b"/a/b"), parent(b"/a"), parent(b"a")], [Some(&b"/a"[..]), Some(b"/"), None]);
         assert_eq!([b"/a", &b"/a/b"[..], b"/ab", b"/"].map(|path| is_in(path, b"/a")), [true, true, false, false]);
     }

@@ -60,7 +60,7 @@ pub use programs::{
     is_in_no_order, is_known_program, is_log, is_ninjas, is_plain_system_script, is_shell, runs_code_of_builds,
     runs_meson, runs_no_script, shows_what_it_searches, starts_others, unpacks,
 };
-pub use provable::{Shape, provable};
+pub use provable::depfile_plan;
 pub use repeats::without_repeats;
 pub use response::ResponseFiles;
 pub use rust::{REMAP, Rust, RustPaths, rust, rust_paths, words_before_options};

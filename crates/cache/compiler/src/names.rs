@@ -201,6 +201,15 @@ pub(crate) fn without_target(stem: &[u8]) -> &[u8] {
     if is_target { &stem[dash + 1..] } else { stem }
 }
 
+/// Returns true if one of `names` is the file name of the program, or its file name without target
+/// and version. The file name itself counts because
+/// `lto1` and `m4` end in a digit that is not a version.
+pub(crate) fn is_named(program: &[u8], names: &[&str]) -> bool {
+    let base = without_target(stem(program));
+    let file = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
+    names.iter().any(|name| name.as_bytes() == base || name.as_bytes() == file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

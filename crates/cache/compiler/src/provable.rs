@@ -7,43 +7,24 @@
 //!
 //! Unaware of: files, and what the texts contain (the depfile observer reads them).
 
+use larder_model::DepfilePlan;
+
 use crate::flag::Proof;
 use crate::response::{self, ResponseFiles};
 use crate::{Family, depfile, table};
 
-/// What the depfile observer needs to know about a command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// True for clang, false for gcc.
-    pub clang: bool,
-    /// True for C++, false for C.
-    pub cxx: bool,
-    /// The source, as written on the command line.
-    pub source: Vec<u8>,
-    /// The object file, as written on the command line or as the compiler names it.
-    pub object: Vec<u8>,
-    /// The depfile, as written on the command line or as the compiler names it.
-    pub depfile: Vec<u8>,
-    /// The flags that could affect where the compiler searches for headers and programs.
-    pub search_flags: Vec<Vec<u8>>,
-    /// The directories in `search_flags`.
-    pub directories: Vec<Vec<u8>>,
-    /// The headers of `-include` and `-imacros`.
-    pub forced: Vec<Vec<u8>>,
-    /// The values of `-D`, as `NAME VALUE`.
-    pub definitions: Vec<Vec<u8>>,
-}
-
-/// Returns the shape of a command line.
+/// Returns what the depfile observer needs to know about a command line in the working directory
+/// `cwd`.
 ///
 /// `is_set` returns true if an environment variable is set. The error is the first flag, or another
 /// reason, why the depfile is not enough.
-pub fn provable(
+pub fn depfile_plan(
     family: Family,
+    cwd: &[u8],
     arguments: &[Vec<u8>],
     files: &dyn ResponseFiles,
     is_set: &dyn Fn(&[u8]) -> bool,
-) -> Result<Shape, String> {
+) -> Result<DepfilePlan, String> {
     if !matches!(family, Family::Gcc | Family::Clang) {
         return Err("the program is not called gcc or clang".to_owned());
     }
@@ -51,12 +32,13 @@ pub fn provable(
         return Err(format!("{name} is set"));
     }
     let arguments = response::expand(arguments, files).map_err(|_| "a response file".to_owned())?;
-    let mut typed = Typed { clang: family == Family::Clang, ..Typed::default() };
+    let plan = DepfilePlan { clang: family == Family::Clang, cwd: cwd.to_vec(), ..DepfilePlan::default() };
+    let mut typed = Typed { plan, ..Typed::default() };
     let mut words = arguments.iter().map(Vec::as_slice);
     while let Some(word) = words.next() {
         typed.word(word, &mut words)?;
     }
-    typed.shape()
+    typed.plan()
 }
 
 /// Variables that change where compilers search, or make them write files.
@@ -70,7 +52,6 @@ const VARIABLES: &[&str] = &[
 
 #[derive(Default)]
 struct Typed {
-    clang: bool,
     compiles: bool,
     dependencies: bool,
     language: Option<bool>,
@@ -78,7 +59,7 @@ struct Typed {
     sources_cxx: bool,
     output: Option<Vec<u8>>,
     depfile: Option<Vec<u8>>,
-    shape: Shape,
+    plan: DepfilePlan,
 }
 
 type Done = Result<(), String>;
@@ -108,8 +89,8 @@ impl Typed {
                 if value.is_empty() || b"=-$".contains(&value[0]) {
                     return in_the_way(word);
                 }
-                self.shape.search_flags.extend([flag.spelling.as_bytes(), value].map(<[u8]>::to_vec));
-                self.shape.directories.push(value.to_vec());
+                self.plan.search_flags.extend([flag.spelling.as_bytes(), value].map(<[u8]>::to_vec));
+                self.plan.directories.push(value.to_vec());
             }
             Proof::Header if here.is_empty() => return self.forced(value().unwrap_or_default()),
             Proof::Language => return self.language(value().unwrap_or_default()),
@@ -121,7 +102,7 @@ impl Typed {
                 }
                 self.output = Some(value.to_vec());
             }
-            proof if self.is_plain(proof, word, here) => self.shape.search_flags.push(word.to_vec()),
+            proof if self.is_plain(proof, word, here) => self.plan.search_flags.push(word.to_vec()),
             _ => return in_the_way(word),
         }
         Ok(())
@@ -144,7 +125,7 @@ impl Typed {
         if name.is_empty() {
             return in_the_way(b"-include");
         }
-        self.shape.forced.push(name.to_vec());
+        self.plan.forced.push(name.to_vec());
         Ok(())
     }
 
@@ -161,7 +142,7 @@ impl Typed {
         }
         let redacts = CLOCKS.contains(&name);
         let name = if redacts { b"LARDER_REDACTED" } else { name };
-        self.shape.definitions.push([name, b" ", value].concat());
+        self.plan.definitions.push([name, b" ", value].concat());
         Ok(())
     }
 
@@ -184,7 +165,7 @@ impl Typed {
         match proof {
             Proof::Exact => here.is_empty(),
             Proof::Value => true,
-            Proof::ValueOfGcc => !self.clang,
+            Proof::ValueOfGcc => !self.plan.clang,
             Proof::Debug => is_debug(&word[2..]),
             Proof::Feature => is_feature(&word[2..]),
             Proof::Machine => is_simple(&word[2..], b"-_=.,+"),
@@ -198,7 +179,7 @@ impl Typed {
         }
     }
 
-    fn shape(self) -> Result<Shape, String> {
+    fn plan(self) -> Result<DepfilePlan, String> {
         let Ok([source]) = <[Vec<u8>; 1]>::try_from(self.sources) else {
             return Err("there is not exactly one source".to_owned());
         };
@@ -216,7 +197,7 @@ impl Typed {
         if object == depfile || object == source || depfile == source {
             return Err("source, object file and depfile are not three different paths".to_owned());
         }
-        Ok(Shape { clang: self.clang, cxx: self.sources_cxx, source, object, depfile, ..self.shape })
+        Ok(DepfilePlan { cxx: self.sources_cxx, source, object, depfile, ..self.plan })
     }
 }
 
@@ -291,16 +272,16 @@ mod tests {
         }
     }
 
-    fn shape(family: Family, line: &str) -> Result<Shape, String> {
+    fn plan(family: Family, line: &str) -> Result<DepfilePlan, String> {
         let words: Vec<_> = line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
-        provable(family, &words, &NoFiles, &|_| false)
+        depfile_plan(family, b"/w", &words, &NoFiles, &|_| false)
     }
 
     #[test]
     fn what_is_provable() {
         let line = "-O2 -g -Wall -Wpedantic -Wno-unused -fPIC -std=c11 -march=native -Iinc -isystem sys -DA=1 -D B \
             -include f.h -MD -MF d/x.d -MT x.o -c src/x.c -o x.o";
-        let found = shape(Family::Gcc, line).expect("is provable");
+        let found = plan(Family::Gcc, line).expect("is provable");
         let bytes = |list: &[&str]| list.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
         assert_eq!((found.clang, found.cxx), (false, false));
         assert_eq!([&found.source, &found.object, &found.depfile], [&b"src/x.c"[..], b"x.o", b"d/x.d"]);
@@ -310,7 +291,7 @@ mod tests {
         let flags = ["-O2", "-g", "-Wall", "-Wpedantic", "-Wno-unused", "-fPIC", "-std=c11", "-march=native"];
         let searched = ["-I", "inc", "-isystem", "sys"];
         assert_eq!(found.search_flags, bytes(&[&flags[..], &searched].concat()));
-        let found = shape(Family::Clang, "-MD -c x.cc -D__DATE__=\"x\" -ffast-math").expect("is provable");
+        let found = plan(Family::Clang, "-MD -c x.cc -D__DATE__=\"x\" -ffast-math").expect("is provable");
         assert_eq!((found.clang, found.cxx), (true, true));
         assert_eq!([&found.object, &found.depfile], [&b"x.o"[..], b"x.d"]);
         assert_eq!(found.definitions, bytes(&["LARDER_REDACTED \"x\""]));
@@ -329,14 +310,14 @@ mod tests {
             "-mdump-x", "-foffload", "-", "-object x", "-objcmt-x", "-openmp", "-iprefix x", "-imultilib x", "-iwithprefix x",
         ];
         for flag in flags {
-            let found = shape(Family::Gcc, &format!("{flag} -MD -c x.c"));
+            let found = plan(Family::Gcc, &format!("{flag} -MD -c x.c"));
             assert!(found.is_err(), "{flag} {found:?}");
         }
-        assert!(shape(Family::Gcc, "-c x.c").is_err());
-        assert!(shape(Family::Gcc, "-MD x.c").is_err());
-        assert!(shape(Family::Generic, "-MD -c x.c").is_err());
-        assert!(shape(Family::Clang, "-MD -c x.c -fsanitize=address").is_err());
+        assert!(plan(Family::Gcc, "-c x.c").is_err());
+        assert!(plan(Family::Gcc, "-MD x.c").is_err());
+        assert!(plan(Family::Generic, "-MD -c x.c").is_err());
+        assert!(plan(Family::Clang, "-MD -c x.c -fsanitize=address").is_err());
         let words = ["-MD", "-c", "x.c"].map(|word| word.as_bytes().to_vec());
-        assert!(provable(Family::Gcc, &words, &NoFiles, &|name| name == b"CPATH").is_err());
+        assert!(depfile_plan(Family::Gcc, b"/w", &words, &NoFiles, &|name| name == b"CPATH").is_err());
     }
 }

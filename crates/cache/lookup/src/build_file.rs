@@ -5,10 +5,8 @@
 //!
 //! Unaware of: what the file says.
 
-use larder_model::path::{file_name, join};
+use larder_model::path::{absolute, file_name, join};
 use larder_sys::Kind;
-
-use crate::paths::absolute;
 
 /// Build tools, and the files that each looks for.
 const TOOLS: [(&[u8], &[&[u8]]); 6] = [

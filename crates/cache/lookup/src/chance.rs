@@ -12,7 +12,7 @@
 use larder_model::path::file_name;
 use larder_model::{Roots, is_in_word};
 
-use crate::paths::places_of;
+use crate::substring::places_of;
 
 /// Numbers with fewer digits are part of many ordinary names, and are process ids only in small
 /// containers.

@@ -31,7 +31,6 @@ mod bounds;
 mod build_file;
 mod chance;
 mod observer;
-mod paths;
 mod place;
 pub mod relocated;
 mod request;
@@ -40,6 +39,7 @@ mod rust;
 mod scope;
 mod search_path;
 pub mod secret;
+mod substring;
 mod tool;
 mod turn;
 

@@ -3,10 +3,10 @@
 //! (`Judgement`) says whether the preloaded library sees all that a program does; it comes from a
 //! run that the kernel observer watched as well.
 
-use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
+use larder_compiler::{Family, Stage, depfile_plan, environment_of_libc, is_compiler_part};
 use larder_model::path::file_name;
-use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
-use larder_observe::{DepfilePlan, Program, inspect_program};
+use larder_model::{Bypass, DepfilePlan, Digest, Judgement, Observer, Writer};
+use larder_observe::{Program, inspect_program};
 use larder_store::{StatCache, Store};
 
 use crate::request::FromDisk;
@@ -195,17 +195,6 @@ fn key(kind: u8, content: &Digest, place: &Place) -> Digest {
 fn depfile(request: &Request, place: &Place) -> Option<Choice> {
     let is_set = |name: &[u8]| place.variable(name).is_some();
     let arguments = &request.command.argv[1..];
-    let shape = larder_compiler::provable(request.family, arguments, &FromDisk(&place.cwd), &is_set).ok()?;
-    Some(Choice::Depfile(Box::new(DepfilePlan {
-        clang: shape.clang,
-        cxx: shape.cxx,
-        cwd: place.cwd.clone(),
-        source: shape.source,
-        object: shape.object,
-        depfile: shape.depfile,
-        search_flags: shape.search_flags,
-        directories: shape.directories,
-        forced: shape.forced,
-        definitions: shape.definitions,
-    })))
+    let plan = depfile_plan(request.family, &place.cwd, arguments, &FromDisk(&place.cwd), &is_set);
+    Some(Choice::Depfile(Box::new(plan.ok()?)))
 }

@@ -11,7 +11,7 @@ use larder_compiler::{
     EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit,
     is_source, parse, runs_no_script,
 };
-use larder_model::path::{file_name, is_in};
+use larder_model::path::{absolute, file_name, is_in, without_parents};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
 use larder_portability::names_files;
 use larder_spawn::{Command, Destinations};
@@ -19,10 +19,10 @@ use larder_store::{Anywhere, Forms, StatCache, Uncut};
 use larder_sys::TerminalSize;
 
 use crate::build_file::build_file;
-use crate::paths::{absolute, beside, places_of};
 use crate::place::Place;
 use crate::scope::Scope;
 use crate::search_path::{reduced, system_part};
+use crate::substring::places_of;
 use crate::{Tool, relocated, roots, rust};
 
 /// Response files larger than this are not read, in bytes.
@@ -214,7 +214,7 @@ impl Request {
             // A relative path outside of the build tree names the sources: `../src/configure`,
             // `cmake ../src`.
             let sources = argv.iter().filter(|word| word.starts_with(b".."));
-            told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
+            told.to_mut().extend(sources.map(|word| without_parents(&absolute(&place.cwd, word))));
         }
         let roots = match &of_rustc {
             Some(rust) => rust::roots(rust, place),

@@ -12,8 +12,8 @@
 
 use larder_compiler::{Family, REMAP, Rust};
 use larder_model::Roots;
+use larder_model::path::absolute;
 
-use crate::paths::absolute;
 use crate::{Place, Tool};
 
 /// Files that cargo writes into the target directory.

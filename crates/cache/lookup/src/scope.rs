@@ -3,10 +3,8 @@
 //!
 //! Unaware of: how the options are applied to observations.
 
-use larder_model::path::is_in;
+use larder_model::path::{absolute, is_in};
 use larder_model::{Roots, Variable, Writer};
-
-use crate::paths::absolute;
 
 /// The options. Each may be given any number of times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,12 +18,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 
-use larder_model::path::file_name;
+use larder_model::path::{file_name, without_parents};
 use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
 use crate::event::{self, LOCAL_TIME};
-use crate::paths::{has_parents, without_parents};
+use crate::paths::has_parents;
 use crate::process_tree::ProcessTree;
 use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 

@@ -38,7 +38,7 @@ mod sampled;
 mod trace;
 
 pub use crosscheck::{Access, AccessKind, BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Verdict, compare};
-pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
+pub use depfile::{DepfileObserver, UNPROVABLE};
 pub use elf::imported_symbols;
 pub use event::{
     Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
@@ -48,7 +48,6 @@ pub use fold::{Folded, HabitOf, Origin, Policy, fold};
 pub use kernel::{Closing, INTERRUPTED, Interest, KernelObserver};
 pub use loader::loader_looks;
 pub use observer::{Observed, Observer};
-pub use paths::without_parents;
 pub use preload::{OuterLog, PreloadObserver, Program, dynamic_names, inspect_program};
 pub use process_tree::Running;
 pub use run_model::{Image, Open, Phase, RunModel, Start};

@@ -33,20 +33,6 @@ pub(crate) fn has_parents(path: &[u8]) -> bool {
     path.windows(3).any(|part| matches!(part, b"/..")) && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
 
-/// Resolves `..` in an absolute path as text. The result is a different file if a component before
-/// `..` is a symbolic link.
-pub fn without_parents(path: &[u8]) -> Vec<u8> {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in path.split(|&b| b == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
-}
-
 /// The directories and symbolic links that the command has created so far.
 #[derive(Default)]
 struct Made {

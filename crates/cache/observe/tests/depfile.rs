@@ -7,10 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use larder_model::{Change, Looked, Placement, Unrecorded};
-use larder_observe::{
-    DepfileObserver, DepfilePlan, Folded, Observed, Observer, Policy, PreloadObserver, UNPROVABLE, fold,
-};
+use larder_model::{Change, DepfilePlan, Looked, Placement, Unrecorded};
+use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, UNPROVABLE, fold};
 use larder_spawn::{Command, Destinations};
 
 /// Only one compile runs at a time, because signal handlers and children belong to the whole

@@ -10,9 +10,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, Invocation, Naming};
-use larder_model::path::file_name;
+use larder_model::path::{absolute, file_name, without_parents};
 use larder_model::{Action, Carried, Looked, PLACEHOLDER, Roots};
-use larder_observe::without_parents;
 use memchr::memmem;
 
 /// Variables that a compiler and its parts read, but whose values never reach a result: search
@@ -118,7 +117,7 @@ impl Output<'_> {
 impl CommandFacts<'_> {
     /// Returns a path of the command line, made absolute.
     pub(crate) fn absolute(&self, path: &[u8]) -> Vec<u8> {
-        if path.starts_with(b"/") { path.to_vec() } else { [&self.action.cwd, &b"/"[..], path].concat() }
+        absolute(&self.action.cwd, path)
     }
 }
 

@@ -66,6 +66,7 @@ mod newest;
 mod old_formats;
 mod recent;
 mod scan;
+mod slots;
 mod stage;
 mod stat_cache;
 mod turns;

@@ -8,23 +8,19 @@
 //!   12…15 first bytes of the digest of these 12 bytes
 //! ```
 //!
-//! As in `near`, the file is sparse and the last writer of a slot wins. A wrong value costs waiting
-//! or memory, and nothing else.
+//! A wrong value costs waiting or memory, and nothing else.
 //!
 //! Unaware of: what the numbers are used for.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 
 use larder_model::Digest;
 
 use crate::layout::open_plain;
+use crate::slots::Slots;
 use crate::{Store, StoreError};
 
-const SLOTS: u64 = 1 << 16;
-const SLOT_BYTES: usize = 16;
-const NAME_BYTES: usize = 8;
-const NOTED_BYTES: usize = 12;
+const PEAKS: Slots<4, 16> = Slots { count: 1 << 16, key: 24..32 };
 
 /// If a command needs less than the noted peak of its kind, the peak is lowered by this fraction of
 /// the difference.
@@ -37,45 +33,29 @@ impl Store {
     /// known, returns approximately the highest peak of its kind.
     pub fn needed_kb(&self, command: &Digest, kind: &Digest) -> Option<u64> {
         let (file, _) = open_plain(&self.file("needs")).ok()?;
-        slot(&file, command).or_else(|| slot(&file, kind))
+        peak_kb(&file, command).or_else(|| peak_kb(&file, kind))
     }
 
     /// Notes the peak of a run.
-    pub fn note_needed(&self, command: &Digest, kind: &Digest, peak_kb: u64) -> Result<(), StoreError> {
+    pub fn note_needed(&self, command: &Digest, kind: &Digest, now_kb: u64) -> Result<(), StoreError> {
         let path = self.file("needs");
         let mut options = OpenOptions::new();
         let file = self.open_or_make(&path, options.read(true).write(true).create(true).truncate(false))?;
-        let write = |key, now_kb| {
-            file.write_all_at(&encoded(key, now_kb), offset_bytes(key)).map_err(StoreError::writing(&path))
+        let write = |key, kb: u64| {
+            let kb = u32::try_from(kb).unwrap_or(u32::MAX);
+            PEAKS.write(&file, key, &kb.to_le_bytes()).map_err(StoreError::writing(&path))
         };
-        if slot(&file, command).is_none_or(|before| before.abs_diff(peak_kb) > before / ROUGHLY) {
-            write(command, peak_kb)?;
+        if peak_kb(&file, command).is_none_or(|before| before.abs_diff(now_kb) > before / ROUGHLY) {
+            write(command, now_kb)?;
         }
-        let before = slot(&file, kind);
-        let now_kb = before.map_or(peak_kb, |before| peak_kb.max(before - before.saturating_sub(peak_kb) / FORGOTTEN));
-        if before != Some(now_kb) { write(kind, now_kb) } else { Ok(()) }
+        let before = peak_kb(&file, kind);
+        let kind_kb = before.map_or(now_kb, |before| now_kb.max(before - before.saturating_sub(now_kb) / FORGOTTEN));
+        if before != Some(kind_kb) { write(kind, kind_kb) } else { Ok(()) }
     }
 }
 
-fn slot(file: &File, key: &Digest) -> Option<u64> {
-    let mut slot = [0; SLOT_BYTES];
-    file.read_exact_at(&mut slot, offset_bytes(key)).ok()?;
-    let number: [u8; 4] = slot[NAME_BYTES..NOTED_BYTES].try_into().ok()?;
-    let peak_kb = u64::from(u32::from_le_bytes(number));
-    (encoded(key, peak_kb) == slot).then_some(peak_kb)
-}
-
-fn encoded(key: &Digest, peak_kb: u64) -> [u8; SLOT_BYTES] {
-    let mut slot = [0; SLOT_BYTES];
-    slot[..NAME_BYTES].copy_from_slice(&key.0[key.0.len() - NAME_BYTES..]);
-    slot[NAME_BYTES..NOTED_BYTES].copy_from_slice(&u32::try_from(peak_kb).unwrap_or(u32::MAX).to_le_bytes());
-    let check = Digest::of(&slot[..NOTED_BYTES]);
-    slot[NOTED_BYTES..].copy_from_slice(&check.0[..SLOT_BYTES - NOTED_BYTES]);
-    slot
-}
-
-fn offset_bytes(key: &Digest) -> u64 {
-    key.place_among(SLOTS) * SLOT_BYTES as u64
+fn peak_kb(file: &File, key: &Digest) -> Option<u64> {
+    PEAKS.read(file, key).map(|bytes| u32::from_le_bytes(bytes).into())
 }
 
 #[cfg(test)]
@@ -100,21 +80,5 @@ mod tests {
             store.note_needed(&one, &kind, 1000).expect("writes");
         }
         assert!(store.needed_kb(&Digest([9; 32]), &kind).is_some_and(|kb| kb < 10_000));
-    }
-
-    #[test]
-    fn exact_bytes() {
-        let slot = encoded(&Digest([7; 32]), 0x0102_0304);
-        assert_eq!(slot[..12], [7, 7, 7, 7, 7, 7, 7, 7, 4, 3, 2, 1]);
-        let mut damaged = slot;
-        damaged[9] ^= 1;
-        let dir = tempfile::tempdir().expect("makes a directory");
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(dir.path().join("needs"));
-        let file = file.expect("opens");
-        let key = Digest([7; 32]);
-        file.write_all_at(&slot, offset_bytes(&key)).expect("writes");
-        assert_eq!(super::slot(&file, &key), Some(0x0102_0304));
-        file.write_all_at(&damaged, offset_bytes(&key)).expect("writes");
-        assert_eq!(super::slot(&file, &key), None);
     }
 }

@@ -9,28 +9,25 @@
 //!   24…31 first bytes of the digest of these 24 bytes
 //! ```
 //!
-//! As in `near`, the file is sparse and the last writer of a slot wins. It outlives evicted images.
-//! It is needed because a signature proves the origin of an image, but not that it is the newest.
+//! The file outlives evicted images. It is needed because a signature proves the origin of an image,
+//! but not that it is the newest.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::OpenOptions;
 
-use larder_model::{Digest, ImageKey};
+use larder_model::ImageKey;
 
 use crate::layout::open_plain;
+use crate::slots::Slots;
 use crate::{Store, StoreError};
 
-const SLOTS: u64 = 1 << 14;
-const SLOT_BYTES: usize = 32;
-const NAME_BYTES: usize = 16;
-const NOTED_BYTES: usize = 24;
+const TIMES: Slots<8, 32> = Slots { count: 1 << 14, key: 16..32 };
 
 impl Store {
     /// Returns when the newest image of this key that was seen here was saved, in milliseconds
     /// since 1970, or 0.
     pub fn newest_image_ms(&self, key: &ImageKey) -> u64 {
-        let read = || slot(&open_plain(&self.file("images").join("newest")).ok()?.0, &key.digest());
-        read().unwrap_or(0)
+        let read = || TIMES.read(&open_plain(&self.file("images").join("newest")).ok()?.0, &key.digest());
+        read().map_or(0, u64::from_le_bytes)
     }
 
     /// Notes that an image of this key was seen that was saved at `saved_ms`. At most `now_ms` is
@@ -48,30 +45,8 @@ impl Store {
     fn set_newest_image(&self, key: &ImageKey, saved_ms: u64) -> Result<(), StoreError> {
         let path = self.file("images").join("newest");
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
-        let digest = key.digest();
-        file.write_all_at(&encoded(&digest, saved_ms), offset_bytes(&digest)).map_err(StoreError::writing(&path))
+        TIMES.write(&file, &key.digest(), &saved_ms.to_le_bytes()).map_err(StoreError::writing(&path))
     }
-}
-
-fn slot(file: &File, key: &Digest) -> Option<u64> {
-    let mut slot = [0; SLOT_BYTES];
-    file.read_exact_at(&mut slot, offset_bytes(key)).ok()?;
-    let number: [u8; 8] = slot[NAME_BYTES..NOTED_BYTES].try_into().ok()?;
-    let saved_ms = u64::from_le_bytes(number);
-    (encoded(key, saved_ms) == slot).then_some(saved_ms)
-}
-
-fn encoded(key: &Digest, saved_ms: u64) -> [u8; SLOT_BYTES] {
-    let mut slot = [0; SLOT_BYTES];
-    slot[..NAME_BYTES].copy_from_slice(&key.0[key.0.len() - NAME_BYTES..]);
-    slot[NAME_BYTES..NOTED_BYTES].copy_from_slice(&saved_ms.to_le_bytes());
-    let check = Digest::of(&slot[..NOTED_BYTES]);
-    slot[NOTED_BYTES..].copy_from_slice(&check.0[..SLOT_BYTES - NOTED_BYTES]);
-    slot
-}
-
-fn offset_bytes(key: &Digest) -> u64 {
-    key.place_among(SLOTS) * SLOT_BYTES as u64
 }
 
 #[cfg(test)]
@@ -91,11 +66,5 @@ mod tests {
         assert_eq!(store.newest_image_ms(&other), 0);
         store.forget_newest_image(&one).expect("forgets");
         assert_eq!(store.newest_image_ms(&one), 0);
-    }
-
-    #[test]
-    fn exact_bytes() {
-        let slot = encoded(&Digest([7; 32]), 0x0102_0304_0506_0708);
-        assert_eq!(slot[..NOTED_BYTES], [[7; 8], [7; 8], [8, 7, 6, 5, 4, 3, 2, 1]].concat());
     }
 }

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use larder_mount::Backend;
 
@@ -104,8 +105,8 @@ pub(crate) struct ImagePreset {
     #[arg(long)]
     pub(crate) replace: bool,
     /// With COMMAND: use only this method to provide the files
-    #[arg(long, value_enum, requires = "command")]
-    pub(crate) via: Option<Via>,
+    #[arg(long, value_parser = backend(), requires = "command")]
+    pub(crate) via: Option<Backend>,
     /// Exit with code 1 if the cache has a problem
     #[arg(long)]
     pub(crate) strict: bool,
@@ -203,44 +204,32 @@ pub(crate) struct ImageRestore {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// The method by which an image is made available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Via {
-    /// Mounted; the contents of a file are fetched on first access
-    Lazy,
-    /// Mounted after the whole image was fetched
-    Mount,
-    /// Like `lazy`, with larder's own FUSE server; needs no privileges if a command runs in its own
-    /// mount namespace
-    LazyFuse,
-    /// Mounted as a squashfs file, which `mksquashfs` makes first
-    Squashfs,
-    /// Like `squashfs`, with squashfuse; needs no privileges if a command runs in its own mount
-    /// namespace
-    Fuse,
-    /// Unpacked, as `restore` does
-    Unpack,
-}
-
-impl From<Via> for Backend {
-    fn from(via: Via) -> Backend {
-        match via {
-            Via::Lazy => Backend::Lazy,
-            Via::Mount => Backend::Mount,
-            Via::LazyFuse => Backend::LazyFuse,
-            Via::Squashfs => Backend::Squashfs,
-            Via::Fuse => Backend::Fuse,
-            Via::Unpack => Backend::Unpack,
-        }
-    }
+/// Parses the name of a mount method. The help lists the methods.
+fn backend() -> impl TypedValueParser<Value = Backend> {
+    let value = |backend: Backend| {
+        PossibleValue::new(backend.word()).help(match backend {
+            Backend::Lazy => "Mounted; the contents of a file are fetched on first access",
+            Backend::Mount => "Mounted after the whole image was fetched",
+            Backend::LazyFuse => {
+                "Like `lazy`, with larder's own FUSE server; needs no privileges if a command runs in its own mount \
+                 namespace"
+            }
+            Backend::Squashfs => "Mounted as a squashfs file, which `mksquashfs` makes first",
+            Backend::Fuse => {
+                "Like `squashfs`, with squashfuse; needs no privileges if a command runs in its own mount namespace"
+            }
+            Backend::Unpack => "Unpacked, as `restore` does",
+        })
+    };
+    PossibleValuesParser::new(Backend::ALL.map(value)).try_map(|word| word.parse::<Backend>())
 }
 
 /// Options of `image mount`.
 #[derive(Args)]
 pub(crate) struct ImageMount {
     /// Use only this method; by default, the first of the list that works here
-    #[arg(long, value_enum)]
-    pub(crate) via: Option<Via>,
+    #[arg(long, value_parser = backend())]
+    pub(crate) via: Option<Backend>,
     /// Unmount when this process ends, instead of at `unmount`
     #[arg(long = "for", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) process: Option<u32>,
@@ -257,8 +246,8 @@ pub(crate) struct ImageRun {
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
     /// Use only this method; by default, the first that works here of lazy, mount, fuse, unpack
-    #[arg(long, value_enum)]
-    pub(crate) via: Option<Via>,
+    #[arg(long, value_parser = backend())]
+    pub(crate) via: Option<Backend>,
     /// If the key does not exist, run this with `sh -c` first, and save the paths under the key;
     /// its output goes to standard error, its input is empty, and no fallback is restored before it
     #[arg(long, value_name = "RUN", requires = "paths")]

@@ -1,19 +1,19 @@
-//! `stat` and `lstat` of paths (which the code calls *looks*), and ways of opening, reading,
-//! locking and renaming files that `std::fs` does not have.
+//! `stat` and `lstat` of paths, and ways of opening, reading, locking and renaming files that
+//! `std::fs` does not have.
 //!
-//! Unaware of: what is in a file, and why it is read.
+//! Unaware of: what is in a file, and why it is read; lookups that start at a directory (`dir.rs`).
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::newer::Newer;
 use crate::{Kind, Stat, Trust};
 
 /// `STATX_MNT_ID_UNIQUE`, Linux 6.8: the number of a mount, which is never reused while the system
@@ -22,202 +22,16 @@ const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 /// The major device number of loop devices. Their device numbers are reused for other images.
 const LOOP_MAJOR: u32 = 7;
 
-/// Descriptors above this are not kept open until the process ends. A process may have 1,024 by
-/// default.
-const KEPT_OPEN_MAX: i32 = 256;
-
 pub(super) const EXT_MAGIC: u64 = 0xEF53;
 pub(super) const OVERLAY_MAGIC: u64 = 0x794C_7630;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Flags that open a directory only as a starting point for lookups.
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// The kernel refuses paths of this length or longer with ENAMETOOLONG. The length is in bytes and
-/// includes the final zero.
-const PATH_BYTES_MAX: usize = 4096;
-
-/// A system call that this kernel may not have, or that the container's seccomp profile may refuse.
-///
-/// Once the call was refused and the older way gave a result, this process does not make the call
-/// again.
-pub(super) struct Newer(AtomicBool);
-
-/// `openat2`, Linux 5.6.
-static OPENAT2: Newer = Newer::new();
 /// `statx`, Linux 4.11. Docker refused it until 18.04.
 static STATX: Newer = Newer::new();
-
 /// `faccessat2`, Linux 5.8.
 static FACCESSAT2: Newer = Newer::new();
-
-impl Newer {
-    pub(super) const fn new() -> Newer {
-        Newer(AtomicBool::new(false))
-    }
-
-    /// Returns the result of `call`, or of `older` if the call is refused.
-    ///
-    /// Kernels refuse unknown calls with ENOSYS, old seccomp profiles with EPERM. EPERM can also be
-    /// the real result. Then `older` fails with it, too, and the call does not count as refused.
-    #[inline]
-    pub(super) fn or<T>(
-        &self,
-        call: impl FnOnce() -> io::Result<T>,
-        older: impl FnOnce() -> io::Result<T>,
-    ) -> io::Result<T> {
-        if self.0.load(Relaxed) {
-            return older();
-        }
-        let done = call();
-        match &done {
-            Err(error) if is_refusal(error) => self.was_refused(older),
-            _ => done,
-        }
-    }
-
-    #[cold]
-    fn was_refused<T>(&self, older: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let done = older();
-        // If both fail with a refusal, the refusal may be real, so the call is tried again next
-        // time.
-        if !done.as_ref().is_err_and(is_refusal) {
-            self.0.store(true, Relaxed);
-        }
-        done
-    }
-}
-
-/// Returns true if this error means that the kernel lacks a system call, or that a seccomp profile
-/// refuses it.
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
-}
-
-/// Opens the directory at `path`. A symbolic link anywhere in it is an error (ELOOP).
-fn open_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
-    let at_once =
-        || with_c_path(path, |path| fs::openat2(from, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS));
-    OPENAT2.or(at_once, || walk_without_links(from, path))
-}
-
-/// Opens the directory at `path` as `openat2` does with `RESOLVE_NO_SYMLINKS`, but without that
-/// call.
-///
-/// Each component is opened in the directory that was opened before it. So a component that is
-/// replaced by a link meanwhile is not followed either.
-fn walk_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
-    if path.len() >= PATH_BYTES_MAX {
-        return Err(Errno::NAMETOOLONG.into());
-    }
-    let open = |from: BorrowedFd, name: &[u8]| {
-        let opened = with_c_path(name, |name| fs::openat(from, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()));
-        // With `O_DIRECTORY`, opening a link fails with ENOTDIR instead of ELOOP.
-        match opened {
-            Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => {
-                let found = statx(from, name, AtFlags::SYMLINK_NOFOLLOW);
-                let is_link = found.is_ok_and(|found| found.kind == Kind::Link);
-                Err(if is_link { Errno::LOOP.into() } else { error })
-            }
-            opened => opened,
-        }
-    };
-    let first: &[u8] = match path {
-        [] => return Err(Errno::NOENT.into()),
-        [b'/', ..] => b"/",
-        _ => b".",
-    };
-    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-    names.fold(open(from, first), |above, name| open(above?.as_fd(), name))
-}
-
-/// A directory that is open as a starting point for lookups (`O_PATH`).
-pub struct Dir(OwnedFd);
-
-impl Dir {
-    /// Opens `path`. With `refuse_links`, a symbolic link anywhere in it is an error (ELOOP).
-    pub fn open(path: &[u8], refuse_links: bool) -> io::Result<Dir> {
-        match refuse_links {
-            true => Ok(Dir(open_without_links(CWD, path)?)),
-            false => Ok(Dir(with_c_path(path, |path| fs::openat(CWD, path, DIRECTORY, Mode::empty()))?)),
-        }
-    }
-
-    /// Opens a directory in this one. A symbolic link is an error (ELOOP).
-    pub fn open_in(&self, name: &[u8]) -> io::Result<Dir> {
-        Ok(Dir(open_without_links(self.0.as_fd(), name)?))
-    }
-
-    /// Keeps the directory open until the process ends, because that closes all descriptors at
-    /// once. It is closed now if its descriptor is `KEPT_OPEN_MAX` or more.
-    pub fn keep_open(self) {
-        if self.0.as_raw_fd() < KEPT_OPEN_MAX {
-            std::mem::forget(self.0);
-        }
-    }
-
-    /// Runs `lstat` on a name in this directory.
-    pub fn lstat(&self, name: &[u8]) -> io::Result<Stat> {
-        statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
-    }
-
-    /// Runs `stat` on a name in this directory.
-    pub fn stat(&self, name: &[u8]) -> io::Result<Stat> {
-        statx(&self.0, name, AtFlags::empty())
-    }
-
-    /// Runs `fstat` on this directory.
-    pub fn itself(&self) -> io::Result<Stat> {
-        statx(&self.0, b"", AtFlags::EMPTY_PATH)
-    }
-
-    /// Returns the directory's path with all links resolved.
-    pub fn real_path(&self) -> io::Result<Vec<u8>> {
-        real_path_of(&self.0)
-    }
-
-    /// Returns the target of a symbolic link in this directory.
-    pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(fs::readlinkat(&self.0, name, Vec::new())?.into_bytes())
-    }
-
-    /// Opens a file in this directory for reading. Never waits for the writer of a FIFO.
-    pub fn open_file(&self, name: &[u8]) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        Ok(File::from(fs::openat(&self.0, name, flags, Mode::empty())?))
-    }
-
-    /// Checks whether this process may execute (1), write (2) or read (4) a name in this directory,
-    /// as `access` does.
-    pub fn access(&self, name: &[u8], rights: u8) -> io::Result<()> {
-        let wanted = fs::Access::from_bits_truncate(rights.into());
-        Ok(fs::accessat(&self.0, name, wanted, AtFlags::empty())?)
-    }
-
-    /// Returns what an unchanged ctime proves on this directory's file system.
-    pub fn trust(&self) -> io::Result<Trust> {
-        file_trust(&self.0)
-    }
-
-    /// Returns the names in this directory except `.` and `..`, in the file system's order.
-    ///
-    /// Each comes with its type: the file type bits of a mode, shifted right by 12. The type is 0
-    /// if the file system does not report it.
-    pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u8)>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let readable = fs::openat(&self.0, ".", flags, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in fs::Dir::read_from(&readable)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes().to_vec();
-            if name != b"." && name != b".." {
-                names.push((name, (entry.file_type().as_raw_mode() >> 12) as u8));
-            }
-        }
-        Ok(names)
-    }
-}
 
 /// Returns the path of an open file as the kernel has it now, with all links resolved.
 pub fn real_path_of(fd: impl AsFd) -> io::Result<Vec<u8>> {
@@ -428,12 +242,12 @@ pub(super) fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io
 }
 
 #[inline]
-fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
+pub(super) fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
     STATX.or(|| by_statx(dir.as_fd(), name, flags), || by_stat(dir.as_fd(), name, flags))
 }
 
 #[inline]
-fn by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
+pub(super) fn by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     let st = with_c_path(name, |name| fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask))?;
     let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
@@ -603,20 +417,21 @@ pub fn boot_id() -> io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::newer::is_refusal;
     use super::*;
 
     /// A directory that is removed with its content when it is dropped.
-    struct Scratch(std::path::PathBuf);
+    pub(crate) struct Scratch(pub(crate) std::path::PathBuf);
 
     impl Scratch {
-        fn new() -> Scratch {
+        pub(crate) fn new() -> Scratch {
             let path = std::env::temp_dir().join(format!("larder-files-{:016x}", random_u64()));
             std::fs::create_dir(&path).expect("makes");
             Scratch(path.canonicalize().expect("is there"))
         }
 
-        fn path(&self, below: &str) -> Vec<u8> {
+        pub(crate) fn path(&self, below: &str) -> Vec<u8> {
             format!("{}{below}", self.0.display()).into_bytes()
         }
     }
@@ -624,54 +439,6 @@ mod tests {
     impl Drop for Scratch {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn a_walk_opens_what_openat2_opens() {
-        let scratch = Scratch::new();
-        let there = |below: &str| scratch.0.join(below);
-        std::fs::create_dir_all(there("a/b")).expect("makes");
-        std::fs::write(there("a/file"), "").expect("writes");
-        for (target, link) in [("b", "a/link"), ("..", "a/up"), ("file", "a/to-file"), ("nothing", "a/dangling")] {
-            std::os::unix::fs::symlink(target, there(link)).expect("links");
-        }
-        let below = [
-            "",
-            "/",
-            "/a",
-            "//a/./b/",
-            "/a/b/..",
-            "/a/b/../b",
-            "/..",
-            "/a/link",
-            "/a/link/",
-            "/a/link/..",
-            "/a/up/a",
-            "/a/file",
-            "/a/file/",
-            "/a/file/x",
-            "/a/to-file",
-            "/a/dangling",
-            "/a/dangling/x",
-            "/a/none",
-            "/none/../a",
-        ];
-        let whole = below.iter().map(|below| scratch.path(below));
-        let long = [scratch.path(&"/.".repeat(PATH_BYTES_MAX)), scratch.path(&format!("/{}", "x".repeat(300)))];
-        let others = [&b""[..], b"/", b".", b"..", b"/proc/self", b"/proc/self/cwd", b"a\0b"].map(<[u8]>::to_vec);
-        let inode = |opened: io::Result<OwnedFd>| {
-            opened.and_then(|dir| by_statx(dir.as_fd(), b"", AtFlags::EMPTY_PATH)).map(|stat| (stat.device, stat.inode))
-        };
-        let numbered = |found: io::Result<_>| found.map_err(|error| (error.raw_os_error(), error.kind()));
-        for path in whole.chain(long).chain(others) {
-            let by_call =
-                with_c_path(&path, |path| fs::openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS));
-            if by_call.as_ref().is_err_and(is_refusal) {
-                return eprintln!("skipped: openat2 is missing or refused here");
-            }
-            let by_walk = walk_without_links(CWD, &path);
-            assert_eq!(numbered(inode(by_walk)), numbered(inode(by_call)), "{}", String::from_utf8_lossy(&path));
         }
     }
 
@@ -696,25 +463,6 @@ mod tests {
             }
             assert_eq!(without_mount(by_stat(CWD, &path, flags)), without_mount(new));
         }
-    }
-
-    #[test]
-    fn a_refused_call_is_made_once() {
-        let refused = Newer::new();
-        let mut made = 0;
-        for _ in 0..3 {
-            let call = || {
-                made += 1;
-                Err(io::Error::from_raw_os_error(libc::EPERM))
-            };
-            assert_eq!(refused.or(call, || Ok(7)).expect("the older way gives the result"), 7);
-        }
-        assert_eq!(made, 1);
-        // If the older way is refused as well, the call does not count as refused.
-        let honest = Newer::new();
-        let refuse = || Err::<(), _>(io::Error::from_raw_os_error(libc::EPERM));
-        assert!(honest.or(refuse, refuse).is_err());
-        assert!(honest.or(|| Ok(()), || unreachable!("the call was never refused")).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod closing;
 mod confine;
 mod copy;
 mod cpu_affinity;
+mod dir;
 mod features;
 mod files;
 mod follow;
@@ -18,6 +19,7 @@ mod memcpy;
 mod memory_file;
 mod mount;
 mod namespace;
+mod newer;
 mod notify;
 mod process;
 mod refused;
@@ -39,9 +41,10 @@ pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_b
 pub use clock::{now_coarse_ns, now_ms, ticks, ticks_per_second};
 pub use confine::{Limits, enter_root, give_up_rights, limit_ourselves, refuse_calls, restrict_mount};
 pub use copy::copy_bytes;
+pub use dir::Dir;
 pub use features::processor_features;
 pub use files::{
-    Dir, Opening, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked, lstat,
+    Opening, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked, lstat,
     may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most, read_sized,
     real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };

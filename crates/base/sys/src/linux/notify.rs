@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use super::files::Newer;
+use super::newer::Newer;
 
 /// One instruction of a filter (`struct sock_filter`): classic BPF over `struct seccomp_data`.
 #[repr(C)]

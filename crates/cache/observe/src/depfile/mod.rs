@@ -27,7 +27,6 @@ pub(crate) mod fuzz {
 }
 mod looks;
 mod make;
-mod plan;
 mod query;
 mod reason;
 mod resolve;
@@ -37,13 +36,13 @@ mod words;
 
 use std::io;
 
+use larder_model::DepfilePlan;
 use larder_model::path::absolute;
 use larder_spawn::{Command, Destinations};
 use larder_sys::{ChildEnd, Rivalry};
 
 use crate::{Event, Kind, Observed, Observer, OpenFlags, Trace};
 use looks::{Looks, NO_PROCESS, event};
-pub use plan::DepfilePlan;
 use reason::{Reason, text};
 
 /// The `extra` of a [`Kind::Drop`] event: nothing was lost, but the inputs of the run could not be

@@ -8,9 +8,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use larder_model::DepfilePlan;
 use larder_spawn::Command;
 
-use super::plan::DepfilePlan;
 use super::reason::{Reason, text};
 
 /// Where the compiler looks for headers and programs, by its own report.

@@ -13,10 +13,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use larder_model::DepfilePlan;
 use larder_model::path::{absolute, parent};
 
 use super::looks::{Found, Looks};
-use super::plan::DepfilePlan;
 use super::query::Search;
 use super::reason::{Reason, text};
 use super::scan::{Include, Scan, scan};

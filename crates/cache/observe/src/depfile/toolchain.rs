@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 
+use larder_model::DepfilePlan;
 use larder_model::path::{absolute, file_name, join, parent};
 use larder_spawn::Command;
 use object::elf::{FileHeader64, PT_INTERP};
@@ -14,7 +15,6 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 
 use super::looks::{Found, Looks};
-use super::plan::DepfilePlan;
 use super::query::{Search, ask, libraries};
 use super::reason::{Reason, text};
 use crate::{Program, inspect_program};

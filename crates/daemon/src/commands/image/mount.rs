@@ -23,7 +23,7 @@ use super::remote_images::RemoteImages;
 use super::restore::{Done, answer, holds_no_repository, image, is_bound, restored, targets};
 use super::supply::{Asked, asked_for, name};
 use super::{attach, bar};
-use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
+use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -46,10 +46,9 @@ fn had(
     how: &ImageRestore,
     options: &ImageMount,
 ) -> Result<Option<Done>> {
-    if options.via == Some(Via::Unpack) {
+    if options.via == Some(Backend::Unpack) {
         return image(around, key, fallbacks, how);
     }
-    let wanted = options.via.map(Backend::from);
     let store = around.store()?;
     let remotes = RemoteImages::open(around, &store)?;
     let (found, _) = find(&store, remotes.as_ref(), key, fallbacks)?;
@@ -57,10 +56,10 @@ fn had(
     // If a pack is nowhere any more, no method can provide the image. Unpacking would only find that out
     // after it had downloaded the others.
     has_all(&store, remotes.as_ref(), record)?;
-    let ways = wanted.is_none().then(|| ways(|| mount_waits(&store, record)));
+    let ways = options.via.is_none().then(|| ways(|| mount_waits(&store, record)));
     let sources = Sources { store: &store, remotes: remotes.as_ref(), key, fallbacks };
     let mut trouble: Vec<anyhow::Error> = Vec::new();
-    for backend in wanted.into_iter().chain(ways.into_iter().flatten()) {
+    for backend in options.via.into_iter().chain(ways.into_iter().flatten()) {
         match mounted(around, &sources, record, how, backend, options.process) {
             Ok(targets) => {
                 let done = Done {
@@ -77,7 +76,7 @@ fn had(
             Err(error) => trouble.push(error.context(format!("cannot be mounted via `{backend}`"))),
         }
     }
-    if wanted.is_some() {
+    if options.via.is_some() {
         return Err(trouble.pop().unwrap_or_else(|| anyhow!("no mount method is possible")));
     }
     Ok(image(around, key, fallbacks, how)?.map(|done| passed_over(done, &trouble)))

@@ -32,7 +32,7 @@ use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
 use super::{bar, broker_socket, key};
-use crate::cli::{ImageRestore, ImageRun, ImageWanted, Policy, Via};
+use crate::cli::{ImageRestore, ImageRun, ImageWanted, Policy};
 use crate::say;
 use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
 
@@ -102,7 +102,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
             code => Ok(code),
         },
         _ if found.is_none_or(|found| found.record().is_none()) => execute(around, &options.command),
-        _ if options.via == Some(Via::Unpack) => {
+        _ if options.via == Some(Backend::Unpack) => {
             said(borne(image(around, &key, &fallbacks, &how), options.strict, None)?.as_ref());
             execute(around, &options.command)
         }
@@ -141,8 +141,8 @@ fn begin_inside(around: &Surroundings, options: &ImageRun) -> Result<Infallible>
 /// Returns the words of the command line that these options stand for.
 pub(super) fn words(options: &ImageRun) -> Vec<OsString> {
     let mut words = wanted_words("run", &options.wanted, options.policy, options.if_missing.as_deref());
-    if let Some(via) = options.via.and_then(|via| via.to_possible_value()) {
-        words.extend(["--via".into(), via.get_name().into()]);
+    if let Some(via) = options.via {
+        words.extend(["--via".into(), via.word().into()]);
     }
     let set = [
         (options.strict, "--strict"),
@@ -212,14 +212,13 @@ fn had(
     key: &ImageKey,
     fallbacks: &[String],
     how: &ImageRestore,
-    via: Option<Via>,
+    via: Option<Backend>,
     held: &mut Vec<Held>,
 ) -> Result<Option<Done>> {
-    let wanted = via.map(Backend::from);
     let store = around.store()?;
     let broker = broker_socket::socket(around, &store);
     // Whether we can mount without a broker, or why not.
-    let ourselves_possible = match wanted {
+    let ourselves_possible = match via {
         None | Some(Backend::LazyFuse) => serve::possible(),
         Some(Backend::Fuse) => by_fuse_possible(),
         Some(_) => Err(String::new()),
@@ -242,8 +241,8 @@ fn had(
         opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
     }
     let mut trouble: Vec<String> = own.as_ref().err().map(|error| format!("{error:#}")).into_iter().collect();
-    let ways = ways(|| mount_waits(&store, record)).chain([Backend::Fuse]).filter(|_| wanted.is_none());
-    let ways = wanted.into_iter().filter(|backend| *backend != Backend::Unpack).chain(ways);
+    let ways = ways(|| mount_waits(&store, record)).chain([Backend::Fuse]).filter(|_| via.is_none());
+    let ways = via.into_iter().filter(|backend| *backend != Backend::Unpack).chain(ways);
     for backend in ways.filter(|_| own.is_ok()) {
         let one = |Target { saved, path }: &Target| -> Result<Held> {
             let name = name(backend, *saved, record);

@@ -1,9 +1,11 @@
-//! The command lines that the depfile observer can prove, as the caller describes them.
+//! The compiles whose depfile is enough to know all inputs, as the depfile observer needs to know
+//! them.
 //!
-//! Unaware of: how anything is proved.
+//! Unaware of: which command lines these are (`larder_compiler::depfile_plan`), and how the inputs
+//! are worked out (`larder_observe::DepfileObserver`).
 
-/// A command line for which the caller knows that the depfile is enough.
-#[derive(Clone, Debug, Default)]
+/// A compile of one source for which the depfile is enough.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DepfilePlan {
     /// True if the tool is clang, false if it is gcc.
     pub clang: bool,
@@ -11,11 +13,11 @@ pub struct DepfilePlan {
     pub cxx: bool,
     /// The working directory, as an absolute path.
     pub cwd: Vec<u8>,
-    /// The path of the source, as on the command line.
+    /// The source, as written on the command line.
     pub source: Vec<u8>,
-    /// The path of the object file, as on the command line.
+    /// The object file, as written on the command line or as the compiler names it.
     pub object: Vec<u8>,
-    /// The path of the depfile, as on the command line.
+    /// The depfile, as written on the command line or as the compiler names it.
     pub depfile: Vec<u8>,
     /// The flags that may affect where headers and programs are looked up.
     pub search_flags: Vec<Vec<u8>>,
@@ -23,6 +25,6 @@ pub struct DepfilePlan {
     pub directories: Vec<Vec<u8>>,
     /// The names after `-include` and `-imacros`.
     pub forced: Vec<Vec<u8>>,
-    /// The values of `-D`, for example `NAME=1`.
+    /// The values of `-D`, as `NAME VALUE`.
     pub definitions: Vec<Vec<u8>>,
 }
