@@ -129,6 +129,9 @@ fn places_outside() {
         ("a device", "/dev/shm/larder-test-new"),
         ("an unknown root", "\0\u{5}/new"),
         ("a NUL", "HERE/a\0b"),
+        ("a hook of the repository", "HERE/.git/hooks/pre-commit"),
+        ("a repository's configuration", "HERE/sub/.GIT/config"),
+        ("a repository", "HERE/.git"),
     ];
     let place = place();
     let link = OutputKind::Link(kept(place.text("home/rc")));

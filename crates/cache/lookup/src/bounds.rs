@@ -1,6 +1,6 @@
 //! Says which paths the outputs of a command may have: those below its working directory, those
 //! below the directories of the outputs that it names, and those of `larder run --output`. Links
-//! are resolved first.
+//! are resolved first. `.git` is none of them, unless the command names the path.
 //!
 //! The check is made when a run is recorded and again before its record is used. So no record, even
 //! a forged one, writes where its command would not.
@@ -26,7 +26,7 @@ impl Bounds for Request {
             return false;
         }
         let is_named = self.names(path);
-        if !is_named && !self.may_come_of(name) {
+        if !is_named && (is_of_a_repository(path) || !self.may_come_of(name)) {
             return false;
         }
         // These two cases need no system calls.
@@ -145,6 +145,13 @@ fn is_part(name: &[u8], stem: &[u8]) -> bool {
     begins(name) || behind
 }
 
+/// Returns true for `.git` and what is in it, because its hooks and its configuration start programs.
+/// The index is none of that: also a git that only reads brings it up to date.
+fn is_of_a_repository(path: &[u8]) -> bool {
+    let mut parts = path.split(|&b| b == b'/');
+    parts.any(|part| part.eq_ignore_ascii_case(b".git")) && parts.next_back() != Some(b"index")
+}
+
 /// Returns the directory and the last component of an absolute path.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = path.iter().rposition(|&b| b == b'/').filter(|_| path[0] == b'/')?;
@@ -182,6 +189,16 @@ fn as_path(path: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_of_a_repository() {
+        for path in ["/w/.git", "/w/.git/hooks/p", "/w/.GIT/config", "/w/sub/.git/config", "/w/.git/modules/m/config"] {
+            assert!(is_of_a_repository(path.as_bytes()), "{path}");
+        }
+        for path in ["/w/.git/index", "/w/.git/worktrees/x/index", "/w/.gitignore", "/w/x.git/config", "/w/git", "/"] {
+            assert!(!is_of_a_repository(path.as_bytes()), "{path}");
+        }
+    }
 
     #[test]
     fn what_is_called_after_another() {

@@ -76,7 +76,7 @@ impl<'a> Abandoned<'a> {
                 None
             }
             Ok(Some(note)) if note == INSIDE => Some(self.move_all()),
-            Ok(Some(note)) if !note.is_empty() && note != b".." && !note.contains(&b'/') => self.put_back(&note),
+            Ok(Some(note)) if may_be_put_back(&note) => self.put_back(&note),
             _ => Some(self.kept(self.dir)),
         }
     }
@@ -142,4 +142,12 @@ impl<'a> Abandoned<'a> {
         }
         let _ = rustix::fs::unlinkat(self.parent, self.name, AtFlags::REMOVEDIR);
     }
+}
+
+/// Returns true if `note` is the name of a file beside the work directory, and not `.git`.
+///
+/// A commit can have a directory that looks like a work directory, but nothing with the name
+/// `.git`. From such a directory, a repository would be made whose configuration starts programs.
+fn may_be_put_back(note: &[u8]) -> bool {
+    !note.is_empty() && note != b".." && !note.contains(&b'/') && !note.eq_ignore_ascii_case(b".git")
 }

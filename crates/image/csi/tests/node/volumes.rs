@@ -4,6 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use larder_csi::proto::NodeGetVolumeStatsRequest;
 use larder_testkit::Tree;
@@ -18,10 +20,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
     ("what_a_pod_may_not_ask_for", what_a_pod_may_not_ask_for),
     ("a_pod_writes_no_more_than_it_may", a_pod_writes_no_more_than_it_may),
     ("without_a_limit_no_file_system_is_made", without_a_limit_no_file_system_is_made),
-    ("twenty_pods_at_once", twenty_pods_at_once),
+    ("many_pods_at_once", many_pods_at_once),
 ];
 
 const OPTIONS: [&str; 2] = ["--writes-max", "64"];
+/// The number of pods that start and end at once. `LARDER_TEST_PODS` sets another one.
+const PODS: usize = 20;
 
 fn count(directory: &Path) -> usize {
     fs::read_dir(directory).expect("lists").count()
@@ -149,21 +153,35 @@ fn without_a_limit_no_file_system_is_made() {
     node.has_nothing_left();
 }
 
-fn twenty_pods_at_once() {
+fn many_pods_at_once() {
     let node = Node::new(&OPTIONS);
     let saved = Tree::of(&node.path("deps"));
-    let pods: Vec<String> = (0..20).map(|number| format!("pod-{number}")).collect();
+    let count = std::env::var("LARDER_TEST_PODS").ok().and_then(|text| text.parse().ok()).unwrap_or(PODS);
+    let pods: Vec<String> = (0..count).map(|number| format!("pod-{number}")).collect();
+    let longest = Mutex::new([Duration::ZERO; 2]);
+    let waited = |which: usize, since: Instant| {
+        let mut longest = longest.lock().expect("no pod failed");
+        longest[which] = longest[which].max(since.elapsed());
+    };
     std::thread::scope(|scope| {
         for pod in &pods {
-            let (node, saved) = (&node, &saved);
+            let (node, saved, waited) = (&node, &saved, &waited);
             scope.spawn(move || {
+                let began = Instant::now();
                 let target = node.publish(pod, &[("key", KEY)]).expect("is mounted");
+                waited(0, began);
                 assert_eq!(Tree::of(&target), *saved);
                 fs::write(target.join("own"), pod).expect("writes");
                 assert_eq!(fs::read_to_string(target.join("own")).expect("reads"), *pod);
             });
         }
     });
-    std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| node.unpublish(pod)))));
+    let unpublish = |pod: &str| {
+        let began = Instant::now();
+        node.unpublish(pod);
+        waited(1, began);
+    };
+    std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| unpublish(pod)))));
     node.has_nothing_left();
+    println!("    {count} pods: publish and unpublish took at most {:?}", longest.into_inner().expect("no pod failed"));
 }

@@ -218,6 +218,22 @@ fn only_what_is_ours_is_swept() {
     assert!(!larder_testkit::is_root() || dir.join(".larder-0000000000000005/old").exists());
 }
 
+/// A commit may have a directory that looks like a work directory. The configuration of a repository
+/// that is made of it could start programs.
+#[test]
+fn no_repository_is_made_of_what_a_commit_has() {
+    for name in [".git", ".GIT"] {
+        let place = Place::new();
+        let old = place.path(".larder-0123456789abcdef/old");
+        fs::create_dir_all(&old).expect("makes");
+        fs::write(old.join("config"), "[core]\n\tfsmonitor = evil\n").expect("writes");
+        fs::write(place.path(".larder-0123456789abcdef/belongs-to"), name).expect("writes");
+        let kept = Left::Kept { target: place.dir.path().to_owned(), old: old.clone() };
+        assert_eq!(sweep(place.dir.path()), [kept]);
+        assert!(old.join("config").exists() && !place.path(name).exists());
+    }
+}
+
 /// A file that was created meanwhile is not replaced.
 #[test]
 fn what_came_meanwhile_stays() {
