@@ -107,3 +107,19 @@ fn a_date_that_hangs_on_the_present_is_not_recorded() {
         assert!(outcome.starts_with("miss"), "{outcome}");
     }
 }
+
+/// CMake touches each shared library through a link to it.
+#[test]
+fn what_a_compiler_made_is_touched() {
+    probe_skip!(has("perl"), "perl is not installed");
+    let scripts = [
+        "gcc -c x.c && touch x.o",
+        "gcc -c x.c && ln -s x.o l && perl -e 'utime undef, undef, q(l)'",
+        "gcc -c x.c -o t.o && touch t.o && mv t.o x.o",
+    ];
+    for script in scripts {
+        let project = Project::of(&[("x.c", "int x;\n")]);
+        let outcomes = [0, 1, 2].map(|at| project.compared(at, &["sh", "-c", script]));
+        assert_eq!(outcomes[2], "hit", "{script}: {outcomes:?}");
+    }
+}
