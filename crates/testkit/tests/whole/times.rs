@@ -107,3 +107,33 @@ fn a_date_that_hangs_on_the_present_is_not_recorded() {
         assert!(outcome.starts_with("miss"), "{outcome}");
     }
 }
+
+/// CMake touches each shared library through a link to it.
+#[test]
+fn what_a_compiler_made_is_touched() {
+    probe_skip!(has("perl"), "perl is not installed");
+    let scripts = [
+        "gcc -c x.c && touch x.o",
+        "gcc -c x.c && ln -s x.o l && perl -e 'utime undef, undef, q(l)'",
+        "gcc -c x.c -o t.o && touch t.o && mv t.o x.o",
+    ];
+    for script in scripts {
+        let project = Project::of(&[("x.c", "int x;\n")]);
+        let outcomes = [0, 1, 2].map(|at| project.compared(at, &["sh", "-c", script]));
+        assert_eq!(outcomes[2], "hit", "{script}: {outcomes:?}");
+    }
+}
+
+/// The makefiles of CMake read the commands for a library from a file that `ar` inherits open.
+#[test]
+fn makefiles_of_cmake_do_not_depend_on_when_they_were_made() {
+    probe_skip!(has("cmake") && has("make"), "cmake or make is not installed");
+    let lists = "cmake_minimum_required(VERSION 3.10)\nproject(p C)\nadd_library(p x.c)\n\
+        add_library(q SHARED x.c)\nset_target_properties(q PROPERTIES VERSION 1.2.3 SOVERSION 1)\n";
+    let project = Project::of(&[("x.c", "int x;\n"), ("CMakeLists.txt", lists)]);
+    let make = ["make", "-s", "-C", "build"];
+    // The order of what CMake writes in one tick of the clock differs.
+    let configure = "cmake -B build . >/dev/null; t=$(date +%s); find . -type f -exec touch -d @$((t - 9)) {} +";
+    let outcomes = [0, 1, 2].map(|at| project.compared_after(at, &make, configure));
+    assert_eq!(outcomes[2], "hit", "{outcomes:?}");
+}

@@ -32,6 +32,7 @@ impl<'t> Fold<'t> {
                 self.made_by_its_name(&Event { path: e.path2, path2: b"", ..e.clone() }, policy);
                 self.paths.comes_or_goes(e.path2, false);
                 self.paths.make(e.path2, Made::Link);
+                self.paths.state(e.path2).leads_to = e.path;
             }
             Kind::MakeDirectory => {
                 self.made_by_its_name(e, policy);
@@ -48,14 +49,16 @@ impl<'t> Fold<'t> {
             }
             Kind::ChangeMode => self.change_mode(e, policy),
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
-            // The file's mtime is set to the present time, which it already is.
-            Kind::SetTimes if e.extra == 1 && self.paths.is_made_file(e.path) => {}
-            Kind::SetTimes if self.paths.is_made_file(e.path) => {
-                self.paths.state(e.path).is_dated = true;
-            }
             // The mtimes of directories and links are never compared. A file that is made later in
             // a directory would change its mtime again.
-            Kind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Directory(_) | Made::Link)) => {}
+            Kind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
+            Kind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Link | Made::File { .. })) => {
+                if let Some(state) = self.paths.file_behind(e.path) {
+                    // The present time is the one that the file already has, nearly.
+                    state.is_added_to = true;
+                    state.is_dated |= e.extra != 1;
+                }
+            }
             Kind::Truncate if self.paths.is_temporary(e.path) => {}
             // The new owner and attributes are read at the end of the run.
             Kind::ChangeOwner | Kind::SetAttribute if self.may_be_given(e) => {

@@ -2,6 +2,7 @@
 //!
 //! Unaware of: processes, and the rules of the policy.
 
+use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Identity, Looked, Placement, Times};
 
@@ -68,8 +69,11 @@ pub(super) struct PathState<'t> {
     pub(super) would_be_reused: bool,
     /// What `stat` reported of the file when the command made it.
     pub(super) written: Option<Identity>,
-    /// A program that is no part of a compiler opened the file for writing after it was made.
+    /// A program that is no part of a compiler opened the file for writing after it was made, or
+    /// set its times.
     pub(super) is_added_to: bool,
+    /// The target of the link that the command made here.
+    pub(super) leads_to: &'t [u8],
     /// The path is in the order of what was made.
     is_in_made_order: bool,
 }
@@ -145,6 +149,24 @@ impl<'t> Paths<'t> {
     /// Returns true if the command made a file at this path, and the file is still there.
     pub(super) fn is_made_file(&self, path: &[u8]) -> bool {
         matches!(self.made(path), Some(Made::File { .. }))
+    }
+
+    /// Returns the state of the file that the command made at this path, or behind the links that it
+    /// made here. Returns `None` if a link leads to anything else.
+    pub(super) fn file_behind(&mut self, path: &[u8]) -> Option<&mut PathState<'t>> {
+        const LINKS_MAX: usize = 40;
+        let mut path = path.to_vec();
+        for _ in 0..LINKS_MAX {
+            match self.get(&path)?.made.as_ref()? {
+                Made::File { .. } => return self.states.get_mut(&path[..]),
+                Made::Link => {}
+                _ => return None,
+            }
+            let target = self.get(&path)?.leads_to;
+            let end = path.iter().rposition(|&byte| byte == b'/')?;
+            path = if target.starts_with(b"/") { target.to_vec() } else { join(&path[..end], target) };
+        }
+        None
     }
 
     /// Returns true if the command made a temporary file at this path.
@@ -237,10 +259,11 @@ impl<'t> Paths<'t> {
     pub(super) fn move_attributes(&mut self, from: &[u8], to: &'t [u8]) -> bool {
         let is_lost = self.states.get_mut(to).is_some_and(PathState::forget_attributes);
         let Some(old) = self.states.get_mut(from) else { return is_lost };
-        let is_attributed = old.is_attributed;
+        let (is_attributed, is_added_to) = (old.is_attributed, old.is_added_to);
         let is_dated = old.forget_attributes();
         let new = self.state(to);
         (new.is_attributed, new.is_dated) = (is_attributed, is_dated);
+        new.is_added_to |= is_added_to;
         is_lost
     }
 

@@ -219,9 +219,15 @@ impl<'t> Fold<'t> {
 }
 
 /// Returns true if the running program is an interpreter that runs the script at this path.
+/// `cmake -E cmake_link_script FILE` is one as well.
 fn is_script_of(running: Running, path: &[u8]) -> bool {
-    let is_option = |word: &[u8]| matches!(word.first(), None | Some(b'-'));
-    let script = arguments(running.arguments).and_then(|mut words| words.find(|word| !is_option(word)));
+    let is_option = |word: &&[u8]| matches!(word.first(), None | Some(b'-'));
+    let Some(words) = arguments(running.arguments) else { return false };
+    let mut words = words.filter(|word| !is_option(word));
+    let script = match words.next() {
+        Some(b"cmake_link_script") if file_name(running.program) == b"cmake" => words.next(),
+        first => first,
+    };
     let before = script.and_then(|script| path.strip_suffix(script.strip_prefix(b"./").unwrap_or(script)));
     before.is_some_and(|before| matches!(before.last(), None | Some(b'/')))
 }

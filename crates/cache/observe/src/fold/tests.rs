@@ -317,6 +317,14 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     assert_eq!(started("/w/in"), Some(Times::Files));
     assert_eq!(started("/w/s"), Some(Times::Blind));
     assert_eq!(started("/w/next"), Some(Times::Blind));
+    // CMake leaves the list of commands that it runs open for them.
+    let linked = |file: &str| {
+        let words = b"-E\x1fcmake_link_script\x1fd/link.txt\x1f".to_vec();
+        let cmake = event::Event { path2: words, ..event(Kind::Start, "/b/cmake") };
+        let seen = folded("/b/cmake", vec![cmake, open(file, READ), event(Kind::Start, "/b/generator")]).seen;
+        seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
+    };
+    assert_eq!((linked("/w/d/link.txt"), linked("/w/in")), (Some(Times::Blind), Some(Times::Files)));
 }
 
 #[test]
