@@ -154,7 +154,7 @@ pub(crate) mod compression {
     const PLAIN: u8 = 0;
     const ZSTD: u8 = 1;
 
-    pub(super) fn pack(content: &[u8]) -> Vec<u8> {
+    pub(crate) fn pack(content: &[u8]) -> Vec<u8> {
         let (how, packed) = match zstd(content) {
             Some(packed) => (ZSTD, packed),
             None => (PLAIN, content.to_vec()),
@@ -162,7 +162,7 @@ pub(crate) mod compression {
         [&[BUNDLE_FORMAT, how][..], &packed].concat()
     }
 
-    pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
         match bytes {
             [BUNDLE_FORMAT, PLAIN, content @ ..] if content.len() <= CONTENT_BYTES_MAX => Ok(content.to_vec()),
             [BUNDLE_FORMAT, ZSTD, packed @ ..] => unzstd(packed).ok_or(DecodeError::Damaged),

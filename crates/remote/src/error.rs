@@ -15,8 +15,11 @@ pub enum Trouble {
     Busy,
     /// The service rejected our credentials, or does not allow this request.
     Denied,
-    /// The bucket or container that the URL names does not exist.
+    /// The bucket or container that the URL names does not exist, or the service says that it is
+    /// elsewhere.
     NoPlace,
+    /// There is no secure connection: the certificate, the name in it, or the port is wrong.
+    Tls,
     /// No byte was transferred for too long.
     Stalled,
     /// The object ended early, or has more bytes than announced.
@@ -37,7 +40,7 @@ pub enum Trouble {
 
 impl Trouble {
     /// All kinds, in the order in which they are counted.
-    pub const ALL: [Trouble; 12] = [
+    pub const ALL: [Trouble; 13] = [
         Trouble::Unreachable,
         Trouble::Busy,
         Trouble::Denied,
@@ -50,6 +53,7 @@ impl Trouble {
         Trouble::Unable,
         Trouble::Open,
         Trouble::Other,
+        Trouble::Tls,
     ];
 
     /// Returns the word for it in counters and messages.
@@ -59,6 +63,7 @@ impl Trouble {
             Trouble::Busy => "busy",
             Trouble::Denied => "denied",
             Trouble::NoPlace => "no-place",
+            Trouble::Tls => "tls",
             Trouble::Stalled => "stalled",
             Trouble::Cut => "cut",
             Trouble::Damaged => "damaged",
@@ -75,11 +80,17 @@ impl Trouble {
         matches!(self, Trouble::Unreachable | Trouble::Busy | Trouble::Stalled | Trouble::Cut)
     }
 
+    /// Returns true if a person has to change something before it can succeed, for example the
+    /// password, the bucket, or the certificate. Waiting does not help.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Trouble::Denied | Trouble::NoPlace | Trouble::Tls)
+    }
+
     /// Returns true if the whole service is in trouble, and not one object. [`Trouble::Full`] is
     /// not such a kind, because a full service still serves what it has.
     pub fn is_of_service(self) -> bool {
-        use Trouble::{Busy, Denied, NoPlace, Other, Stalled, Unreachable};
-        matches!(self, Unreachable | Busy | Stalled | Denied | NoPlace | Other)
+        use Trouble::{Busy, Denied, NoPlace, Other, Stalled, Tls, Unreachable};
+        matches!(self, Unreachable | Busy | Stalled | Denied | NoPlace | Other | Tls)
     }
 }
 
@@ -117,8 +128,14 @@ pub enum RemoteError {
 
 impl RemoteError {
     /// Returns an error for a failed request.
+    ///
+    /// Clients report trouble with TLS as a failed connection, so it is recognised here by the
+    /// words of rustls.
     pub fn failed(remote: &Arc<str>, key: Option<Key>, trouble: Trouble, why: impl fmt::Display) -> Self {
-        let mut why = one_line(&why.to_string());
+        let why = why.to_string();
+        let is_tls = tls_advice(&why).is_some() || TLS_WORDS.iter().any(|words| why.contains(words));
+        let trouble = if is_tls { Trouble::Tls } else { trouble };
+        let mut why = one_line(&why);
         if let Some(advice) = tls_advice(&why).filter(|advice| !why.contains(advice)) {
             why = format!("{why}: {advice}");
         }
@@ -168,6 +185,9 @@ pub(crate) fn own_error(error: &dyn Error) -> Option<RemoteError> {
 fn sources<'e>(error: &'e dyn Error) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(error.source(), |cause| (*cause).source())
 }
+
+/// Words of rustls in errors that it does not explain further.
+const TLS_WORDS: [&str; 2] = ["invalid peer certificate", "received fatal alert"];
 
 /// Returns what to do about an error of TLS, which every client reports in the words of rustls.
 fn tls_advice(why: &str) -> Option<&'static str> {

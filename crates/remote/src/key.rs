@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! name = LAYOUT, "/", kind, "/", 2 hexadecimal digits, "/", 62 hexadecimal digits
-//! kind = "b" blob | "m" manifest | "i" images | "u" used | "p" part
+//! kind = "b" blob | "m" manifest | "i" images | "u" used | "p" part | "x" index
 //! ```
 //! For example, `v1.11/b/ab/cd…` is the blob with the digest `abcd…`.
 //!
@@ -31,9 +31,25 @@ pub enum ObjectKind {
     /// A part of an object that is too large for one value of the service, or an object that
     /// belongs to another one (see [`Key::part`]).
     Part,
+    /// An index of packs, named by a digest of the day (`stack/pack_index.rs`). It grows.
+    Index,
 }
 
 impl ObjectKind {
+    const ALL: [ObjectKind; 6] = [
+        ObjectKind::Blob,
+        ObjectKind::Manifest,
+        ObjectKind::Images,
+        ObjectKind::Used,
+        ObjectKind::Part,
+        ObjectKind::Index,
+    ];
+
+    /// Returns the kind that a letter stands for.
+    pub(crate) fn of_letter(letter: u8) -> Option<ObjectKind> {
+        Self::ALL.into_iter().find(|kind| kind.letter() == char::from(letter))
+    }
+
     /// Returns the letter that stands for it in names.
     pub fn letter(self) -> char {
         match self {
@@ -42,6 +58,7 @@ impl ObjectKind {
             ObjectKind::Images => 'i',
             ObjectKind::Used => 'u',
             ObjectKind::Part => 'p',
+            ObjectKind::Index => 'x',
         }
     }
 
@@ -80,6 +97,11 @@ impl Key {
     /// Returns the key of the list of what builds of a commit used. `place` is the commit's digest.
     pub fn used(place: Digest) -> Self {
         Key { kind: ObjectKind::Used, digest: place }
+    }
+
+    /// Returns the key of the index of packs that were written on a day, counted from 1970.
+    pub(crate) fn index(day: u64) -> Self {
+        Key { kind: ObjectKind::Index, digest: Digest::of(&day.to_le_bytes()) }
     }
 
     /// Returns the object's path below the prefix of a remote, at most 75 bytes.

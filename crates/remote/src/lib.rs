@@ -56,11 +56,11 @@ pub use leaf::memory::Memory;
 pub use options::{Options, Variables};
 pub use publish::Published;
 pub use remote::{Abilities, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
-pub use remotes::{Remotes, Sink};
+pub use remotes::{One, Remotes, Sink};
 pub use sign::{Keys, NotAKey};
 pub use stack::{
-    Asked, Breaker, BreakerPolicy, BreakerState, Counts, Fault, Faults, Limit, Log, Parts, Retry, RetryPolicy,
-    SIZE_CLASSES, Stall, Sum, Switch, Verify,
+    Asked, Breaker, BreakerPolicy, BreakerState, Counts, Fault, Faults, Limit, Log, PackPolicy, Packs, Parts, Retry,
+    RetryPolicy, SIZE_CLASSES, Stall, Sum, Switch, Verify,
 };
 pub use tally::{Share, Tally};
 pub use url::{Headers, Login, RemoteUrl, Service, Tls};
@@ -105,8 +105,12 @@ pub fn stacked(leaf: Arc<dyn Remote>, options: &Options) -> Connected {
     let limited = Limit::new(Arc::new(patient), options.requests_max);
     let breaker = Breaker::new(Arc::new(limited), options.breaker);
     let switch = breaker.switch().clone();
-    let retried = Retry::new(Arc::new(breaker), options.retry, options.seed);
-    let verified = Verify::new(Arc::new(retried));
+    let retried: Arc<dyn Remote> = Arc::new(Retry::new(Arc::new(breaker), options.retry, options.seed));
+    let packed = match retried.abilities().writes_per_minute {
+        Some(limit) => Arc::new(Packs::new(retried, limit, options.packs, options.seed)),
+        None => retried,
+    };
+    let verified = Verify::new(packed);
     let counts = Arc::new(Counts::default());
     let remote = Arc::new(Log::new(Arc::new(verified), counts.clone()));
     Connected { remote, counts, breaker: switch }

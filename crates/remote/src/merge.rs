@@ -43,7 +43,7 @@ const LOOKS_WHERE_CONTENDED: u32 = 4;
 /// fingerprint selects its place.
 const NOTES: u64 = 64;
 /// The most generations of a list, on services that never change objects. With so many it is full.
-const GENERATIONS_MAX: u64 = 4096;
+pub(crate) const GENERATIONS_MAX: u64 = 4096;
 /// How many generations before the newest are read as well, because the newest may be damaged or
 /// may lack records that were added at the same time.
 const GENERATIONS_BEFORE: u64 = 2;
@@ -246,7 +246,8 @@ async fn grown(remote: &dyn Remote, weak: &Digest, mut list: List, new: &[Item])
     Ok(bytes)
 }
 
-fn generation(key: Key, number: u64) -> Key {
+/// Returns the key of a generation of a list.
+pub(crate) fn generation(key: Key, number: u64) -> Key {
     if number == 0 { key } else { key.part(number) }
 }
 

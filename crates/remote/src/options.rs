@@ -3,7 +3,7 @@
 //! Unaware of: where a setting comes from.
 
 use crate::sign::Keys;
-use crate::stack::{BreakerPolicy, RetryPolicy};
+use crate::stack::{BreakerPolicy, PackPolicy, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub struct Options {
     pub retry: RetryPolicy,
     /// When no requests are sent to a failing remote.
     pub breaker: BreakerPolicy,
+    /// When small objects are packed, on services with a limit of uploads a minute.
+    pub packs: PackPolicy,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             stall: Duration::from_secs(10),
             retry: RetryPolicy::default(),
             breaker: BreakerPolicy::default(),
+            packs: PackPolicy::default(),
         }
     }
 }

@@ -51,6 +51,9 @@ pub struct Abilities {
     pub one_request_bytes: u64,
     /// The most bytes of an object; `None` if no limit is known.
     pub largest_bytes: Option<u64>,
+    /// The service accepts so many uploads a minute from all clients together; `None` if no limit
+    /// is known. With such a limit `Packs` puts many small objects into one.
+    pub writes_per_minute: Option<u32>,
 }
 
 impl Abilities {
@@ -62,6 +65,7 @@ impl Abilities {
         swap: true,
         one_request_bytes: SMALL_BYTES_MAX,
         largest_bytes: None,
+        writes_per_minute: None,
     };
     /// Like [`Abilities::STORE`], but without conditional writes: the last of several writers wins.
     pub(crate) const LAST_WINS: Abilities = Abilities { create_new: false, swap: false, ..Abilities::STORE };

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -25,6 +26,7 @@ pub enum Way {
 pub struct Proxy {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
+    connections: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -44,15 +46,23 @@ impl Proxy {
         let address = listener.local_addr().expect("the listener has no address");
         let state = Arc::new(Mutex::new(State { way: Way::Late(Duration::ZERO), came: 0 }));
         let shared = Arc::clone(&state);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
                 match TcpStream::connect(to) {
                     Ok(server) if way(&shared) != Way::Cut => join(client, server, &shared),
                     _ => drop(client),
                 }
             }
         });
-        Proxy { address, state }
+        Proxy { address, state, connections }
+    }
+
+    /// Returns how many connections clients have made.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Returns the address that the proxy listens on.

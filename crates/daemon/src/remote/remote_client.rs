@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest, Single};
 use larder_remote::{
-    BelievedImage, Bundle, Counts, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink,
+    BelievedImage, Bundle, Counts, Key, One, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink,
     Trouble, Unpacked, Used, connect, leaf,
 };
 use larder_store::{Receiving, Store, StoreError};
@@ -70,7 +70,7 @@ impl From<RemoteError> for Failure {
         let of_service = error.trouble().is_some_and(|trouble| trouble.is_of_service());
         let is_final = matches!(error.trouble(), Some(Trouble::TooLarge | Trouble::Unable));
         let is_unreachable = matches!(error.trouble(), Some(Trouble::Unreachable));
-        let is_for_people = matches!(error.trouble(), Some(Trouble::Denied | Trouble::NoPlace));
+        let is_for_people = error.trouble().is_some_and(Trouble::is_for_people);
         let may_pass =
             matches!(error.trouble(), Some(Trouble::Unreachable | Trouble::Busy | Trouble::Stalled | Trouble::Open));
         Failure { why: error.to_string(), of_service, is_final, of_one: false, may_pass, is_unreachable, is_for_people }
@@ -144,6 +144,12 @@ impl RemoteClient {
     /// key uploads nothing, because its records would replace signed ones.
     pub(crate) fn writes(&self) -> bool {
         self.remotes.is_writable() && !self.remotes.would_not_believe_itself()
+    }
+
+    /// Returns true if a remote packs the records that are uploaded at the same time.
+    pub(super) fn packs(&self) -> bool {
+        let packs = |one: &One| !one.read_only && one.remote.abilities().writes_per_minute.is_some();
+        self.remotes.each().iter().any(packs)
     }
 
     /// Returns true if uploads are signed.

@@ -20,6 +20,8 @@ use super::single_record::{Alone, alone};
 
 /// The number of records that are uploaded at once.
 const AT_ONCE: usize = 16;
+/// The same if a remote packs small objects: those that wait together go in one pack.
+const AT_ONCE_PACKED: usize = 256;
 /// How long `push` retries failures after the last successful upload.
 const AGAIN: Duration = Duration::from_secs(15);
 
@@ -35,7 +37,7 @@ pub(crate) struct Moved {
 
 /// Uploads queued records, for ever.
 pub(super) async fn send_all(shared: Arc<Shared>) {
-    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let room = Arc::new(Semaphore::new(shared.uploads_at_once()));
     let pause = Arc::new(tokio::sync::Mutex::new(()));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -77,13 +79,14 @@ pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mu
         let shared = Arc::clone(shared);
         async move { shared.send(&upload).await }
     };
-    by_hand(all, send, tell).await
+    by_hand(all, shared.uploads_at_once(), send, tell).await
 }
 
 /// Uploads records and retries a failure if an upload succeeded within [`AGAIN`] before it. So a
 /// short outage in the middle does not lose the rest.
 async fn by_hand<F: Future<Output = End> + Send + 'static>(
     all: Vec<Upload>,
+    at_once: usize,
     send: impl Fn(Upload) -> F,
     tell: &mut dyn FnMut(&str),
 ) -> Moved {
@@ -92,7 +95,7 @@ async fn by_hand<F: Future<Output = End> + Send + 'static>(
     let mut rest = VecDeque::from(all);
     let mut worked: Option<Instant> = None;
     loop {
-        while under_way.len() < AT_ONCE
+        while under_way.len() < at_once
             && let Some(upload) = rest.pop_front()
         {
             let sending = send(upload);
@@ -110,7 +113,9 @@ async fn by_hand<F: Future<Output = End> + Send + 'static>(
                 moved.there += 1;
             }
             Some(Ok((_, End::Needless))) => {}
-            Some(Ok((upload, End::Failed(_)))) if worked.is_some_and(|worked| worked.elapsed() < AGAIN) => {
+            Some(Ok((upload, End::Failed(failure))))
+                if !failure.is_for_people && worked.is_some_and(|worked| worked.elapsed() < AGAIN) =>
+            {
                 rest.push_front(upload);
                 tokio::time::sleep(PAUSE).await;
             }
@@ -124,6 +129,10 @@ async fn by_hand<F: Future<Output = End> + Send + 'static>(
 }
 
 impl Shared {
+    fn uploads_at_once(&self) -> usize {
+        if self.client().packs() { AT_ONCE_PACKED } else { AT_ONCE }
+    }
+
     async fn send(self: &Arc<Self>, upload: &Upload) -> End {
         let (shared, record) = (Arc::clone(self), *upload);
         let read = on_disk(&Handle::current(), move || shared.read(&record)).await;
@@ -188,7 +197,7 @@ mod tests {
                 }
             };
             let mut told = 0;
-            let moved = runtime.block_on(by_hand((0..5).map(upload).collect(), send, &mut |_| told += 1));
+            let moved = runtime.block_on(by_hand((0..5).map(upload).collect(), AT_ONCE, send, &mut |_| told += 1));
             assert_eq!((moved.records, moved.failed, told), (records, failed, failed));
         }
     }

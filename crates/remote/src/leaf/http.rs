@@ -63,8 +63,13 @@ impl Http {
             413 => Trouble::TooLarge,
             507 => Trouble::Full,
             502 | 504 => Trouble::Unreachable,
+            300..400 | 400 => Trouble::NoPlace,
             _ => Trouble::Other,
         };
+        if status == StatusCode::BAD_REQUEST && answer.url().scheme() == "http" {
+            let why = format!("{status}: if the server expects TLS on this port, write https or webdavs");
+            return RemoteError::failed(&self.name, Some(key), trouble, why);
+        }
         match self.moved(key, answer) {
             Some(to) => RemoteError::failed(&self.name, Some(key), trouble, format!("{status}: {to}")),
             None => RemoteError::failed(&self.name, Some(key), trouble, status),

@@ -243,6 +243,9 @@ fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
         ErrorKind::NotFound => Trouble::NoPlace,
         ErrorKind::Unsupported => Trouble::Unable,
         ErrorKind::ConfigInvalid => Trouble::Denied,
+        // The context has the status of the answer.
+        _ if said.contains("status: 401") => Trouble::Denied,
+        _ if said.contains("status: 30") => Trouble::NoPlace,
         _ if said.contains("connect") || said.contains("connection") || said.contains("timed out") => {
             Trouble::Unreachable
         }

@@ -10,6 +10,7 @@ use super::http::Http;
 use super::memcached::Memcached;
 use super::object::Object;
 use super::redis::{Place, Redis};
+use super::retry_after::RetryAfter;
 use crate::stack::Parts;
 use crate::{Abilities, Login, Options, Remote, RemoteError, RemoteUrl, Service, Tls, Trouble};
 use opendal::services::{Azblob, Gcs, Ghac, S3};
@@ -25,8 +26,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The abilities of key-value servers.
 const VALUES: Abilities =
     Abilities { largest_bytes: Some(VALUE_BYTES_MAX), one_request_bytes: VALUE_BYTES_MAX, ..Abilities::LAST_WINS };
-/// The abilities of the Actions cache: an entry never changes.
-const ENTRIES: Abilities = Abilities { replace: false, swap: false, ..Abilities::STORE };
+/// The abilities of the Actions cache: an entry never changes, and GitHub accepts 200 uploads a
+/// minute for a repository.
+const ENTRIES: Abilities = Abilities { replace: false, swap: false, writes_per_minute: Some(200), ..Abilities::STORE };
 
 /// Returns the client for a URL, without decorators but [`Parts`], which large objects need.
 pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
@@ -103,6 +105,11 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Http::new(name, client, base.clone(), headers, login.clone(), *webdav)))
         }
         Service::Ghac { prefix } => {
+            if (options.variable)("ACTIONS_RESULTS_URL").is_none() && (options.variable)("ACTIONS_CACHE_URL").is_none() {
+                let why = "ACTIONS_RESULTS_URL and ACTIONS_CACHE_URL are not set: GitHub sets them for actions only, so \
+                           use the action setup-larder";
+                return Err(RemoteError::failed(&name.into(), None, Trouble::Denied, why));
+            }
             let mut builder = Ghac::default().version("larder");
             if let Some(token) = (options.variable)("ACTIONS_RUNTIME_TOKEN") {
                 builder = builder.runtime_token(&token);
@@ -156,7 +163,7 @@ fn operator<B: Builder>(url: &RemoteUrl, builder: B) -> Result<Operator, RemoteE
 fn with_http(url: &RemoteUrl, operator: Operator, endpoint: Option<&str>) -> Result<Operator, RemoteError> {
     let encrypted = endpoint.is_none_or(|endpoint| endpoint.starts_with("https:"));
     let client = http_client(url, encrypted.then(|| Tls { ca: url.ca.clone(), ..Tls::default() }).as_ref())?;
-    let transport = HttpTransporter::new(ReqwestTransport::new(client));
+    let transport = HttpTransporter::new(RetryAfter::new(ReqwestTransport::new(client)));
     let context = OperationContext::new().with_http_transport(transport);
     Ok(operator.with_context(context))
 }
@@ -174,7 +181,8 @@ fn s3_region(
         RemoteError::url(
             url.name(),
             "query",
-            "region is not given, and neither AWS_REGION nor AWS_DEFAULT_REGION is set",
+            "region is not given, and neither AWS_REGION nor AWS_DEFAULT_REGION is set: add region=REGION, for example \
+             region=eu-north-1",
         )
     })
 }

@@ -75,12 +75,15 @@ struct State {
     open_until: Option<Instant>,
     open_for: Duration,
     probing: bool,
+    /// The last failure that waiting does not mend. It is said again while the breaker is open.
+    for_people: Option<RemoteError>,
 }
 
 impl Switch {
     /// Returns a closed breaker for the remote `name`.
     pub fn new(name: &str, policy: BreakerPolicy) -> Self {
-        let state = State { failed: Vec::new(), open_until: None, open_for: policy.open, probing: false };
+        let state =
+            State { failed: Vec::new(), open_until: None, open_for: policy.open, probing: false, for_people: None };
         Switch { name: name.into(), policy, state: Mutex::new(state) }
     }
 
@@ -108,7 +111,13 @@ impl Switch {
                 return Ok(());
             }
         };
-        Err(RemoteError::failed(&self.name, None, Trouble::Open, why))
+        Err(state.for_people.clone().unwrap_or_else(|| RemoteError::failed(&self.name, None, Trouble::Open, why)))
+    }
+
+    /// Remembers the error of a request if only a person can mend it.
+    fn note<T>(&self, outcome: &Result<T, RemoteError>) {
+        let error = outcome.as_ref().err();
+        self.locked().for_people = error.filter(|error| error.trouble().is_some_and(Trouble::is_for_people)).cloned();
     }
 
     fn ended(&self, now: Instant, outcome: Outcome) {
@@ -206,6 +215,7 @@ impl Breaker {
         let mut guard = Guard::new(move || switch.ended(now(), Outcome::Unknown));
         let outcome = work.await;
         guard.disarm();
+        self.switch.note(&outcome);
         self.switch.ended(now(), of(&outcome));
         outcome
     }

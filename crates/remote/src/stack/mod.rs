@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `log.rs` | counts, bytes, latencies by size |
 //! | `verify.rs` | an error for blobs with a wrong digest |
+//! | `packs.rs`, `pack_index.rs` | many small objects in one, on a service with a limit of uploads a minute |
 //! | `retry.rs` | repeats requests after transient errors |
 //! | `breaker.rs` | stops sending requests to a failing remote for a while |
 //! | `limit.rs` | a maximum of requests at once |
@@ -20,6 +21,8 @@ mod fault;
 mod guard;
 mod limit;
 mod log;
+mod pack_index;
+mod packs;
 mod parts;
 mod retry;
 mod stall;
@@ -29,6 +32,7 @@ pub use breaker::{Breaker, BreakerPolicy, BreakerState, Switch};
 pub use fault::{Fault, Faults};
 pub use limit::Limit;
 pub use log::{Asked, Counts, Log, SIZE_CLASSES, Sum};
+pub use packs::{PackPolicy, Packs};
 pub use parts::Parts;
 pub use retry::{Retry, RetryPolicy};
 pub use stall::Stall;

@@ -1,20 +1,24 @@
 //! The cache of GitHub Actions, against a stand-in server, because the service runs only at GitHub.
 //!
 //! The stand-in implements version 2 of the protocol: entries are reserved, uploaded as blobs,
-//! finalised, and then never change. Limits, scopes and delays of the real service are not
-//! simulated.
+//! finalised, and then never change. It counts requests, and can answer that there were too many.
+//! Scopes and delays of the real service are not simulated.
 
-use crate::leaves;
+use crate::{leaves, sample};
 use bytes::Bytes;
+use futures::stream::{self, StreamExt};
 use ghac::v1 as api;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_RANGE, RANGE};
+use hyper::header::{AUTHORIZATION, CONTENT_RANGE, RANGE, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use larder_model::{Blob, Digest, Manifest};
+use larder_remote::{Options, PackPolicy, RemoteUrl, Remotes};
 use prost::Message;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 const CALLS: &str = "/twirp/github.actions.results.api.v1.CacheService/";
 
@@ -25,10 +29,29 @@ struct Entry {
     is_final: bool,
 }
 
+/// What clients asked, and what the next answers are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// Entries that clients began to write.
+    pub(crate) writes: u32,
+    /// Entries that clients looked up.
+    pub(crate) lookups: u32,
+    /// So many of the next writes are refused with status 429.
+    refused: u32,
+    /// Writes are refused until then.
+    refused_until: Option<Instant>,
+    /// Writes that came before that time.
+    too_early: u32,
+}
+
+/// How long clients are told to wait after status 429.
+const RETRY_AFTER_S: u64 = 2;
+
 #[derive(Clone, Default)]
-struct Cache {
+pub(crate) struct Cache {
     entries: Arc<Mutex<HashMap<String, Entry>>>,
-    port: u16,
+    asked: Arc<Mutex<Asked>>,
+    pub(crate) port: u16,
 }
 
 type Answer = Response<Full<Bytes>>;
@@ -47,6 +70,24 @@ fn name_of(key: &str) -> String {
 impl Cache {
     fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<String, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a write, and returns true if it is refused.
+    fn refuses(&self) -> bool {
+        let mut asked = self.asked();
+        asked.writes += 1;
+        let is_early = asked.refused_until.is_some_and(|until| Instant::now() < until);
+        asked.too_early += u32::from(is_early);
+        let is_refused = is_early || asked.refused > 0;
+        if is_refused && !is_early {
+            asked.refused -= 1;
+            asked.refused_until = Some(Instant::now() + Duration::from_secs(RETRY_AFTER_S));
+        }
+        is_refused
     }
 
     fn url(&self, name: &str) -> String {
@@ -76,6 +117,11 @@ impl Cache {
 
     fn call(&self, call: &str, body: &[u8]) -> Answer {
         match call {
+            "CreateCacheEntry" if self.refuses() => {
+                let mut answer = said(StatusCode::TOO_MANY_REQUESTS, "");
+                answer.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
+                answer
+            }
             "CreateCacheEntry" => {
                 let asked = api::CreateCacheEntryRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key + &asked.version));
@@ -96,6 +142,7 @@ impl Cache {
                 said(StatusCode::OK, answer.encode_to_vec())
             }
             "GetCacheEntryDownloadURL" => {
+                self.asked().lookups += 1;
                 let asked = api::GetCacheEntryDownloadUrlRequest::decode(body).expect("a valid message");
                 let name = name_of(&(asked.key.clone() + &asked.version));
                 let ok = self.entries().get(&name).is_some_and(|entry| entry.is_final);
@@ -151,18 +198,19 @@ impl Cache {
     }
 }
 
-/// Starts a server that runs until the process ends, and returns its port.
-pub(crate) fn serve() -> u16 {
+/// Starts a server that runs until the process ends.
+pub(crate) fn serve() -> Cache {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it has one").port();
     listener.set_nonblocking(true).expect("for the runtime");
     let cache = Cache { port, ..Cache::default() };
+    let shared = cache.clone();
     std::thread::spawn(move || {
         leaves::runtime().block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
-                let cache = cache.clone();
+                let cache = shared.clone();
                 tokio::spawn(async move {
                     let service = hyper::service::service_fn(move |request| cache.clone().answer(request));
                     // It does not matter here if a client closes the connection.
@@ -173,25 +221,93 @@ pub(crate) fn serve() -> u16 {
             }
         });
     });
-    port
+    cache
 }
 
-/// The library reads the version of the protocol from the environment, so the test starts itself
-/// with that variable set.
+/// The library reads the version of the protocol from the environment, so a test starts itself with
+/// that variable set. Returns false if the test has run like this and has nothing more to do.
+fn has_version_2(test: &str) -> bool {
+    const VERSION: &str = "ACTIONS_CACHE_SERVICE_V2";
+    if std::env::var_os(VERSION).is_some() {
+        return true;
+    }
+    let this = std::env::current_exe().expect("this test");
+    let status = std::process::Command::new(this)
+        .args(["--exact", test, "--nocapture"])
+        .env(VERSION, "true")
+        .env_remove("GITHUB_SERVER_URL")
+        .status();
+    assert!(status.expect("it starts").success());
+    false
+}
+
+fn variables(cache: &Cache) -> &'static [(&'static str, &'static str)] {
+    let url: &'static str = Box::leak(format!("http://127.0.0.1:{}/", cache.port).into_boxed_str());
+    Box::leak(Box::new([("ACTIONS_RUNTIME_TOKEN", "hush-token"), ("ACTIONS_RESULTS_URL", url)]))
+}
+
 #[test]
 fn actions_cache() {
-    const VERSION: &str = "ACTIONS_CACHE_SERVICE_V2";
-    if std::env::var_os(VERSION).is_none() {
-        let this = std::env::current_exe().expect("this test");
-        let status = std::process::Command::new(this)
-            .args(["--exact", "actions::actions_cache", "--nocapture"])
-            .env(VERSION, "true")
-            .env_remove("GITHUB_SERVER_URL")
-            .status();
-        assert!(status.expect("it starts").success());
+    if has_version_2("actions::actions_cache") {
+        leaves::conforms_with("ghac://team/x", variables(&serve()));
+    }
+}
+
+/// The records of a build: weak fingerprint, manifest, the blob of the output, and its bytes.
+fn build(units: usize) -> Vec<(Digest, Vec<u8>, Blob, Bytes)> {
+    let unit = |number: usize| {
+        let bytes = sample::bytes(&format!("output {number}"), 9_000 + number);
+        let blob = Blob { digest: Digest::of(&bytes), size_bytes: bytes.len() as u64 };
+        let weak = Digest::of(&number.to_le_bytes());
+        let manifest = sample::manifest(&weak, &[sample::Run { name: "unit", exit_code: 0, output: Some(blob) }]);
+        (weak, manifest, blob, bytes)
+    };
+    (0..units).map(unit).collect()
+}
+
+/// GitHub accepts 200 uploads a minute. The 300 records of a build and their blobs are 600 objects.
+#[test]
+fn a_build_of_300_units_takes_few_uploads_and_comes_back() {
+    if !has_version_2("actions::a_build_of_300_units_takes_few_uploads_and_comes_back") {
         return;
     }
-    let url: &'static str = Box::leak(format!("http://127.0.0.1:{}/", serve()).into_boxed_str());
-    let variables = Box::leak(Box::new([("ACTIONS_RUNTIME_TOKEN", "hush-token"), ("ACTIONS_RESULTS_URL", url)]));
-    leaves::conforms_with("ghac://team/x", variables);
+    let cache = serve();
+    cache.asked().refused = 2;
+    let url: RemoteUrl = "ghac://team/x".parse().unwrap_or_else(|error| panic!("{error}"));
+    let runner = |seed| {
+        let packs = PackPolicy { gather: Duration::from_millis(50), ..PackPolicy::default() };
+        let options = Options { packs, ..sample::options(seed, variables(&cache)) };
+        Remotes::open(std::slice::from_ref(&url), &options).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let (place, units) = (tempfile::tempdir().expect("a directory"), build(300));
+    for (_, _, blob, bytes) in &units {
+        std::fs::write(place.path().join(blob.digest.hex()), bytes).expect("written");
+    }
+    leaves::runtime().block_on(async {
+        let first = runner(1);
+        let publish = async |(_, manifest, _, _): &(Digest, Vec<u8>, Blob, Bytes)| {
+            let manifest = Manifest::decode(manifest).expect("it was encoded here");
+            first.publish(&manifest, |digest: &Digest| Some(place.path().join(digest.hex()))).await
+        };
+        let published: Vec<_> = stream::iter(&units).map(publish).buffer_unordered(128).collect().await;
+        for one in published {
+            assert_eq!((one.entries, one.blobs, one.failed.len()), (1, 1, 0), "{:?}", one.failed);
+        }
+        let written = cache.asked().clone();
+        println!("{written:?}");
+        assert!(written.writes < 40, "{written:?}");
+        assert_eq!((written.refused, written.too_early), (0, 0), "a client wrote before the time of Retry-After");
+        let fresh = runner(2);
+        for (weak, manifest, blob, bytes) in &units {
+            let found = fresh.manifest(weak).await.unwrap_or_else(|error| panic!("{error}"));
+            assert!(found.is_some_and(|found| sample::names(&found) == sample::names(manifest)));
+            let mut content = Vec::new();
+            let fetched = fresh.blob(&blob.digest, blob.size_bytes, &mut content).await;
+            assert!(fetched.unwrap_or_else(|error| panic!("{error}")) && content == *bytes);
+        }
+        let lookups = cache.asked().lookups - written.lookups;
+        println!("{lookups} lookups for {} records", units.len());
+        assert!(lookups < 100, "{lookups} lookups");
+        assert_eq!(cache.asked().writes, written.writes, "reading writes nothing");
+    });
 }

@@ -104,9 +104,41 @@ fn trouble_with_tls_says_which_and_what_helps() {
         (format!("s3://team/x?endpoint=https://127.0.0.1:{tls}"), "add ca=PATH"),
         (format!("grpcs://127.0.0.1:{tls}"), "add ca=PATH"),
     ] {
-        let error = ask(&url, S3_KEYS).expect_err(&url).to_string();
+        let error = ask(&url, S3_KEYS).expect_err(&url);
+        assert_eq!(error.trouble(), Some(Trouble::Tls), "{url}: {error}");
+        let error = error.to_string();
         assert_eq!(error.matches(advice).count(), 1, "{url}: {error}");
     }
+    let error = ask(&format!("http://127.0.0.1:{tls}/x"), &[]).expect_err("no TLS on a port with TLS");
+    assert_eq!(error.trouble(), Some(Trouble::NoPlace), "{error}");
+    assert!(error.to_string().contains("write https"), "{error}");
+}
+
+/// Waiting does not mend a certificate, so no request is repeated, and the error stays the same
+/// while the breaker is open.
+#[test]
+fn trouble_with_tls_is_not_retried() {
+    need!("nginx");
+    let openssl = need!("openssl");
+    let place = tempfile::tempdir().expect("a directory");
+    make_certificates(&openssl, place.path());
+    let server = proxied(place.path(), "location / { return 404; }");
+    let connections = larder_testkit::Proxy::before(([127, 0, 0, 1], server.tls_port()).into());
+    let url: RemoteUrl =
+        format!("https://{}/x", connections.address()).parse().unwrap_or_else(|error| panic!("{error}"));
+    runtime().block_on(async {
+        let remote = connect(&url, &sample::options(7, &[])).unwrap_or_else(|error| panic!("{error}")).remote;
+        let mut said = Vec::new();
+        for _ in 0..8 {
+            let error = suite::answers(&*remote).await.expect_err("nobody trusts the certificate");
+            assert_eq!(error.trouble(), Some(Trouble::Tls), "{error}");
+            said.push(error.to_string());
+        }
+        said.dedup();
+        assert_eq!(said.len(), 1, "{said:?}");
+        // The breaker opens after three failures, and an upload begins with a lookup.
+        assert!(connections.connections() <= 4, "{} connections", connections.connections());
+    });
 }
 
 #[test]
@@ -151,7 +183,9 @@ fn a_redirect_names_its_target_and_what_to_write() {
         (format!("webdav://127.0.0.1:{}/old", server.port), "write webdavs://cache.example.org/new instead"),
         (format!("http://127.0.0.1:{}/login", server.port), "a redirect to https://login.example.org/ is not followed"),
     ] {
-        let error = ask(&url, &[]).expect_err(&url).to_string();
+        let error = ask(&url, &[]).expect_err(&url);
+        assert_eq!(error.trouble(), Some(Trouble::NoPlace), "{url}: {error}");
+        let error = error.to_string();
         assert!(error.contains(advice), "{url}: {error}");
         assert!(!error.contains("hush"), "{error}");
     }

@@ -5,8 +5,9 @@ use larder_model::{
     ActionResult, Blob, Content, Digest, Entry, EnvFact, ExplainWalk, FileMode, Made, Manifest, ModeRule,
     ObservationSet, Observer, Output, OutputKind, Placement, Rewrite, Streams, Walk,
 };
-use larder_remote::Options;
+use larder_remote::{Options, PackPolicy};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Returns bytes that cannot be compressed, different for each seed.
 pub(crate) fn bytes(seed: &str, length: usize) -> Bytes {
@@ -23,7 +24,13 @@ pub(crate) fn bytes(seed: &str, length: usize) -> Bytes {
 /// Returns options with these environment variables.
 pub(crate) fn options(seed: u64, variables: &'static [(&str, &str)]) -> Options {
     let variable = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
-    Options { variable: Arc::new(variable), seed, ..Options::default() }
+    let packs = PackPolicy {
+        gather: Duration::from_millis(20),
+        stale: Duration::ZERO,
+        minute: Duration::from_secs(1),
+        ..PackPolicy::default()
+    };
+    Options { variable: Arc::new(variable), seed, packs, ..Options::default() }
 }
 
 /// A run for [`manifest`]: its name, exit code and output.

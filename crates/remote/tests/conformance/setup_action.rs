@@ -85,7 +85,7 @@ fn the_action_shares_results_and_reports_them() {
     for name in ["a", "b"] {
         place.put(&format!("{name}.c"), format!("int {name};\n"));
     }
-    let port = serve();
+    let port = serve().port;
     let binaries = larder().parent().expect("has one").to_str().expect("not UTF-8").to_owned();
     let inputs = [
         ("BINARIES", binaries.as_str()),

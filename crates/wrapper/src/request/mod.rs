@@ -172,6 +172,10 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: 
         }
         _ => {
             let hint = match suggest::near(name) {
+                _ if masquerading => {
+                    "PATH has only links to larder with this name: install the tool, or put its directory in PATH"
+                        .to_owned()
+                }
                 Some(meant) => format!("did you mean `larder {meant}`?"),
                 None => "searched PATH; see `larder help` for larder's own subcommands".to_owned(),
             };

@@ -76,13 +76,21 @@ fn existing(path: &Path) -> &Path {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
 }
 
+/// Returns the nearest parent that exists if a store cannot be created in it.
+pub(in crate::commands) fn uncreatable(store: &Path) -> Option<&Path> {
+    let there = existing(store);
+    let is_writable = there.is_dir() && rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    (!is_writable).then_some(there)
+}
+
 fn directory(around: &Surroundings, store: &Store) -> Check {
     let shown = store.directory().display();
-    let there = existing(store.directory());
-    if there != store.directory() {
-        return match rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK) {
-            Ok(()) if there.is_dir() => ok("store", format!("{shown}: not created yet, and can be created")),
-            _ => problem("store", format!("{shown} cannot be created in {}: set LARDER_DIR", there.display())),
+    if !store.directory().exists() {
+        return match uncreatable(store.directory()) {
+            None => ok("store", format!("{shown}: not created yet, and can be created")),
+            Some(there) => {
+                problem("store", format!("{shown} cannot be created in {}: set LARDER_DIR", there.display()))
+            }
         };
     }
     if let Err(error) = store.inspect() {

@@ -25,6 +25,8 @@ mod rivals;
 mod settings;
 mod tools;
 
+pub(super) use self::disk::uncreatable;
+
 use std::io::Write;
 
 use anyhow::Result;

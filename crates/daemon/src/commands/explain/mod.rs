@@ -193,8 +193,18 @@ fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
     let name = if masquerading { file_name(typed) } else { typed.as_slice() };
     match find(name, path, &around.ourselves, masquerading) {
         Some(tool) => Ok(tool),
+        None if argv.len() == 1 && is_file_name(typed) => bail!(
+            "explain: larder knows no command that read or wrote {}: build it through larder, or give the command, as \
+             in `larder explain gcc -c x.c`",
+            say::clean(typed)
+        ),
         None => bail!("{}: command not found: write the command as the build runs it", say::clean(typed)),
     }
+}
+
+/// Returns true if a person who types this word means a file and not a command. For example, `x.o`.
+fn is_file_name(typed: &[u8]) -> bool {
+    file_name(typed).contains(&b'.') || larder_sys::stat(typed).is_ok()
 }
 
 /// Returns true if a crate of Rust was recorded in another working directory, and nothing else of the

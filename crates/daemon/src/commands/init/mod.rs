@@ -42,6 +42,7 @@ pub(crate) fn run(around: &Surroundings, options: &Init, out: &mut dyn Write) ->
     }
     let tools = tools(&places.cwd, &options.tools, out)?;
     let mut plan = Plan::new(&journal);
+    let restores_only = !tools.is_empty() && tools.iter().all(|tool| matches!(tool, BuildTool::Npm));
     for tool in tools {
         let name = tool.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         projects::plan(tool, options.user, around, &places, &mut plan).with_context(|| format!("init: {name}"))?;
@@ -68,10 +69,12 @@ pub(crate) fn run(around: &Surroundings, options: &Init, out: &mut dyn Write) ->
         writeln!(out, "next: {line}")?;
     }
     if !changes.is_empty() {
-        writeln!(
-            out,
-            "next: `larder stats` shows hits from the second build on; `larder init --undo` takes this back"
-        )?;
+        let shows = if restores_only {
+            "the second run prints `exact: …` and installs nothing"
+        } else {
+            "`larder stats` shows hits from the second build on"
+        };
+        writeln!(out, "next: {shows}; `larder init --undo` takes this back")?;
     }
     Ok(FINE)
 }

@@ -143,6 +143,10 @@ fn advice(error: &RemoteError, found: &Found) -> String {
         Some(Trouble::Denied) => {
             return format!("{} must be those of this service, and in larder's environment", credentials(&found.name));
         }
+        Some(Trouble::Tls) => "the connection is not secure: see the message above for what to change",
+        Some(Trouble::NoPlace) if found.name.starts_with("http") || found.name.starts_with("webdav") => {
+            "check the scheme, host, port and path of its URL"
+        }
         Some(Trouble::NoPlace) => {
             "larder never creates it: check the name, or ask the administrator of the service to create it"
         }

@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 
 use self::saved::{Clock, families, percent, today, total};
 use super::advice::advice;
+use super::doctor::uncreatable;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
 use crate::cli::Stats;
 use crate::say;
@@ -209,7 +210,11 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
     show_each(&remotes(store), &mut table);
     print_table(&table, out)?;
     let size = format!("about {} of {}", say::bytes(totals.store_bytes), say::limit(limit_bytes));
-    let there = if store.directory().exists() { size } else { "not created yet".to_owned() };
+    let there = match uncreatable(store.directory()) {
+        _ if store.directory().exists() => size,
+        None => "not created yet".to_owned(),
+        Some(parent) => format!("cannot be created in {}, so nothing is cached: set LARDER_DIR", parent.display()),
+    };
     writeln!(out, " store: {}, {there}", store.directory().display())?;
     for path in store.old_formats() {
         writeln!(out, " not counted: {}, of an earlier version of larder (`larder doctor`)", path.display())?;

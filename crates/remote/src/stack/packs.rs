@@ -1,0 +1,408 @@
+//! Packs: many small objects in one, on a service that accepts only so many uploads a minute.
+//!
+//! 1. `put` of a small object waits until the next pack is written. Packs are written one after
+//!    another, at most one each [`PackPolicy::gather`].
+//! 2. A pack is uploaded as a blob, and then the index that names its objects
+//!    (`pack_index.rs`). Then all these calls of `put` return.
+//! 3. `get` finds the object in the index, downloads its pack, and keeps the pack in memory,
+//!    because the objects that were uploaded together are mostly used together.
+//!
+//! A large object is uploaded by itself, and is in the index as well. So an object that is not in
+//! the index does not exist, and asking for it costs no request until the index is
+//! [`PackPolicy::stale`].
+//!
+//! For example, 300 records with a blob each, which are put at once, take 4 uploads and not 600.
+//!
+//! Unaware of: which service it is, what objects contain.
+
+use super::pack_index::{Index, Pack, Place};
+use crate::bundle::compression;
+use crate::wait::Wait;
+use crate::{Abilities, Body, Fetched, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use larder_model::Digest;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::sync::{OnceCell, Semaphore, oneshot};
+use tokio::time::Instant;
+
+/// Objects with more bytes are uploaded by themselves.
+const PACKED_BYTES_MAX: u64 = 512 << 10;
+/// The most bytes of objects in a pack, before compression.
+const PACK_BYTES_MAX: usize = 4 << 20;
+/// The most bytes that all calls of `put` hold in memory together.
+const HELD_BYTES_MAX: u64 = 64 << 20;
+const HELD_UNIT_BYTES: u64 = 4 << 10;
+/// How many downloaded packs stay in memory.
+const PACKS_KEPT: usize = 12;
+/// How often another client may write the next index before us.
+const TRIES_MAX: u32 = 24;
+/// After so many tries without a newer index, its number counts as taken by an upload that failed.
+const TRIES_EACH: u32 = 8;
+/// How often an upload is repeated after a transient error.
+const UPLOADS_MAX: u32 = 6;
+/// The part of the service's limit that one client uses. Other jobs use the same cache.
+const SHARE_PERCENT: u32 = 75;
+
+/// When packs are written, and how long an index is believed.
+#[derive(Clone, Copy, Debug)]
+pub struct PackPolicy {
+    /// How long a pack gathers objects.
+    pub gather: Duration,
+    /// An object that is not in an index read so long ago is looked up again.
+    pub stale: Duration,
+    /// The time to which the service's limit of uploads applies. Tests do not wait for a minute.
+    pub minute: Duration,
+    /// Returns the days since 1970.
+    pub today: fn() -> u64,
+}
+
+impl Default for PackPolicy {
+    fn default() -> Self {
+        let today = || {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            since.as_secs() / (24 * 60 * 60)
+        };
+        let minute = Duration::from_secs(60);
+        PackPolicy { gather: Duration::from_secs(1), stale: Duration::from_secs(5), minute, today }
+    }
+}
+
+/// A decorator that packs small objects.
+pub struct Packs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    inner: Arc<dyn Remote>,
+    name: Arc<str>,
+    policy: PackPolicy,
+    wait: Wait,
+    /// The index, and when it was last read.
+    index: tokio::sync::Mutex<(Index, Option<Instant>)>,
+    waiting: Mutex<Waiting>,
+    room: Arc<Semaphore>,
+    /// Downloaded packs, the one used last at the end.
+    kept: Mutex<Vec<(Digest, Kept)>>,
+    /// Whether the service has a pack.
+    known: Mutex<HashMap<Digest, bool>>,
+    uploads: Uploads,
+}
+
+/// A pack's content once it is downloaded; `None` if the service does not have it.
+type Kept = Arc<OnceCell<Option<Bytes>>>;
+
+/// The objects that wait for the next pack.
+#[derive(Default)]
+struct Waiting {
+    objects: Vec<One>,
+    /// A task writes packs until no object waits.
+    is_served: bool,
+}
+
+/// One call of `put`.
+struct One {
+    key: Key,
+    size: u64,
+    /// `None` if the object was uploaded by itself.
+    bytes: Option<Bytes>,
+    done: oneshot::Sender<Result<Stored, RemoteError>>,
+}
+
+/// Limits the uploads of each minute.
+struct Uploads {
+    most: usize,
+    minute: Duration,
+    recent: tokio::sync::Mutex<VecDeque<Instant>>,
+}
+
+impl Uploads {
+    /// Waits until one more upload is within the limit.
+    async fn turn(&self) {
+        // Later callers wait for this lock, so that they go on in the order in which they came.
+        let mut recent = self.recent.lock().await;
+        if recent.len() >= self.most
+            && let Some(oldest) = recent.pop_front()
+        {
+            tokio::time::sleep_until(oldest + self.minute).await;
+        }
+        recent.push_back(Instant::now());
+    }
+}
+
+impl Packs {
+    /// Returns a decorator for a service that accepts so many uploads a minute. `seed` varies its
+    /// waits.
+    pub fn new(inner: Arc<dyn Remote>, writes_per_minute: u32, policy: PackPolicy, seed: u64) -> Self {
+        let most = (writes_per_minute * SHARE_PERCENT / 100).max(1) as usize;
+        let shared = Shared {
+            name: inner.name().into(),
+            inner,
+            policy,
+            wait: Wait::new(seed),
+            index: tokio::sync::Mutex::default(),
+            waiting: Mutex::default(),
+            room: Arc::new(Semaphore::new((HELD_BYTES_MAX / HELD_UNIT_BYTES) as usize)),
+            kept: Mutex::default(),
+            known: Mutex::default(),
+            uploads: Uploads { most, minute: policy.minute, recent: tokio::sync::Mutex::default() },
+        };
+        Packs { shared: Arc::new(shared) }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Returns where objects are, by an index that is not stale if one of them is not in it.
+    async fn places(&self, keys: &[Key]) -> Result<Vec<Option<Place>>, RemoteError> {
+        let mut index = self.index.lock().await;
+        let is_stale = index.1.is_none_or(|read| read.elapsed() >= self.policy.stale);
+        if is_stale && keys.iter().any(|key| index.0.place(key).is_none()) {
+            self.refresh(&mut index).await?;
+        }
+        Ok(keys.iter().map(|key| index.0.place(key)).collect())
+    }
+
+    async fn refresh(&self, index: &mut (Index, Option<Instant>)) -> Result<(), RemoteError> {
+        let began = Instant::now();
+        index.0.refresh(&*self.inner, (self.policy.today)()).await?;
+        index.1 = Some(began);
+        Ok(())
+    }
+
+    async fn get(&self, key: Key) -> Result<Fetched, RemoteError> {
+        match self.places(&[key]).await?[0] {
+            None => Ok(None),
+            Some(Place::Alone) => self.inner.get(key).await,
+            Some(Place::In { pack, offset, size }) => {
+                let Some(content) = self.pack(pack).await? else {
+                    self.index.lock().await.0.forget(pack);
+                    return Ok(None);
+                };
+                if offset + size > content.len() {
+                    return Err(self.damaged(key));
+                }
+                Ok(Some((Some(size as u64), whole(content.slice(offset..offset + size)))))
+            }
+        }
+    }
+
+    /// Returns the content of a pack; `None` if the service does not have it any more.
+    async fn pack(&self, digest: Digest) -> Result<Option<Bytes>, RemoteError> {
+        let cell = {
+            let mut kept = locked(&self.kept);
+            let at = kept.iter().position(|(known, _)| *known == digest);
+            let one = at.map_or_else(|| (digest, Kept::default()), |at| kept.remove(at));
+            if kept.len() >= PACKS_KEPT {
+                kept.remove(0);
+            }
+            kept.push(one.clone());
+            one.1
+        };
+        cell.get_or_try_init(|| self.download(digest)).await.cloned()
+    }
+
+    async fn download(&self, digest: Digest) -> Result<Option<Bytes>, RemoteError> {
+        let key = Key::blob(digest);
+        let fetched = self.inner.get(key).await?;
+        locked(&self.known).insert(digest, fetched.is_some());
+        let Some((_, body)) = fetched else { return Ok(None) };
+        let bytes = collect(&self.name, key, body, 2 * PACK_BYTES_MAX as u64).await?;
+        if Digest::of(&bytes) != digest {
+            return Err(self.damaged(key));
+        }
+        let content = compression::unpack(&bytes).map_err(|_| self.damaged(key))?;
+        Ok(Some(content.into()))
+    }
+
+    fn damaged(&self, key: Key) -> RemoteError {
+        RemoteError::failed(&self.name, Some(key), Trouble::Damaged, "a pack of small objects is damaged")
+    }
+
+    async fn has(&self, keys: &[Key]) -> Result<Vec<bool>, RemoteError> {
+        let places = self.places(keys).await?;
+        // The index may name what the service has forgotten.
+        let asked: HashSet<Key> = {
+            let known = locked(&self.known);
+            let unknown = |(key, place): (&Key, &Option<Place>)| match place {
+                Some(Place::In { pack, .. }) if !known.contains_key(pack) => Some(Key::blob(*pack)),
+                Some(Place::Alone) => Some(*key),
+                _ => None,
+            };
+            keys.iter().zip(&places).filter_map(unknown).collect()
+        };
+        let asked: Vec<Key> = asked.into_iter().collect();
+        let there = if asked.is_empty() { Vec::new() } else { self.inner.has(&asked).await? };
+        let there: HashMap<Key, bool> = asked.into_iter().zip(there).collect();
+        let mut known = locked(&self.known);
+        let has = |(key, place): (&Key, Option<Place>)| match place {
+            None => false,
+            Some(Place::Alone) => there.get(key) == Some(&true),
+            Some(Place::In { pack, .. }) => {
+                *known.entry(pack).or_insert_with(|| there.get(&Key::blob(pack)) == Some(&true))
+            }
+        };
+        Ok(keys.iter().zip(places).map(has).collect())
+    }
+
+    async fn put(self: &Arc<Self>, key: Key, size: u64, body: Body, how: Put) -> Result<Stored, RemoteError> {
+        self.inner.abilities().takes(&self.name, key, size)?;
+        if self.has(&[key]).await? == [true] {
+            return Ok(Stored::Existed);
+        }
+        if size > PACKED_BYTES_MAX {
+            self.uploads.turn().await;
+            self.inner.put(key, size, body, how).await?;
+            return self.indexed(key, size, None).await;
+        }
+        let units = size.div_ceil(HELD_UNIT_BYTES).max(1) as u32;
+        let _held = self.room.acquire_many(units).await.expect("the semaphore is never closed");
+        let body = body::exactly(self.name.clone(), key, size, body);
+        let bytes = collect(&self.name, key, body, size).await?;
+        self.indexed(key, size, Some(bytes)).await
+    }
+
+    /// Waits until the next pack is written with this object in it.
+    async fn indexed(self: &Arc<Self>, key: Key, size: u64, bytes: Option<Bytes>) -> Result<Stored, RemoteError> {
+        let (done, outcome) = oneshot::channel();
+        let is_first = {
+            let mut waiting = locked(&self.waiting);
+            waiting.objects.push(One { key, size, bytes, done });
+            !std::mem::replace(&mut waiting.is_served, true)
+        };
+        if is_first {
+            // A task, because the others wait for it even if this caller is dropped.
+            tokio::spawn(Arc::clone(self).serve());
+        }
+        let ended = "the runtime ends";
+        outcome.await.unwrap_or_else(|_| Err(RemoteError::failed(&self.name, Some(key), Trouble::Other, ended)))
+    }
+
+    /// Writes packs until no object waits.
+    async fn serve(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(self.policy.gather).await;
+            let batch = {
+                let mut waiting = locked(&self.waiting);
+                if waiting.objects.is_empty() {
+                    waiting.is_served = false;
+                    return;
+                }
+                std::mem::take(&mut waiting.objects)
+            };
+            match self.write(&batch).await {
+                Ok(mut there) => batch.into_iter().for_each(|one| {
+                    // Of several callers with one key, the first one has stored it.
+                    let stored = if there.insert(one.key) { Stored::New } else { Stored::Existed };
+                    // An error means that the caller was dropped.
+                    let _ = one.done.send(Ok(stored));
+                }),
+                Err(error) => batch.into_iter().for_each(|one| drop(one.done.send(Err(error.clone())))),
+            }
+        }
+    }
+
+    /// Uploads the objects in packs, and then the index. Returns the keys that existed already.
+    async fn write(&self, batch: &[One]) -> Result<HashSet<Key>, RemoteError> {
+        let mut new: Vec<Pack> = Vec::new();
+        let alone = batch.iter().filter(|one| one.bytes.is_none()).map(|one| (one.key, one.size)).collect::<Vec<_>>();
+        if !alone.is_empty() {
+            new.push(Pack { digest: None, objects: alone });
+        }
+        let (mut objects, mut content, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+        for one in batch {
+            let Some(bytes) = one.bytes.as_ref().filter(|_| seen.insert(one.key)) else { continue };
+            if content.len() + bytes.len() > PACK_BYTES_MAX && !objects.is_empty() {
+                new.push(self.upload(std::mem::take(&mut objects), std::mem::take(&mut content)).await?);
+            }
+            objects.push((one.key, one.size));
+            content.extend_from_slice(bytes);
+        }
+        if !objects.is_empty() {
+            new.push(self.upload(objects, content).await?);
+        }
+        self.write_index(new).await
+    }
+
+    async fn upload(&self, objects: Vec<(Key, u64)>, mut content: Vec<u8>) -> Result<Pack, RemoteError> {
+        for _ in 0..UPLOADS_MAX {
+            let bytes = Bytes::from(compression::pack(&content));
+            let digest = Digest::of(&bytes);
+            let key = Key::blob(digest);
+            if self.write_one(key, bytes).await? == Stored::New || self.inner.has(&[key]).await? == [true] {
+                locked(&self.known).insert(digest, true);
+                return Ok(Pack { digest: Some(digest), objects });
+            }
+            // The name is reserved by an upload that failed. With one byte more it is another name.
+            content.push(0);
+        }
+        let why = "the service reserves names without taking objects";
+        Err(RemoteError::failed(&self.name, None, Trouble::Busy, why))
+    }
+
+    async fn write_index(&self, new: Vec<Pack>) -> Result<HashSet<Key>, RemoteError> {
+        for attempt in 0..TRIES_MAX {
+            let mut index = self.index.lock().await;
+            self.refresh(&mut index).await?;
+            let keys = new.iter().flat_map(|pack| &pack.objects).map(|(key, _)| *key);
+            let there: HashSet<Key> = keys.filter(|key| index.0.place(key).is_some()).collect();
+            let skipped = u64::from(attempt / TRIES_EACH);
+            let Some(next) = index.0.next((self.policy.today)(), skipped, &new) else {
+                let why = "the index of today is full, and the next day begins a new one";
+                return Err(RemoteError::failed(&self.name, None, Trouble::Full, why));
+            };
+            if self.write_one(next.key, next.bytes.clone()).await? == Stored::New {
+                index.0.written(&next, new);
+                return Ok(there);
+            }
+            drop(index);
+            self.wait.backoff(attempt, Duration::from_millis(50), Duration::from_secs(2)).await;
+        }
+        let why = "other writers kept changing the index";
+        Err(RemoteError::failed(&self.name, None, Trouble::Busy, why))
+    }
+
+    /// Uploads one object within the limit. After a transient error it waits and tries again.
+    async fn write_one(&self, key: Key, bytes: Bytes) -> Result<Stored, RemoteError> {
+        let mut attempt = 0;
+        loop {
+            self.uploads.turn().await;
+            match self.inner.put(key, bytes.len() as u64, whole(bytes.clone()), Put::IfAbsent).await {
+                Err(error)
+                    if (error.is_passing() || error.trouble() == Some(Trouble::Open)) && attempt + 1 < UPLOADS_MAX =>
+                {
+                    self.wait.about(Duration::from_millis(250) * (1 << attempt)).await;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl Remote for Packs {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.shared.inner.abilities()
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>> {
+        Box::pin(self.shared.get(key))
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(self.shared.put(key, size, body, how))
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        Box::pin(self.shared.has(keys))
+    }
+}
