@@ -59,6 +59,11 @@ impl Making {
         let said = self.said.join().unwrap_or_default();
         match status.success() {
             true => Ok(()),
+            // It prints its usage, and has no other exit code for that.
+            false if said.starts_with(b"SYNTAX") => {
+                let why = "this mksquashfs cannot read a tar: version 4.5 or newer is needed".to_owned();
+                Err(ImageError::archive(&self.to, why))
+            }
             false => Err(ImageError::archive(&self.to, failed("mksquashfs", status, &said))),
         }
     }
