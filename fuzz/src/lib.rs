@@ -44,6 +44,7 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("frame", targets::frame, (64 << 10, 10)),
     ("fsck", store::fsck, (1 << 20, 400)),
     ("image", targets::image, (64 << 10, 400)),
+    ("index", targets::index, (64 << 10, 400)),
     ("judgement", targets::judgement, (64 << 10, 400)),
     ("list", targets::list, (64 << 10, 400)),
     ("log", targets::log, (64 << 10, 20)),

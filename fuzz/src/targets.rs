@@ -263,4 +263,4 @@ pub(crate) fn broker(data: &[u8]) {
     }
 }
 
-pub(crate) use larder_remote::fuzz::{bundle, list, used};
+pub(crate) use larder_remote::fuzz::{bundle, index, list, used};

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use larder_model::{Digest, Writer};
 
 use crate::record::{List, RECORD_FORMAT};
+use crate::stack::pack_index;
 use crate::used::{USED_FORMAT, Used};
 use crate::{Keys, bundle};
 
@@ -24,6 +25,11 @@ pub fn used(data: &[u8]) {
     let (place, bytes) = sealed(USED_FORMAT, data);
     let used = Used::decode(&place, &bytes);
     assert!(Used::decode(&place, &used.encode(&place)) == used, "it is another when it is read again");
+}
+
+/// Decodes an index of packs.
+pub fn index(data: &[u8]) {
+    pack_index::fuzz(data);
 }
 
 /// Decodes a bundle that is not compressed, and one that is.

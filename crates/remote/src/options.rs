@@ -44,7 +44,7 @@ impl Default for Options {
             seed: 1,
             read_only: false,
             keys: Keys::default(),
-            settle: Duration::from_millis(250),
+            settle: Duration::from_millis(80),
             requests_max: 64,
             stall: Duration::from_secs(10),
             retry: RetryPolicy::default(),

@@ -653,3 +653,25 @@ async fn a_stalling_remote_is_left_alone() {
     assert!(counts.troubles(Trouble::Open) > 0, "the breaker never opened: {:?}", breaker.state(Instant::now()));
     println!("200 requests to a remote with a fault in every answer: {:?}", start.elapsed());
 }
+
+/// On a service where the last writer wins, a writer checks that its records stay. Many records
+/// wait for that together. The clock is stopped, so only these waits count.
+#[tokio::test(start_paused = true)]
+async fn twenty_records_need_few_requests_and_wait_less_than_half_a_second() {
+    let last_wins = Abilities { swap: false, create_new: false, ..Memory::new("memory://").abilities() };
+    let options = options(3, &[]);
+    let connected = stacked(Arc::new(Memory::with("memory://", last_wins)), &options);
+    let counts = connected.counts.clone();
+    let remotes = Remotes::of(vec![(connected, false)], &options);
+    let began = tokio::time::Instant::now();
+    let all: Vec<Vec<u8>> = (0..20u8).map(|number| manifest(&Digest::of(&[number]), &[run("a")])).collect();
+    let publish =
+        async |encoded: &Vec<u8>| remotes.publish(&Manifest::decode(encoded).expect("valid"), |_: &Digest| None).await;
+    let published = futures::future::join_all(all.iter().map(publish)).await;
+    assert!(published.iter().all(|one| one.entries == 1 && one.failed.is_empty()));
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    let requests = |asked| counts.sum(asked).answered;
+    // For each record: a note and the list are written, and the list is read three times.
+    assert_eq!(requests(Asked::Put), 40);
+    assert_eq!(requests(Asked::GetSmall), 60);
+}

@@ -19,7 +19,7 @@ use super::shared::{Shared, on_disk};
 use super::single_record::{Alone, alone};
 
 /// The number of records that are uploaded at once.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 32;
 /// The same if a remote packs small objects: those that wait together go in one pack.
 const AT_ONCE_PACKED: usize = 256;
 /// How long `push` retries failures after the last successful upload.

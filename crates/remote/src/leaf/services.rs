@@ -105,7 +105,8 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Http::new(name, client, base.clone(), headers, login.clone(), *webdav)))
         }
         Service::Ghac { prefix } => {
-            if (options.variable)("ACTIONS_RESULTS_URL").is_none() && (options.variable)("ACTIONS_CACHE_URL").is_none() {
+            if (options.variable)("ACTIONS_RESULTS_URL").is_none() && (options.variable)("ACTIONS_CACHE_URL").is_none()
+            {
                 let why = "ACTIONS_RESULTS_URL and ACTIONS_CACHE_URL are not set: GitHub sets them for actions only, so \
                            use the action setup-larder";
                 return Err(RemoteError::failed(&name.into(), None, Trouble::Denied, why));

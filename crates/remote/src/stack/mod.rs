@@ -21,7 +21,7 @@ mod fault;
 mod guard;
 mod limit;
 mod log;
-mod pack_index;
+pub(crate) mod pack_index;
 mod packs;
 mod parts;
 mod retry;

@@ -29,8 +29,11 @@ const INDEX_FORMAT: u8 = 1;
 const BASE_EACH: u64 = 16;
 /// So many missing numbers in a row are not the end of a chain.
 const HOLES_MAX: u64 = 2;
-/// The most objects in an index. The oldest packs are forgotten first.
-const OBJECTS_MAX: usize = 65_536;
+/// The most objects in an index, so that it has less than `SMALL_BYTES_MAX`. The oldest packs are
+/// forgotten first.
+const OBJECTS_MAX: usize = 24_000;
+/// The most bytes of an object that an index may claim.
+const SIZE_MAX: u64 = 1 << 40;
 /// How many days before today are searched for an index.
 const DAYS_BACK: u64 = 7;
 
@@ -71,6 +74,8 @@ pub(super) struct Index {
 pub(super) struct Next {
     at: (u64, u64),
     base: u64,
+    /// The packs of earlier generations, if it is a base.
+    kept: Option<Vec<Pack>>,
     pub(super) key: Key,
     pub(super) bytes: Bytes,
 }
@@ -125,23 +130,24 @@ impl Index {
 
     /// Returns the next generation, with these packs added; `None` if today's chain is full. If the
     /// next number is taken by an upload that never ends, `skipped` passes over it.
-    pub(super) fn next(&mut self, today: u64, skipped: u64, new: &[Pack]) -> Option<Next> {
+    pub(super) fn next(&self, today: u64, skipped: u64, new: &[Pack]) -> Option<Next> {
         let newest = self.newest.filter(|(day, _)| *day >= today);
         let (day, number) = newest.map_or((today, 0), |(day, number)| (day, number + 1 + skipped));
         if number >= GENERATIONS_MAX {
             return None;
         }
-        let is_base = newest.is_none() || number - self.base >= BASE_EACH;
-        if is_base {
-            self.drop_oldest(OBJECTS_MAX.saturating_sub(new.iter().map(|pack| pack.objects.len()).sum()));
-        }
-        let (base, from) = if is_base { (number, 0) } else { (self.base, self.in_base) };
-        let bytes = encode(base, self.packs[from..].iter().chain(new));
-        Some(Next { at: (day, number), base, key: generation(Key::index(day), number), bytes })
+        let objects = |packs: &[Pack]| packs.iter().map(|pack| pack.objects.len()).sum::<usize>();
+        let since_base = objects(&self.packs[self.in_base..]) + objects(new);
+        let is_base = newest.is_none() || number - self.base >= BASE_EACH || since_base > OBJECTS_MAX / 2;
+        let kept = is_base.then(|| self.newest_packs(OBJECTS_MAX.saturating_sub(objects(new))));
+        let base = if is_base { number } else { self.base };
+        let before = kept.as_deref().unwrap_or(&self.packs[self.in_base..]);
+        let bytes = encode(base, before.iter().chain(new));
+        Some(Next { at: (day, number), base, kept, key: generation(Key::index(day), number), bytes })
     }
 
-    /// Drops packs that are gone, and the oldest ones of more than `most` objects.
-    fn drop_oldest(&mut self, mut most: usize) {
+    /// Returns the newest packs with at most so many objects, without packs that are gone.
+    fn newest_packs(&self, mut most: usize) -> Vec<Pack> {
         let fits = |pack: &&Pack| {
             let fits = pack.objects.len() <= most;
             most = most.saturating_sub(pack.objects.len());
@@ -149,14 +155,18 @@ impl Index {
         };
         let mut kept: Vec<Pack> = self.packs.iter().rev().filter(fits).cloned().collect();
         kept.reverse();
-        (self.packs, self.in_base) = (kept, 0);
+        kept
     }
 
     /// Notes that a generation was written with these packs added.
-    pub(super) fn written(&mut self, next: &Next, new: Vec<Pack>) {
+    pub(super) fn written(&mut self, next: Next, new: Vec<Pack>) {
         (self.newest, self.base) = (Some(next.at), next.base);
+        let is_base = next.kept.is_some();
+        if let Some(kept) = next.kept {
+            self.packs = kept;
+        }
         self.packs.extend(new);
-        if next.base == next.at.1 {
+        if is_base {
             self.in_base = self.packs.len();
         }
         self.find_places();
@@ -175,7 +185,7 @@ impl Index {
                     Some(pack) => Place::In { pack, offset, size },
                 };
                 self.places.entry(key).or_insert(place);
-                offset += size;
+                offset = offset.saturating_add(size);
             }
         }
     }
@@ -253,12 +263,23 @@ fn decode(bytes: &[u8]) -> Result<(u64, Vec<Pack>), DecodeError> {
         let mut objects = Vec::new();
         for _ in 0..r.count()? {
             let kind = ObjectKind::of_letter(r.u8()?).ok_or(DecodeError::Damaged)?;
-            objects.push((Key { kind, digest: r.digest()? }, r.number()?));
+            objects.push((Key { kind, digest: r.digest()? }, r.number_up_to(SIZE_MAX)?));
         }
         packs.push(Pack { digest, objects });
     }
     r.finish()?;
     Ok((base, packs))
+}
+
+/// Decodes bytes with the version and the seal that they need, for the fuzz target.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(data: &[u8]) {
+    let mut w = Writer::default();
+    w.u8(INDEX_FORMAT);
+    w.bytes.extend_from_slice(data);
+    let Ok((base, packs)) = decode(&w.seal()) else { return };
+    let again = decode(&encode(base, packs.iter()));
+    assert!(again.is_ok_and(|again| again == (base, packs)), "it is another when it is read again");
 }
 
 #[cfg(test)]
@@ -302,7 +323,7 @@ mod tests {
                 let next = writer.next(today, skipped, std::slice::from_ref(&new)).expect("the chain is short");
                 let size = next.bytes.len() as u64;
                 memory.put(next.key, size, whole(next.bytes.clone()), Put::IfAbsent).await.expect("stored");
-                writer.written(&next, vec![new]);
+                writer.written(next, vec![new]);
                 reader.refresh(&memory, today).await.expect("read");
                 let mut fresh = Index::default();
                 fresh.refresh(&memory, today).await.expect("read");

@@ -184,7 +184,7 @@ impl Shared {
                     self.index.lock().await.0.forget(pack);
                     return Ok(None);
                 };
-                if offset + size > content.len() {
+                if offset.saturating_add(size) > content.len() {
                     return Err(self.damaged(key));
                 }
                 Ok(Some((Some(size as u64), whole(content.slice(offset..offset + size)))))
@@ -357,7 +357,7 @@ impl Shared {
                 return Err(RemoteError::failed(&self.name, None, Trouble::Full, why));
             };
             if self.write_one(next.key, next.bytes.clone()).await? == Stored::New {
-                index.0.written(&next, new);
+                index.0.written(next, new);
                 return Ok(there);
             }
             drop(index);
