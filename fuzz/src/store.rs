@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use larder_image::{Format, Packing, Progress, unpack};
 use larder_model::{Blob, Digest, FORMAT_VERSION, Outcome, Writer};
 use larder_store::{Counters, StatCache, Store};
-use larder_sys::{Kind, Stat, Trust};
+use larder_sys::{FileType, Stat, Trust};
 use tempfile::TempDir;
 
 struct Place {
@@ -53,7 +53,7 @@ pub(crate) fn counters(data: &[u8]) {
 
 fn stat(inode: u64) -> Stat {
     Stat {
-        kind: Kind::Directory,
+        kind: FileType::Directory,
         mode: 0o755,
         volume: 0x0801 << 32 | 2,
         device: 0x0801 << 32 | 2,

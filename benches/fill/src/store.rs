@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use larder_samples::cpu_of_process;
 use larder_store::{Counters, StatCache, Store};
-use larder_sys::{Kind, Stat, Trust};
+use larder_sys::{FileType, Stat, Trust};
 use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -98,7 +98,7 @@ fn dig(file: &File, from: u64, to: u64) -> Result<()> {
 /// Returns the metadata of a file that does not exist. No device has this number.
 fn stat(inode: u64) -> Stat {
     Stat {
-        kind: Kind::Directory,
+        kind: FileType::Directory,
         mode: 0o755,
         volume: u64::from(u32::MAX) << 16,
         device: 0,

@@ -144,7 +144,7 @@ fn cause(action: &Action, outcome: Outcome) -> (String, String) {
 
 /// All processes with one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Kind {
+pub struct NamedProcesses {
     /// The name.
     pub name: String,
     /// The number of processes.
@@ -162,8 +162,8 @@ pub struct Kind {
 }
 
 /// Groups processes by name, the most frequent name first.
-pub fn kinds(processes: &Processes) -> Vec<Kind> {
-    let mut kinds: HashMap<&str, Kind> = HashMap::new();
+pub fn kinds(processes: &Processes) -> Vec<NamedProcesses> {
+    let mut kinds: HashMap<&str, NamedProcesses> = HashMap::new();
     for process in &processes.all {
         let kind = kinds.entry(&process.label).or_default();
         kind.count += 1;
@@ -173,7 +173,8 @@ pub fn kinds(processes: &Processes) -> Vec<Kind> {
         kind.faults += process.own.minor_faults + process.own.major_faults;
         kind.peak_bytes = kind.peak_bytes.max(process.own.peak_bytes);
     }
-    let mut kinds: Vec<Kind> = kinds.into_iter().map(|(name, kind)| Kind { name: name.to_owned(), ..kind }).collect();
+    let mut kinds: Vec<NamedProcesses> =
+        kinds.into_iter().map(|(name, kind)| NamedProcesses { name: name.to_owned(), ..kind }).collect();
     kinds.sort_by(|a, b| (b.count, b.cpu_us, &a.name).cmp(&(a.count, a.cpu_us, &b.name)));
     kinds
 }

@@ -156,6 +156,51 @@ fn no_module_is_named_after_nothing() {
     }
 }
 
+/// Returns the lines of a file without its tests, or none for a file of tests.
+fn product_lines((path, text): &(PathBuf, String)) -> Vec<&str> {
+    let is_test = path.iter().any(|part| part == "tests" || part == "tests.rs");
+    let lines = text.lines().take_while(|line| !is_test && !line.ends_with("mod tests {"));
+    lines.collect()
+}
+
+/// Returns how many lines each function has. rustfmt puts its last brace below its first word.
+fn function_lengths(lines: &[&str]) -> Vec<usize> {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let words = ["fn ", "pub fn ", "async fn ", "pub async fn ", "const fn ", "pub const fn "];
+    let is_start = |line: &str| {
+        let line = line.trim_start();
+        words.iter().any(|word| line.starts_with(word)) || line.starts_with("pub(") && line.contains(") fn ")
+    };
+    let starts = lines.iter().enumerate().filter(|(_, line)| is_start(line));
+    let length = |(at, line): (usize, &&str)| {
+        let end = |end: &&str| end.trim() == "}" && indentation(end) == indentation(line);
+        if line.ends_with('}') || line.ends_with(';') {
+            Some(1)
+        } else {
+            lines[at..].iter().position(end).map(|at| at + 1)
+        }
+    };
+    starts.filter_map(length).collect()
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    const FILE_LINES_MAX: usize = 600;
+    const FUNCTION_LINES_P99_MAX: usize = 70;
+    let sources = sources();
+    let mut lengths = Vec::new();
+    for file in &sources {
+        let lines = product_lines(file);
+        let count = lines.len();
+        assert!(count <= FILE_LINES_MAX, "{}: {count} lines, at most {FILE_LINES_MAX} are allowed", file.0.display());
+        lengths.extend(function_lengths(&lines));
+    }
+    lengths.sort_unstable();
+    assert!(lengths.len() > 3000, "only {} functions were found", lengths.len());
+    let p99 = lengths[lengths.len() * 99 / 100];
+    assert!(p99 <= FUNCTION_LINES_P99_MAX, "one of 100 functions has at least {p99} lines");
+}
+
 #[test]
 fn the_model_does_no_io() {
     for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("crates/base/model")) {

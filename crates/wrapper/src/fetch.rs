@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use larder_ipc::{Fetching, IpcError, Told};
-use larder_lookup::{Known, first_that_holds, is_compile, subject};
+use larder_lookup::{EarlierRecords, first_that_holds, is_compile, subject};
 use larder_model::Manifest;
 use larder_store::{Counters, Store};
 use larder_sys::Rival;
@@ -56,7 +56,7 @@ impl Fetched {
 
 /// Fetches the result, if the settings name remotes. Returns when the fetch has ended or when the
 /// tool should start.
-pub(crate) fn fetch<'a>(cx: RequestContext<'a>, known: &Known) -> Next<'a> {
+pub(crate) fn fetch<'a>(cx: RequestContext<'a>, known: &EarlierRecords) -> Next<'a> {
     let settings = &cx.context.loaded.settings;
     if settings.remote.is_empty() || settings.read_only || settings.recache {
         return Next::Run(None);
@@ -87,7 +87,7 @@ fn may_race(cx: RequestContext) -> bool {
 }
 
 /// The effect of a message from `larderd`.
-enum Step {
+enum FetchProgress {
     GoOn,
     /// The result is in the store.
     Won,
@@ -120,9 +120,9 @@ impl<'a> Race<'a> {
                 return Next::Run(if told.is_ok() { self.run_beside() } else { None });
             };
             match self.step(told) {
-                Step::GoOn => {}
-                Step::Won => return Next::LookAgain(self.fetched(false)),
-                Step::Over => return Next::Run(None),
+                FetchProgress::GoOn => {}
+                FetchProgress::Won => return Next::LookAgain(self.fetched(false)),
+                FetchProgress::Over => return Next::Run(None),
             }
         }
     }
@@ -134,28 +134,32 @@ impl<'a> Race<'a> {
         (said && may_race(self.cx)).then_some(self)
     }
 
-    fn step(&mut self, told: Told) -> Step {
-        let Some(fetching) = &self.fetching else { return Step::Over };
+    fn step(&mut self, told: Told) -> FetchProgress {
+        let Some(fetching) = &self.fetching else { return FetchProgress::Over };
         match told {
             Told::Expect(expect) => {
                 self.until = fetch_timeout(&expect, self.run, larder_sys::processor_is_free());
-                Step::GoOn
+                FetchProgress::GoOn
             }
             Told::Found(bytes) => {
                 let RequestContext { context, stat_cache, request, .. } = self.cx;
-                let Ok(manifest) = Manifest::decode(&bytes) else { return Step::Over };
+                let Ok(manifest) = Manifest::decode(&bytes) else { return FetchProgress::Over };
                 if manifest.weak != request.weak {
-                    return Step::Over;
+                    return FetchProgress::Over;
                 }
                 let Some(entry) = first_that_holds(&manifest, request, &context.place, stat_cache) else {
-                    return Step::Over;
+                    return FetchProgress::Over;
                 };
                 self.run = Some(Duration::from_micros(entry.run_time_us));
                 (self.stage, self.until) = (Instant::now(), UNKNOWN);
-                if fetching.want(&entry.strong, &subject(request)).is_ok() { Step::GoOn } else { Step::Over }
+                if fetching.want(&entry.strong, &subject(request)).is_ok() {
+                    FetchProgress::GoOn
+                } else {
+                    FetchProgress::Over
+                }
             }
-            Told::Fetched(_) => Step::Won,
-            Told::Nothing(_) => Step::Over,
+            Told::Fetched(_) => FetchProgress::Won,
+            Told::Nothing(_) => FetchProgress::Over,
         }
     }
 
@@ -176,9 +180,9 @@ impl Rival for Race<'_> {
         while let Some(fetching) = &mut self.fetching {
             match fetching.next(Duration::ZERO).map(|told| told.map(|told| self.step(told))) {
                 Ok(None) => return false,
-                Ok(Some(Step::GoOn)) => {}
-                Ok(Some(Step::Won)) => return true,
-                Ok(Some(Step::Over)) | Err(_) => self.lose(),
+                Ok(Some(FetchProgress::GoOn)) => {}
+                Ok(Some(FetchProgress::Won)) => return true,
+                Ok(Some(FetchProgress::Over)) | Err(_) => self.lose(),
             }
         }
         false

@@ -20,7 +20,7 @@ use std::path::Path;
 pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;
-    const CHARACTER_DEVICE: larder_sys::Kind = larder_sys::Kind::Other(0o2);
+    const CHARACTER_DEVICE: larder_sys::FileType = larder_sys::FileType::Other(0o2);
     let trusted = |stat: larder_sys::Stat| match stat.owner {
         0 => Ok(()),
         owner if owner == larder_sys::effective_user() || stat.kind == CHARACTER_DEVICE => Ok(()),

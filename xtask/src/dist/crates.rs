@@ -16,7 +16,8 @@ use super::contents::{VERSION, install, sorted};
 /// Writes the packages. Fails if one of them lacks what a registry asks for.
 pub(super) fn package(place: &Place, out: &Path) -> Result<()> {
     let mut command = cargo(place);
-    // `check` verifies all of them at once. A dirty checkout is packaged, too, as in the other packages.
+    // `--no-verify`, because `check` builds all of them at once. `--allow-dirty`, because the other
+    // kinds of packages can be made from a dirty checkout as well.
     command.args(["package", "--quiet", "--locked", "--workspace", "--no-verify", "--allow-dirty"]);
     let packages = workspace(place)?;
     let (published, others): (Vec<_>, Vec<_>) =
@@ -53,7 +54,7 @@ fn install_and_use(place: &Place, packages: &Path, dir: &Path) -> Result<()> {
         run::output(Command::new("tar").arg("xzf").arg(&package).arg("-C").arg(dir))?;
         let stem = package.file_stem().and_then(|stem| stem.to_str()).context("a package has a name")?;
         let crate_name = stem.trim_end_matches(&format!("-{VERSION}"));
-        // In place of a registry that has them.
+        // The other packages are used from here, in place of a registry that has them.
         if crate_name != "larder" {
             patches += &format!("{crate_name} = {{ path = {:?} }}\n", dir.join(stem));
         }
@@ -73,7 +74,7 @@ fn install_and_use(place: &Place, packages: &Path, dir: &Path) -> Result<()> {
     if !said.contains("\"hit\": 2") {
         bail!("the installed larder had no hit:\n{said}");
     }
-    // It was built for the host's target, and has to say what that costs.
+    // This wrapper was built for the host's target, so it is not static. `larder doctor` must say so.
     let is_told = said.lines().any(|line| line.starts_with("note     wrapper ") && line.contains("cargo install"));
     ensure!(is_told, "`larder doctor` does not say that this wrapper is not the static one:\n{said}");
     println!("cargo install: `larder` can be built from its packages alone, and used");

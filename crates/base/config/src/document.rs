@@ -18,7 +18,7 @@ const DEPTH_MAX: u32 = 32;
 
 /// One `key = value`, or the header of an array of tables.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ConfigEntry {
     /// The key without quotes. It is dotted if it was written so or is in a table. A header keeps
     /// its brackets.
     pub(crate) key: String,
@@ -51,7 +51,7 @@ pub(crate) enum Unusable {
 }
 
 /// Returns all entries of a file with this content, in order.
-pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Unusable> {
+pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<ConfigEntry>, Unusable> {
     let line_at = |offset: usize| 1 + newlines(&bytes[..offset.min(bytes.len())]);
     let text = str::from_utf8(bytes).map_err(|error| Unusable::NotUtf8 { line: line_at(error.valid_up_to()) })?;
     let source = Source::new(text);
@@ -75,7 +75,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Unusable> {
 /// Builds the list of entries from the parser's events.
 struct Fold<'s> {
     source: Source<'s>,
-    entries: Vec<Entry>,
+    entries: Vec<ConfigEntry>,
     /// The key or header that is being read, and its offset.
     key: Option<(String, usize)>,
     /// How much of the text was counted for lines: its length in bytes, and its newlines.
@@ -85,7 +85,7 @@ struct Fold<'s> {
     /// The strings in the outermost open array, as long as it contains nothing else.
     list: Option<Vec<String>>,
     /// The headers of tables.
-    tables: Vec<Entry>,
+    tables: Vec<ConfigEntry>,
     /// The table to which the following keys belong.
     table: Table,
 }
@@ -130,7 +130,7 @@ impl<'s> Fold<'s> {
             Table::OfArray => return,
         };
         let line = self.line(start);
-        self.entries.push(Entry { key, line, value });
+        self.entries.push(ConfigEntry { key, line, value });
     }
 
     /// Handles a complete header of a table. Returns its name and line.
@@ -178,14 +178,14 @@ impl EventReceiver for Fold<'_> {
 
     fn std_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
         if let Some((name, line)) = self.header() {
-            self.tables.push(Entry { key: name.clone(), line, value: Typed::Other("a table") });
+            self.tables.push(ConfigEntry { key: name.clone(), line, value: Typed::Other("a table") });
             self.table = Table::Named(name);
         }
     }
 
     fn array_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
         if let Some((name, line)) = self.header() {
-            self.entries.push(Entry { key: format!("[[{name}]]"), line, value: Typed::Other("a table") });
+            self.entries.push(ConfigEntry { key: format!("[[{name}]]"), line, value: Typed::Other("a table") });
         }
         self.table = Table::OfArray;
     }
@@ -228,7 +228,7 @@ fn typed(kind: ScalarKind, text: String) -> Typed {
     }
 }
 
-impl Entry {
+impl ConfigEntry {
     /// Returns true if the entry sets this setting: `record.commit_prefix`, or the key
     /// `commit_prefix` in the table `record`, sets `record_commit_prefix`.
     pub(crate) fn is(&self, setting: &str) -> bool {
@@ -241,8 +241,8 @@ impl Entry {
 }
 
 /// Returns an entry that sets what an earlier one has set. Only `[[…]]` may be repeated.
-fn repeated(entries: &[Entry]) -> Option<&Entry> {
-    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !entry.key.starts_with("[[")).collect();
+fn repeated(entries: &[ConfigEntry]) -> Option<&ConfigEntry> {
+    let mut sorted: Vec<&ConfigEntry> = entries.iter().filter(|entry| !entry.key.starts_with("[[")).collect();
     sorted.sort_by(|a, b| a.name().cmp(b.name()).then(a.line.cmp(&b.line)));
     sorted.windows(2).find(|pair| pair[0].name().eq(pair[1].name())).map(|pair| pair[1])
 }

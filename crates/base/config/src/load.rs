@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::document::{self, Entry, Typed, Unusable};
+use crate::document::{self, ConfigEntry, Typed, Unusable};
 use crate::meaning::{Base, Given};
 use crate::places::{self, Candidate, Environment, Home, Role};
 use crate::problem::{self, Fault, Position, Problem};
@@ -126,7 +126,7 @@ impl Loaded {
     }
 
     /// Applies the entries of a file, and lists the first of its problems.
-    fn entries(&mut self, candidate: &Candidate, entries: &[Entry], base: &Base) {
+    fn entries(&mut self, candidate: &Candidate, entries: &[ConfigEntry], base: &Base) {
         let before = self.problems.len();
         let mut more = 0;
         for entry in entries {
@@ -144,7 +144,7 @@ impl Loaded {
         }
     }
 
-    fn entry(&mut self, candidate: &Candidate, entry: &Entry, base: &Base) -> Result<(), Fault> {
+    fn entry(&mut self, candidate: &Candidate, entry: &ConfigEntry, base: &Base) -> Result<(), Fault> {
         let Some(at) = SETTINGS.iter().position(|setting| entry.is(setting.key)) else {
             let keys = || SETTINGS.iter().map(|setting| setting.key);
             // A key that is in the wrong table by mistake is recognised by its last part.
@@ -198,7 +198,7 @@ impl Loaded {
 }
 
 /// Returns the entries of the file at `path`, given the result of reading it.
-fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<Entry>, Problem> {
+fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<ConfigEntry>, Problem> {
     let file = |fault| Problem { place: Position::File(path.to_owned()), fault };
     let line = |line, fault| Problem { place: Position::Line(path.to_owned(), line), fault };
     let bytes = read.map_err(|error| file(Fault::Unreadable(error.to_string())))?;

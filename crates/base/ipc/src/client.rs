@@ -222,7 +222,7 @@ impl Fetching {
     fn file(&mut self, size_bytes: u64) -> Result<Vec<u8>, IpcError> {
         let passed = self.incoming.passed.pop().ok_or(IpcError::Unexpected)?;
         let (file, look) = larder_sys::passed_file(passed)?;
-        if look.kind != larder_sys::Kind::File || look.size_bytes != size_bytes || size_bytes > FOUND_BYTES_MAX {
+        if look.kind != larder_sys::FileType::File || look.size_bytes != size_bytes || size_bytes > FOUND_BYTES_MAX {
             return Err(IpcError::Unexpected);
         }
         let mut bytes = vec![0; size_bytes as usize];

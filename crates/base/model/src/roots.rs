@@ -11,6 +11,8 @@
 //! program of a check `cmTC_a2f27`. A name by chance is replaced in the same way, with numbers from
 //! 128 on.
 
+use crate::path::is_in;
+
 /// The byte that begins a placeholder. The number of the root (from 1) or of the name by chance
 /// (from 128) follows it.
 pub const PLACEHOLDER: u8 = 0;
@@ -71,7 +73,7 @@ impl Roots {
 
     /// Returns the longest root that is a prefix of `path` by whole components, and its index.
     fn leading(&self, path: &[u8]) -> Option<(usize, &[u8])> {
-        let fits = |root: &[u8]| !root.is_empty() && is_at_or_below(path, root);
+        let fits = |root: &[u8]| !root.is_empty() && is_in(path, root);
         let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
         found.map(|(index, root)| (index, root.as_slice()))
     }
@@ -94,7 +96,7 @@ impl Roots {
 
     /// Returns the index of the outermost root that `path` is in.
     pub fn outermost(&self, path: &[u8]) -> Option<usize> {
-        let mut holding = (0..self.roots.len()).filter(|&index| is_at_or_below(path, &self.roots[index]));
+        let mut holding = (0..self.roots.len()).filter(|&index| is_in(path, &self.roots[index]));
         let first = holding.next()?;
         Some(holding.fold(first, |a, b| if self.roots[b].len() < self.roots[a].len() { b } else { a }))
     }
@@ -283,11 +285,6 @@ impl Roots {
         let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
         found.map(|(index, root)| (index, root.as_slice()))
     }
-}
-
-/// Returns true if `path` is `directory` or lies below it.
-fn is_at_or_below(path: &[u8], directory: &[u8]) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
 /// Returns true for a directory that [`Roots::encode_above`] encoded.

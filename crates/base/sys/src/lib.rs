@@ -40,4 +40,4 @@ pub use arena::Arena;
 pub use class::Class;
 #[cfg(not(target_os = "linux"))]
 pub use remove_std::remove_tree;
-pub use stat::{Kind, Stat, Trust};
+pub use stat::{FileType, Stat, Trust};

@@ -4,7 +4,7 @@
 
 /// The type of the file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileType {
     /// A regular file.
     File,
     /// A directory.
@@ -15,24 +15,24 @@ pub enum Kind {
     Other(u8),
 }
 
-impl Kind {
+impl FileType {
     /// Returns the type for the file type bits of a mode, shifted right by 12.
-    pub const fn of_code(code: u8) -> Kind {
+    pub const fn of_code(code: u8) -> FileType {
         match code {
-            0o10 => Kind::File,
-            0o04 => Kind::Directory,
-            0o12 => Kind::Link,
-            other => Kind::Other(other),
+            0o10 => FileType::File,
+            0o04 => FileType::Directory,
+            0o12 => FileType::Link,
+            other => FileType::Other(other),
         }
     }
 
     /// Returns the file type bits of the mode, shifted right by 12.
     pub const fn code(self) -> u8 {
         match self {
-            Kind::File => 0o10,
-            Kind::Directory => 0o04,
-            Kind::Link => 0o12,
-            Kind::Other(code) => code,
+            FileType::File => 0o10,
+            FileType::Directory => 0o04,
+            FileType::Link => 0o12,
+            FileType::Other(code) => code,
         }
     }
 }
@@ -41,7 +41,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The type of the file.
-    pub kind: Kind,
+    pub kind: FileType,
     /// The permission bits of the mode.
     pub mode: u32,
     /// A number that identifies the mounted file system while this system runs. It is the number of

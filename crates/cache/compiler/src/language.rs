@@ -4,7 +4,7 @@
 
 /// What the compiler takes a file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SourceKind {
     /// A source in C, C++, Objective-C, assembly, Fortran or LLVM's IR.
     Source,
     /// A header or a module interface. Compiling it does not make an object file.
@@ -17,41 +17,41 @@ pub(crate) enum Kind {
 
 /// Returns true if the extension of the file is that of a source.
 pub fn is_source(path: &[u8]) -> bool {
-    of_file(path) == Kind::Source
+    of_file(path) == SourceKind::Source
 }
 
 /// Returns what a file is by its extension.
-pub(crate) fn of_file(path: &[u8]) -> Kind {
+pub(crate) fn of_file(path: &[u8]) -> SourceKind {
     let name = path.rsplit(|&c| c == b'/').next().unwrap_or(path);
-    let Some(dot) = name.iter().rposition(|&c| c == b'.') else { return Kind::Linked };
+    let Some(dot) = name.iter().rposition(|&c| c == b'.') else { return SourceKind::Linked };
     let ending = &name[dot + 1..];
     let among = |endings: &[&str]| endings.iter().any(|e| e.as_bytes() == ending);
     if among(SOURCES) {
-        Kind::Source
+        SourceKind::Source
     } else if among(INTERFACES) {
-        Kind::Interface
+        SourceKind::Interface
     } else if among(FOREIGN) {
-        Kind::Foreign
+        SourceKind::Foreign
     } else {
-        Kind::Linked
+        SourceKind::Linked
     }
 }
 
 /// Returns what a file is by the argument of `-x`. Returns `None` for `-x none`, after which the
 /// extension decides again.
-pub(crate) fn of_name(language: &[u8]) -> Option<Kind> {
+pub(crate) fn of_name(language: &[u8]) -> Option<SourceKind> {
     let ends = |ending: &[u8]| language.ends_with(ending);
     Some(match language {
         b"none" => return None,
         _ if ends(b"-header") || ends(b"-module") || ends(b"-header-cpp-output") || ends(b"-module-cpp-output") => {
-            Kind::Interface
+            SourceKind::Interface
         }
-        b"c" | b"c++" | b"objective-c" | b"objective-c++" | b"objc" | b"objc++" => Kind::Source,
-        b"cpp-output" | b"c++-cpp-output" | b"objc-cpp-output" | b"objc++-cpp-output" => Kind::Source,
-        b"objective-c-cpp-output" | b"objective-c++-cpp-output" => Kind::Source,
-        b"assembler" | b"assembler-with-cpp" | b"ir" => Kind::Source,
-        b"f77" | b"f77-cpp-input" | b"f95" | b"f95-cpp-input" => Kind::Source,
-        _ => Kind::Foreign,
+        b"c" | b"c++" | b"objective-c" | b"objective-c++" | b"objc" | b"objc++" => SourceKind::Source,
+        b"cpp-output" | b"c++-cpp-output" | b"objc-cpp-output" | b"objc++-cpp-output" => SourceKind::Source,
+        b"objective-c-cpp-output" | b"objective-c++-cpp-output" => SourceKind::Source,
+        b"assembler" | b"assembler-with-cpp" | b"ir" => SourceKind::Source,
+        b"f77" | b"f77-cpp-input" | b"f95" | b"f95-cpp-input" => SourceKind::Source,
+        _ => SourceKind::Foreign,
     })
 }
 
@@ -79,26 +79,26 @@ mod tests {
     #[test]
     fn files() {
         let check = |path: &str, expect| assert_eq!(of_file(path.as_bytes()), expect, "{path}");
-        check("x.c", Kind::Source);
-        check("a.b/x.C", Kind::Source);
-        check("x.o.c", Kind::Source);
-        check("x.F90", Kind::Source);
-        check("x.hpp", Kind::Interface);
-        check("x.cu", Kind::Foreign);
-        check("x.o", Kind::Linked);
-        check("libx.so.1", Kind::Linked);
-        check("a.c/x", Kind::Linked);
-        check("", Kind::Linked);
+        check("x.c", SourceKind::Source);
+        check("a.b/x.C", SourceKind::Source);
+        check("x.o.c", SourceKind::Source);
+        check("x.F90", SourceKind::Source);
+        check("x.hpp", SourceKind::Interface);
+        check("x.cu", SourceKind::Foreign);
+        check("x.o", SourceKind::Linked);
+        check("libx.so.1", SourceKind::Linked);
+        check("a.c/x", SourceKind::Linked);
+        check("", SourceKind::Linked);
     }
 
     #[test]
     fn languages() {
         let check = |name: &str, expect| assert_eq!(of_name(name.as_bytes()), expect, "{name}");
-        check("c", Some(Kind::Source));
-        check("assembler-with-cpp", Some(Kind::Source));
-        check("c++-header", Some(Kind::Interface));
-        check("c++-system-header", Some(Kind::Interface));
-        check("cuda", Some(Kind::Foreign));
+        check("c", Some(SourceKind::Source));
+        check("assembler-with-cpp", Some(SourceKind::Source));
+        check("c++-header", Some(SourceKind::Interface));
+        check("c++-system-header", Some(SourceKind::Interface));
+        check("cuda", Some(SourceKind::Foreign));
         check("none", None);
     }
 }

@@ -9,7 +9,7 @@
 //! Unaware of: roots, and what the texts contain.
 
 use crate::flag::{Columns, Paths, Preprocess, Role};
-use crate::language::{self, Kind};
+use crate::language::{self, SourceKind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
 use crate::{Family, Invocation, Stage, binutils};
@@ -162,10 +162,10 @@ impl Naming {
         if [&b".i"[..], b".ii", b".mi", b".mii"].iter().any(|ending| path.ends_with(ending)) {
             self.preprocessed.push(path.to_vec());
         }
-        if self.transforms.is_none() && matches!(language::of_file(path), Kind::Foreign | Kind::Interface) {
+        if self.transforms.is_none() && matches!(language::of_file(path), SourceKind::Foreign | SourceKind::Interface) {
             self.transforms = Some(path.to_vec());
         }
-        let is_script = matches!(language::of_file(path), Kind::Linked) && !is_object_or_library(path);
+        let is_script = matches!(language::of_file(path), SourceKind::Linked) && !is_object_or_library(path);
         if self.talkative.is_none() && is_script {
             self.talkative = Some(path.to_vec());
         }
@@ -210,7 +210,7 @@ fn is_quiet_assembler_list(word: &[u8]) -> bool {
 fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     let Some(joined) = word.strip_prefix(b"-x") else { return false };
     let name = if joined.is_empty() { value.unwrap_or_default() } else { joined };
-    matches!(language::of_name(name), Some(Kind::Foreign | Kind::Interface))
+    matches!(language::of_name(name), Some(SourceKind::Foreign | SourceKind::Interface))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! Unaware of: how a flag is spelled (the tables know), and whether the files exist.
 
 use crate::flag::Meaning;
-use crate::language::{self, Kind};
+use crate::language::{self, SourceKind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Value};
 use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile, rust};
@@ -75,8 +75,8 @@ struct Typed<'a> {
     stops_early: bool,
     too_hard: bool,
     asks_processor: bool,
-    language: Option<Kind>,
-    sources: Vec<(&'a [u8], Kind)>,
+    language: Option<SourceKind>,
+    sources: Vec<(&'a [u8], SourceKind)>,
     /// Files that only the linker reads.
     linked: Vec<&'a [u8]>,
     standard_input: bool,
@@ -164,13 +164,13 @@ impl<'a> Typed<'a> {
             return;
         }
         match self.language.unwrap_or_else(|| language::of_file(path)) {
-            Kind::Linked => self.linked.push(path),
+            SourceKind::Linked => self.linked.push(path),
             kind => self.sources.push((path, kind)),
         }
     }
 
     fn mean(self) -> Result<Invocation, Bypass> {
-        let interface = self.sources.iter().any(|(_, kind)| *kind == Kind::Interface);
+        let interface = self.sources.iter().any(|(_, kind)| *kind == SourceKind::Interface);
         // clang writes the mtimes of headers into a precompiled header or module; gcc does not.
         if self.too_hard || interface && self.family != Family::Gcc && !self.stops_early {
             return Err(Bypass::TooHard);

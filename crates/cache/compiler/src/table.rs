@@ -16,7 +16,7 @@ const TABLES: [&[Flag]; 2] = [gcc::flags::FLAGS, clang::flags::FLAGS];
 
 /// The meaning of an argument, and where the argument of the flag is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FlagUse<'a> {
     pub(crate) meaning: Meaning,
     pub(crate) value: Value<'a>,
 }
@@ -34,12 +34,12 @@ pub(crate) enum Value<'a> {
 
 /// Parses an argument that begins with `-`. The longest row decides whose spelling the argument
 /// begins with, and whose column `argument` allows what follows the spelling.
-pub(crate) fn find(argument: &[u8]) -> Option<Found<'_>> {
+pub(crate) fn find(argument: &[u8]) -> Option<FlagUse<'_>> {
     let longest = |table| {
         prefixes(table, argument).find_map(|flag| Some((flag, value_of(flag, &argument[flag.spelling.len()..])?)))
     };
     let found = TABLES.into_iter().filter_map(longest).max_by_key(|(flag, _)| flag.spelling.len());
-    found.map(|(flag, value)| Found { meaning: flag.meaning, value })
+    found.map(|(flag, value)| FlagUse { meaning: flag.meaning, value })
 }
 
 /// Returns the longest row whose spelling `word` begins with, whatever follows.

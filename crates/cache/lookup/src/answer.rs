@@ -13,7 +13,7 @@ use larder_model::{
 };
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, StatCache, Store};
-use larder_sys::{Kind, Stat};
+use larder_sys::{FileType, Stat};
 
 use crate::{Place, Request, relocated};
 
@@ -135,7 +135,7 @@ fn holds<'m>(
 /// tool would then refuse to write it, or read what it has written. Compilers need no such check,
 /// because they read everything before they write.
 fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> bool {
-    let has_other_names = |stat: Stat| stat.kind == Kind::Link || stat.kind == Kind::File && stat.links > 1;
+    let has_other_names = |stat: Stat| stat.kind == FileType::Link || stat.kind == FileType::File && stat.links > 1;
     let file = |path: &[u8]| larder_sys::stat(path).ok().map(|stat| (stat.device, stat.inode));
     let mut outputs = HashMap::new();
     for output in result.outputs.iter().filter(|output| matches!(output.kind, OutputKind::File { .. })) {

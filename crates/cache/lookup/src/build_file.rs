@@ -6,7 +6,7 @@
 //! Unaware of: what the file says.
 
 use larder_model::path::{absolute, file_name, join};
-use larder_sys::Kind;
+use larder_sys::FileType;
 
 /// Build tools, and the files that each looks for.
 const TOOLS: [(&[u8], &[&[u8]]); 6] = [
@@ -22,7 +22,7 @@ const TOOLS: [(&[u8], &[&[u8]]); 6] = [
 /// that the tool reads, because that is an observation.
 pub(crate) fn build_file(argv: &[Vec<u8>], cwd: &[u8]) -> Option<Vec<u8>> {
     let (_, names) = TOOLS.iter().find(|(tool, _)| argv.first().is_some_and(|name| file_name(name) == *tool))?;
-    let is_file = |path: &Vec<u8>| larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::File);
+    let is_file = |path: &Vec<u8>| larder_sys::stat(path).is_ok_and(|stat| stat.kind == FileType::File);
     let words = argv[1..].iter().map(|word| {
         let attached = [&b"-C"[..], b"-f", b"-S"].iter().find_map(|option| word.strip_prefix(*option));
         attached.filter(|rest| !rest.is_empty()).unwrap_or(word)

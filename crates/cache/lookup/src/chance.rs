@@ -45,7 +45,7 @@ const PATTERNS: [Pattern; 3] = [
 ];
 
 /// A name, and its shape: the name with `*` for what is random.
-type Found = (Vec<u8>, Vec<u8>);
+type EphemeralName = (Vec<u8>, Vec<u8>);
 
 /// Returns the ephemeral names in these directories and arguments, without what lies in a root's
 /// own path. The part of a path that leads from one root to a root inside it is searched as well.
@@ -53,7 +53,7 @@ pub(crate) fn names<'a>(
     roots: &Roots,
     directories: impl Iterator<Item = &'a [u8]>,
     arguments: &'a [Vec<u8>],
-) -> Vec<Found> {
+) -> Vec<EphemeralName> {
     let mut found = Vec::new();
     let mut ancestors = None;
     for (_, nested) in roots.nested() {
@@ -73,7 +73,7 @@ pub(crate) fn names<'a>(
     found
 }
 
-fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
+fn of_patterns(text: &[u8], found: &mut Vec<EphemeralName>) {
     for Pattern { behind, begins, count, is_one } in &PATTERNS {
         for start in places_of(text, begins) {
             let name = &text[start..text.len().min(start + begins.len() + count)];
@@ -88,7 +88,7 @@ fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
 }
 
 /// Finds words of a file's name that contain the process id of an ancestor.
-fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<Found>) {
+fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<EphemeralName>) {
     let name = file_name(text);
     for (start, number) in numbers(name).filter(|(_, number)| ancestors.iter().any(|pid| pid == number)) {
         let before = name[..start].iter().rposition(|c| !is_in_word(*c)).map_or(0, |last| last + 1);
@@ -98,7 +98,7 @@ fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<Found>) {
     }
 }
 
-fn add(name: &[u8], shape: Vec<u8>, found: &mut Vec<Found>) {
+fn add(name: &[u8], shape: Vec<u8>, found: &mut Vec<EphemeralName>) {
     if !found.iter().any(|(known, _)| known == name) {
         found.push((name.to_vec(), shape));
     }

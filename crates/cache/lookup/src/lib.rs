@@ -53,4 +53,4 @@ pub use rust::remapped;
 pub use scope::{Scope, ScopeError};
 pub use search_path::{is_searched, left_out, searched_by_compilers};
 pub use tool::{Ourselves, Tool, find};
-pub use turn::{Known, is_compile, kind};
+pub use turn::{EarlierRecords, is_compile, kind};

@@ -76,7 +76,7 @@ pub fn choose_observer(
 }
 
 /// What the store knows about observing a request.
-struct Known {
+struct StoredVerdict {
     judgement: Option<Judgement>,
     /// True for a command of `larder run`. It may start programs that have no verdict and are
     /// deleted by its end.
@@ -85,7 +85,7 @@ struct Known {
     has_new_plugin: bool,
 }
 
-fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache) -> Known {
+fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache) -> StoredVerdict {
     let key = command_key(request, place);
     let own = key.as_ref().and_then(|key| store.judgement(key));
     let is_whole_command = key.is_some();
@@ -98,7 +98,7 @@ fn known(request: &Request, place: &Place, store: &Store, stat_cache: &StatCache
     };
     let has_new_plugin = || plugins(request, place, stat_cache).any(|key| store.judgement(&key).is_none());
     let has_new_plugin = request.family == Family::Rustc && has_new_plugin();
-    Known { judgement, is_whole_command, has_new_plugin }
+    StoredVerdict { judgement, is_whole_command, has_new_plugin }
 }
 
 /// Returns the keys of the verdicts on the procedural macros that a command line of rustc names.
@@ -119,7 +119,7 @@ fn only_preload(request: &Request) -> bool {
 /// The library is trusted after the kernel observer has seen the same: in samples for a whole
 /// command, in a complete run for any other tool. If the kernel observer does not work, known parts
 /// of compilers are trusted by their names.
-fn preloadable(request: &Request, known: &Known, abilities: &Abilities) -> Option<Choice> {
+fn preloadable(request: &Request, known: &StoredVerdict, abilities: &Abilities) -> Option<Choice> {
     let may_ask = || abilities.kernel();
     let may_sample = || known.is_whole_command && (abilities.kernel() || abilities.samples());
     match known.judgement {

@@ -358,7 +358,7 @@ fn first_source(
 /// Returns the digest of a small object with neutral paths in place of the roots.
 fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
     let is_small =
-        |stat: &larder_sys::Stat| stat.kind == larder_sys::Kind::File && stat.size_bytes <= KEYED_OBJECT_BYTES_MAX;
+        |stat: &larder_sys::Stat| stat.kind == larder_sys::FileType::File && stat.size_bytes <= KEYED_OBJECT_BYTES_MAX;
     larder_sys::stat(path).ok().filter(is_small)?;
     let bytes = std::fs::read(OsStr::from_bytes(path)).ok()?;
     let anywhere = relocated::object_anywhere(&bytes, roots);
@@ -375,7 +375,8 @@ fn names_a_descriptor(argument: &[u8]) -> bool {
 /// Returns true if standard output or error is a file that the command reads as well, or if both
 /// are one file by two separate opens. Tools check for that, but would see our pipe instead.
 fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
-    let identity = |stat: larder_sys::Stat| (stat.kind == larder_sys::Kind::File).then_some((stat.device, stat.inode));
+    let identity =
+        |stat: larder_sys::Stat| (stat.kind == larder_sys::FileType::File).then_some((stat.device, stat.inode));
     let standard = |fd| larder_sys::standard_stat(fd).ok().and_then(identity);
     let (input, output, error) = (standard(0), standard(1), standard(2));
     let is_output = |file: Option<(u64, u64)>| file.is_some() && (file == output || file == error);
@@ -396,7 +397,7 @@ fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
 fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
     let is_here = |fd: i32| {
         let path = larder_sys::link_target(format!("/proc/self/fd/{fd}").as_bytes()).ok()?;
-        let is_file = larder_sys::standard_stat(fd).is_ok_and(|stat| stat.kind == larder_sys::Kind::File);
+        let is_file = larder_sys::standard_stat(fd).is_ok_and(|stat| stat.kind == larder_sys::FileType::File);
         (is_file && is_in(&path, &place.cwd)).then_some(path)
     };
     [1, 2].into_iter().filter_map(is_here).any(|path| {

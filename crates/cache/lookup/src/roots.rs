@@ -23,7 +23,7 @@ use larder_compiler::searched_directory;
 use larder_model::Roots;
 use larder_model::path::is_in;
 use larder_store::StatCache;
-use larder_sys::{Dir, Kind, Opening, Stat};
+use larder_sys::{Dir, FileType, Opening, Stat};
 
 use crate::chance;
 use crate::place::Place;
@@ -175,7 +175,7 @@ impl Search<'_> {
         }
         let mut directory = |name: &[u8]| {
             if let Some(path) = place.variable(name).filter(|path| path.starts_with(b"/"))
-                && larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::Directory)
+                && larder_sys::stat(path).is_ok_and(|stat| stat.kind == FileType::Directory)
             {
                 self.add(path);
             }
@@ -236,7 +236,7 @@ impl Search<'_> {
                 continue;
             }
             let directory = match larder_sys::stat(path) {
-                Ok(stat) if stat.kind == Kind::Directory => path,
+                Ok(stat) if stat.kind == FileType::Directory => path,
                 Ok(_) => above(path),
                 // A directory that does not exist yet, as with `--prefix=/b/out` or
                 // `-DCMAKE_INSTALL_PREFIX=/b/out`.
@@ -260,7 +260,7 @@ impl Search<'_> {
         for level in levels(directory) {
             let Some((name, stat)) = self.first_of(level, &TOPS) else { continue };
             top = Some(level);
-            if name != b".git" || stat.kind != Kind::File || !is_submodule(level) {
+            if name != b".git" || stat.kind != FileType::File || !is_submodule(level) {
                 break;
             }
         }
@@ -355,7 +355,7 @@ fn levels(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn is_directory(path: &[u8]) -> bool {
-    larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::Directory)
+    larder_sys::stat(path).is_ok_and(|stat| stat.kind == FileType::Directory)
 }
 
 fn above(path: &[u8]) -> &[u8] {

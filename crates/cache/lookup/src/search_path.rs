@@ -1,5 +1,5 @@
-//! Reduces `PATH` to the directories that matter to a compiler: those that have one of the programs
-//! which it looks for along `PATH`.
+//! Reduces `PATH` to the directories that matter to a compiler: those with at least one of the
+//! programs that compilers look for along `PATH`.
 //!
 //! For example, pip puts a directory with a random name first in `PATH`. It has no compiler,
 //! assembler or linker, so it is left out of the cache key, and the next build hits.
@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use larder_model::names_digest;
 use larder_model::path::{file_name, is_in, join};
 use larder_store::StatCache;
-use larder_sys::{Dir, Kind, Stat, Trust};
+use larder_sys::{Dir, FileType, Stat, Trust};
 
 /// A directory that changed within this time is likely to change again, so we do not note which
 /// names it lacks.
@@ -51,7 +51,7 @@ const SEARCHED: [&[u8]; 29] = [
 ];
 
 /// Directories of the system. They are the same for all builds of a machine, so they are kept
-/// without a look at them.
+/// whatever they hold.
 const SYSTEM: [&[u8]; 10] =
     [b"/usr/", b"/bin", b"/sbin", b"/opt/", b"/nix/", b"/gnu/", b"/lib/", b"/snap/", b"/etc/", b"/run/"];
 
@@ -70,7 +70,7 @@ pub(crate) fn reduced(path: &[u8], name: &[u8], stat_cache: &StatCache) -> Vec<u
     along(path, |directory| !lacks_all(directory, &names, stat_cache))
 }
 
-/// Returns `path` without the directories that are neither relative nor the system's.
+/// Returns the directories of `path` that are relative or belong to the system.
 pub(crate) fn system_part(path: &[u8]) -> Vec<u8> {
     along(path, |_| false)
 }
@@ -97,7 +97,7 @@ fn along(path: &[u8], is_kept: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         !is_plain || is_of_system || is_kept(directory)
     });
     let kept: Vec<&[u8]> = kept.collect();
-    // The empty text would mean the working directory.
+    // An empty `PATH` would mean the working directory.
     if kept.is_empty() { b"/dev/null".to_vec() } else { kept.join(&b':') }
 }
 
@@ -109,7 +109,7 @@ pub fn left_out<'p>(path: &'p [u8], reduced: &'p [u8]) -> impl Iterator<Item = &
 
 fn lacks_all(directory: &[u8], names: &[&[u8]], stat_cache: &StatCache) -> bool {
     match larder_sys::stat(directory) {
-        Ok(stat) if stat.kind == Kind::Directory => {
+        Ok(stat) if stat.kind == FileType::Directory => {
             is_sure_of(directory, names) && first_present(directory, Some(stat), names, stat_cache).is_none()
         }
         Ok(_) => true,
@@ -117,14 +117,17 @@ fn lacks_all(directory: &[u8], names: &[&[u8]], stat_cache: &StatCache) -> bool 
     }
 }
 
-/// Returns false if an absence in this directory cannot be told from a refusal.
+/// Returns false if `lstat` of a name in this directory fails for another reason than that the name
+/// does not exist, for example because the directory may not be searched.
 fn is_sure_of(directory: &[u8], names: &[&[u8]]) -> bool {
     let any = names.first().map(|name| larder_sys::lstat(&join(directory, name)));
     !matches!(any, Some(Err(error)) if error.kind() != ErrorKind::NotFound)
 }
 
-/// Returns the first of `names` that exists in a directory, with its `lstat` result. If none does,
-/// the stat cache remembers that for the directory, if `stat` is its `stat` result.
+/// Returns the first of `names` that exists in a directory, with its `lstat` result.
+///
+/// `stat` is the directory's own `stat` result. If it is given and no name exists, the stat cache
+/// remembers that, so the next call needs no `lstat`.
 pub(crate) fn first_present<'n>(
     directory: &[u8],
     stat: Option<Stat>,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use larder_compiler::{Family, family_of};
 use larder_model::path::file_name;
-use larder_sys::{Kind, Stat};
+use larder_sys::{FileType, Stat};
 
 /// File names of other caches that are installed as links with compilers' names. For example, `gcc`
 /// may be a link to `ccache`.
@@ -103,7 +103,7 @@ fn candidate(directory: &[u8], name: &[u8]) -> Option<Tool> {
 
 fn program(path: Vec<u8>) -> Option<Tool> {
     let stat = larder_sys::stat(&path).ok()?;
-    (stat.kind == Kind::File && stat.mode & 0o111 != 0).then_some(Tool { path, stat, hidden: false })
+    (stat.kind == FileType::File && stat.mode & 0o111 != 0).then_some(Tool { path, stat, hidden: false })
 }
 
 fn leads_to_another_cache(path: &[u8]) -> bool {

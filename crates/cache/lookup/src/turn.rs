@@ -24,17 +24,17 @@ use crate::{Place, Rejected, Request, roots_digest, subject};
 
 /// What the records of a fingerprint tell about an action, if none of them answers it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct EarlierRecords {
     run_time_us: Option<u64>,
     bound: bool,
     difference: Option<Vec<u8>>,
 }
 
-impl Known {
+impl EarlierRecords {
     /// Derives it from the records and from the reasons why they do not hold.
-    pub fn of(manifest: &Manifest, rejected: &[Rejected]) -> Known {
+    pub fn of(manifest: &Manifest, rejected: &[Rejected]) -> EarlierRecords {
         let newest = manifest.entries.first();
-        Known {
+        EarlierRecords {
             run_time_us: newest.map(|entry| entry.run_time_us),
             bound: newest.is_some_and(|entry| entry.bound.is_some()),
             difference: rejected.first().map(|rejected| rejected.why.subject.clone()),

@@ -25,7 +25,7 @@ use larder_sys::Rivalry;
 use crate::event::{self, LOCAL_TIME};
 use crate::paths::has_parents;
 use crate::process_tree::ProcessTree;
-use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
+use crate::{Closing, EventKind, KernelObserver, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
 /// Files that libc reads by itself.
 #[rustfmt::skip]
@@ -147,7 +147,7 @@ impl BothObservers {
         let (supervisor, trace) = self.kernel.supervisor(true);
         let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to, rival))?;
         let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
-        let began = |event: &Event| (event.kind == Kind::Start && event.path == wrapper).then_some(event.pid);
+        let began = |event: &Event| (event.kind == EventKind::Start && event.path == wrapper).then_some(event.pid);
         let wrappers = kernel.iter().filter_map(|event| began(&event));
         let own_paths = wrappers.chain([larder_sys::process_id()]).map(|pid| format!("/proc/{pid}/fd/").into_bytes());
         Ok(BothObserved { own_paths: own_paths.collect(), observed, kernel, wrapper })
@@ -162,8 +162,8 @@ impl BothObserved {
         let mut reported = reports(&self.observed.trace, &self.wrapper);
         let mut events = Vec::new();
         for event in self.kernel.events.into_iter().filter(|event| !is_own(&event.path)) {
-            let own = event.kind == Kind::Start && event.path == self.wrapper;
-            let unsaid = event::Event { kind: Kind::Drop, ..event.clone() };
+            let own = event.kind == EventKind::Start && event.path == self.wrapper;
+            let unsaid = event::Event { kind: EventKind::Drop, ..event.clone() };
             events.push(event);
             if own {
                 let reports = reported.get_mut(&unsaid.pid).and_then(VecDeque::pop_front);
@@ -202,9 +202,9 @@ fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<event::
         }
         let of_process = reports.entry(event.pid).or_default();
         match event.kind {
-            Kind::Start => of_process.push_back(Vec::new()),
+            EventKind::Start => of_process.push_back(Vec::new()),
             // The kernel observer has written these itself.
-            Kind::Exec | Kind::ExecFailed => {}
+            EventKind::Exec | EventKind::ExecFailed => {}
             _ => of_process.back_mut().into_iter().for_each(|events| events.push(event.owned())),
         }
     }
@@ -269,7 +269,7 @@ impl<'t> Facts<'t> {
         let mut helpers: HashSet<u32> = HashSet::default();
         for e in trace.iter() {
             match e.kind {
-                Kind::Start => {
+                EventKind::Start => {
                     tree.learn(&e);
                     if e.path == wrapper {
                         loading.remove(&e.pid);
@@ -281,27 +281,28 @@ impl<'t> Facts<'t> {
                     }
                     facts.unloaded |= !loading.insert(e.pid) && !helpers.contains(&e.pid);
                 }
-                Kind::Forked => drop(tree.learn(&e)),
-                Kind::Drop => facts.dropped = true,
+                EventKind::Forked => drop(tree.learn(&e)),
+                EventKind::Drop => facts.dropped = true,
                 _ => {}
             }
             if own_paths.iter().any(|own| e.path.starts_with(own)) {
                 // The library opens its log when it begins, which is after the loader has finished.
-                if matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::WRITE)) {
+                if matches!(e.kind, EventKind::Open(flags) if flags.has(OpenFlags::WRITE)) {
                     loading.remove(&e.pid);
                 }
                 continue;
             }
             let program = tree.runs(e.pid).program;
-            if !wrapper.is_empty() && program == wrapper && e.kind != Kind::Exec {
+            if !wrapper.is_empty() && program == wrapper && e.kind != EventKind::Exec {
                 continue;
             }
-            if e.kind == Kind::Object {
+            if e.kind == EventKind::Object {
                 facts.libraries.insert((program, file_name(e.path)));
             }
             // A program is often executed by a child that was forked for it, and one observer may
             // not know that child yet.
-            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Anonymous | Kind::Drop);
+            let executes =
+                matches!(e.kind, EventKind::Exec | EventKind::ExecFailed | EventKind::Anonymous | EventKind::Drop);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
                 if what == AccessKind::Looked && has_parents(&path) {
@@ -389,51 +390,51 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, A
     };
     match e.kind {
         // The kernel observer cannot foresee if there is a terminal.
-        Kind::Open(_) if e.path == b"/dev/tty" => one(AccessKind::Looked),
-        Kind::Open(flags) => opened(e, flags, looked),
-        Kind::Object => looked(AccessKind::Read),
+        EventKind::Open(_) if e.path == b"/dev/tty" => one(AccessKind::Looked),
+        EventKind::Open(flags) => opened(e, flags, looked),
+        EventKind::Object => looked(AccessKind::Read),
         // The library opens a script to find its interpreter.
-        Kind::Exec if e.identity.is_some() && !e.path2.is_empty() => {
+        EventKind::Exec if e.identity.is_some() && !e.path2.is_empty() => {
             vec![(e.path.to_vec(), AccessKind::Read), (e.path2.to_vec(), AccessKind::Read)]
         }
-        Kind::Exec | Kind::Anonymous if e.identity.is_some() => one(AccessKind::Read),
+        EventKind::Exec | EventKind::Anonymous if e.identity.is_some() => one(AccessKind::Read),
         // The program was started although the library cannot be loaded into it. The program that
         // started it is not at fault.
-        Kind::Drop if e.identity.is_some() => {
+        EventKind::Drop if e.identity.is_some() => {
             let files = [e.path, e.path2].into_iter().filter(|path| !path.is_empty());
             files.flat_map(|path| [(path.to_vec(), AccessKind::Read), (path.to_vec(), AccessKind::Looked)]).collect()
         }
-        Kind::ExecFailed => looked(AccessKind::Read),
-        Kind::Stat | Kind::Access => looked(AccessKind::Looked),
-        Kind::ReadLink if e.error == libc::EINVAL => one(AccessKind::Link),
-        Kind::Lstat | Kind::ReadLink => looked(AccessKind::Link),
-        Kind::RealPath => links.visited(program, e.path),
-        Kind::List if e.error == 0 => vec![(inode(e), AccessKind::Listed), (e.path.to_vec(), AccessKind::Looked)],
-        Kind::List => looked(AccessKind::Listed),
-        Kind::Unlink | Kind::RemoveDirectory => looked(AccessKind::Removed),
-        Kind::Rename(_) if e.error == 0 => {
+        EventKind::ExecFailed => looked(AccessKind::Read),
+        EventKind::Stat | EventKind::Access => looked(AccessKind::Looked),
+        EventKind::ReadLink if e.error == libc::EINVAL => one(AccessKind::Link),
+        EventKind::Lstat | EventKind::ReadLink => looked(AccessKind::Link),
+        EventKind::RealPath => links.visited(program, e.path),
+        EventKind::List if e.error == 0 => vec![(inode(e), AccessKind::Listed), (e.path.to_vec(), AccessKind::Looked)],
+        EventKind::List => looked(AccessKind::Listed),
+        EventKind::Unlink | EventKind::RemoveDirectory => looked(AccessKind::Removed),
+        EventKind::Rename(_) if e.error == 0 => {
             vec![(e.path.to_vec(), AccessKind::Removed), (e.path2.to_vec(), AccessKind::Made)]
         }
         // The call was asked not to replace an existing path.
-        Kind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), AccessKind::Link)],
-        Kind::Symlink | Kind::Link if e.error == 0 => vec![(e.path2.to_vec(), AccessKind::Made)],
-        Kind::MakeDirectory | Kind::MakeNode => looked(AccessKind::Made),
-        Kind::Rename(_)
-        | Kind::Symlink
-        | Kind::Link
-        | Kind::ChangeMode
-        | Kind::Truncate
-        | Kind::SetTimes
-        | Kind::ChangeOwner
-        | Kind::SetAttribute => one(AccessKind::Changed),
+        EventKind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), AccessKind::Link)],
+        EventKind::Symlink | EventKind::Link if e.error == 0 => vec![(e.path2.to_vec(), AccessKind::Made)],
+        EventKind::MakeDirectory | EventKind::MakeNode => looked(AccessKind::Made),
+        EventKind::Rename(_)
+        | EventKind::Symlink
+        | EventKind::Link
+        | EventKind::ChangeMode
+        | EventKind::Truncate
+        | EventKind::SetTimes
+        | EventKind::ChangeOwner
+        | EventKind::SetAttribute => one(AccessKind::Changed),
         // The function does not matter, because a run with network access is not recorded.
-        Kind::Network => vec![(b"network".to_vec(), AccessKind::Socket)],
-        Kind::UnixSocket => one(AccessKind::Socket),
-        Kind::Identity => vec![(b"host".to_vec(), AccessKind::Asked)],
-        Kind::Umask => vec![(b"umask".to_vec(), AccessKind::Asked)],
+        EventKind::Network => vec![(b"network".to_vec(), AccessKind::Socket)],
+        EventKind::UnixSocket => one(AccessKind::Socket),
+        EventKind::Identity => vec![(b"host".to_vec(), AccessKind::Asked)],
+        EventKind::Umask => vec![(b"umask".to_vec(), AccessKind::Asked)],
         // A local time needs the time zone. The two observers see its read in different ways.
-        Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), AccessKind::Asked)],
-        Kind::Random if e.extra == 0 => vec![(RANDOM.to_vec(), AccessKind::Asked)],
+        EventKind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), AccessKind::Asked)],
+        EventKind::Random if e.extra == 0 => vec![(RANDOM.to_vec(), AccessKind::Asked)],
         // All other events stay inside of the program, or the two observers write them in different
         // ways.
         _ => Vec::new(),
@@ -490,7 +491,7 @@ impl<'t> Links<'t> {
             tree.learn(&e);
             let program = tree.runs(e.pid).program;
             match e.kind {
-                Kind::ReadLink => {
+                EventKind::ReadLink => {
                     let way = links.read.entry(program).or_default().entry(e.path).or_default();
                     match e.error {
                         0 => way.target = Some(e.path2),
@@ -500,7 +501,7 @@ impl<'t> Links<'t> {
                 }
                 // `realpath` of glibc before 2.33 calls `lstat` for each component first, and
                 // `readlink` only for links.
-                Kind::Lstat => {
+                EventKind::Lstat => {
                     const LINK: u32 = 0o12;
                     let way = links.read.entry(program).or_default().entry(e.path).or_default();
                     match e.error {
@@ -509,7 +510,7 @@ impl<'t> Links<'t> {
                         _ => way.plain = true,
                     }
                 }
-                Kind::Access => {
+                EventKind::Access => {
                     if let Some(directory) = e.path.strip_suffix(b"/") {
                         links.directories.entry(program).or_default().insert(directory, e.error);
                     }
@@ -579,14 +580,14 @@ mod tests {
 
     const PLUMBING: &[u8] = b"/proc/9/fd/";
 
-    fn event(kind: Kind, path: &str, error: i32) -> event::Event {
+    fn event(kind: EventKind, path: &str, error: i32) -> event::Event {
         let (path, path2) = (path.into(), Vec::new());
         event::Event { pid: 7, error, kind, path, path2, identity: None, mode: 0, extra: 0 }
     }
 
     fn compared(preload: &[event::Event], kernel: &[event::Event]) -> (bool, Vec<String>, Vec<String>) {
         let trace = |events: &[event::Event]| {
-            let start = event(Kind::Start, "/b/x", 0);
+            let start = event(EventKind::Start, "/b/x", 0);
             Trace { events: [&[start], events].concat(), ..Trace::default() }
         };
         let verdict = compare(&trace(preload), &trace(kernel), &[PLUMBING.to_vec()], b"");
@@ -597,17 +598,17 @@ mod tests {
 
     /// Returns the event of the library opening its log.
     fn begins() -> event::Event {
-        event(Kind::Open(OpenFlags(OpenFlags::READ | OpenFlags::WRITE)), "/proc/9/fd/4", 0)
+        event(EventKind::Open(OpenFlags(OpenFlags::READ | OpenFlags::WRITE)), "/proc/9/fd/4", 0)
     }
 
     fn read(path: &str) -> event::Event {
-        event(Kind::Open(OpenFlags(OpenFlags::READ)), path, 0)
+        event(EventKind::Open(OpenFlags(OpenFlags::READ)), path, 0)
     }
 
     #[test]
     fn only_loader_and_libc_may_go_unseen() {
-        let missing = |path: &str| event(Kind::Open(OpenFlags(OpenFlags::READ)), path, libc::ENOENT);
-        let library = event(Kind::Object, "/lib/p.so", 0);
+        let missing = |path: &str| event(EventKind::Open(OpenFlags(OpenFlags::READ)), path, libc::ENOENT);
+        let library = event(EventKind::Object, "/lib/p.so", 0);
         let id = larder_model::Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
         let check = |what: &str, preload: &[_], kernel: &[_], alike, unseen: &[&str], missed: &[&str]| {
             let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
@@ -618,7 +619,7 @@ mod tests {
         let plugin = [begins(), missing("/opt/p.so"), read("/lib/p.so")];
         check("for a plugin", std::slice::from_ref(&library), &plugin, true, &["/opt/p.so"], &[]);
         let locale = [begins(), read("/usr/share/locale/de/x.mo")];
-        let absent = |path: &str| event(Kind::Stat, path, libc::ENOENT);
+        let absent = |path: &str| event(EventKind::Stat, path, libc::ENOENT);
         let directories = [begins(), missing("/opt/v3/p.so"), absent("/opt/v3"), read("/lib/p.so")];
         let searched = ["/opt/v3", "/opt/v3/p.so"];
         check("in directories", std::slice::from_ref(&library), &directories, true, &searched, &[]);
@@ -630,23 +631,30 @@ mod tests {
         check("a raw system call", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
         check("not loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
         check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
-        let at_the_root = [begins(), event(Kind::Stat, "/", 0), event(Kind::Stat, "/.", 0)];
-        check("stat after chdir", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
+        let at_the_root = [begins(), event(EventKind::Stat, "/", 0), event(EventKind::Stat, "/.", 0)];
+        check("stat after chdir", &[event(EventKind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
         let shell = |kind| [event::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
-        check("by system()", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
-        let asks = event(Kind::Random, "getrandom", 0);
+        check(
+            "by system()",
+            &shell(EventKind::Anonymous),
+            &[begins(), shell(EventKind::Exec)[0].clone()],
+            true,
+            &[],
+            &[],
+        );
+        let asks = event(EventKind::Random, "getrandom", 0);
         check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
         check("in the form of libc's own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
         let by_vdso = event::Event { extra: event::RANDOM_BY_VDSO, ..asks };
         check("for the name of a file", &[], &[begins(), by_vdso], true, &[], &[]);
-        check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
+        check("a drop", &[event(EventKind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
         check("not preloaded", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
     }
 
     #[test]
     fn what_a_wrapper_runs_for_itself_has_no_library() {
         let start =
-            |pid: u32, parent: u32, path: &str| event::Event { pid, extra: parent, ..event(Kind::Start, path, 0) };
+            |pid: u32, parent: u32, path: &str| event::Event { pid, extra: parent, ..event(EventKind::Start, path, 0) };
         let begins = |pid: u32| event::Event { pid, ..begins() };
         let trace = |helpers: u32| Trace {
             events: vec![start(7, 1, "/b/sh"), begins(7), start(8, 7, "/b/larder"), start(9, helpers, "/b/cc")],
@@ -660,29 +668,35 @@ mod tests {
 
     #[test]
     fn a_real_path_is_the_links_on_its_way() {
-        let link = |path: &str, target: &str| event::Event { path2: target.into(), ..event(Kind::ReadLink, path, 0) };
-        let plain = |path: &str| event(Kind::ReadLink, path, libc::EINVAL);
-        let kernel =
-            [begins(), plain("/a"), link("/a/l", "../b"), plain("/b"), event(Kind::ReadLink, "/b/x", libc::ENOENT)];
-        let (alike, ..) = compared(&[event(Kind::RealPath, "/a/./l/../b/x", libc::ENOENT)], &kernel);
+        let link =
+            |path: &str, target: &str| event::Event { path2: target.into(), ..event(EventKind::ReadLink, path, 0) };
+        let plain = |path: &str| event(EventKind::ReadLink, path, libc::EINVAL);
+        let kernel = [
+            begins(),
+            plain("/a"),
+            link("/a/l", "../b"),
+            plain("/b"),
+            event(EventKind::ReadLink, "/b/x", libc::ENOENT),
+        ];
+        let (alike, ..) = compared(&[event(EventKind::RealPath, "/a/./l/../b/x", libc::ENOENT)], &kernel);
         assert!(alike);
-        let (alike, _, missed) = compared(&[event(Kind::RealPath, "/a", 0)], &kernel);
+        let (alike, _, missed) = compared(&[event(EventKind::RealPath, "/a", 0)], &kernel);
         assert_eq!((alike, missed.len()), (false, 3));
     }
 
     #[test]
     fn a_real_path_by_looking_at_each_component() {
-        let looked = |path: &str, mode: u32| event::Event { mode, ..event(Kind::Lstat, path, 0) };
+        let looked = |path: &str, mode: u32| event::Event { mode, ..event(EventKind::Lstat, path, 0) };
         let (directory, link) = (0o040_755, 0o120_777);
         let kernel = [
             begins(),
             looked("/a", directory),
             looked("/a/l", link),
-            event::Event { path2: b"../b".to_vec(), ..event(Kind::ReadLink, "/a/l", 0) },
+            event::Event { path2: b"../b".to_vec(), ..event(EventKind::ReadLink, "/a/l", 0) },
             looked("/b", directory),
-            event(Kind::Lstat, "/b/x", libc::ENOENT),
+            event(EventKind::Lstat, "/b/x", libc::ENOENT),
         ];
-        let (alike, ..) = compared(&[event(Kind::RealPath, "/a/l/x", libc::ENOENT)], &kernel);
+        let (alike, ..) = compared(&[event(EventKind::RealPath, "/a/l/x", libc::ENOENT)], &kernel);
         assert!(alike);
     }
 }

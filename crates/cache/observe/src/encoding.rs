@@ -4,7 +4,7 @@
 
 use larder_model::Identity;
 
-use crate::event::{Event, Kind, OpenFlags};
+use crate::event::{Event, EventKind, OpenFlags};
 
 /// The offset of the first event in the file of a log.
 pub(crate) const FIRST_EVENT: u64 = 20480;
@@ -50,65 +50,65 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
 }
 
 /// The kind with number `n` is at index `n - 1`.
-const KINDS: [Kind; 38] = [
-    Kind::Start,
-    Kind::Object,
-    Kind::Exec,
-    Kind::ExecFailed,
-    Kind::Spawned,
-    Kind::Anonymous,
-    Kind::Drop,
-    Kind::Open(OpenFlags(0)),
-    Kind::Stat,
-    Kind::Lstat,
-    Kind::Access,
-    Kind::ReadLink,
-    Kind::RealPath,
-    Kind::List,
-    Kind::Unlink,
-    Kind::Rename(OpenFlags(0)),
-    Kind::Link,
-    Kind::Symlink,
-    Kind::MakeDirectory,
-    Kind::RemoveDirectory,
-    Kind::ChangeMode,
-    Kind::Truncate,
-    Kind::SetTimes,
-    Kind::MakeNode,
-    Kind::ChangeOwner,
-    Kind::SetAttribute,
-    Kind::GetEnvironment,
-    Kind::Umask,
-    Kind::Clock,
-    Kind::Network,
-    Kind::UnixSocket,
-    Kind::Identity,
-    Kind::ChildDied,
-    Kind::Closed,
-    Kind::Random,
-    Kind::Forked,
-    Kind::Shortage,
-    Kind::Late,
+const KINDS: [EventKind; 38] = [
+    EventKind::Start,
+    EventKind::Object,
+    EventKind::Exec,
+    EventKind::ExecFailed,
+    EventKind::Spawned,
+    EventKind::Anonymous,
+    EventKind::Drop,
+    EventKind::Open(OpenFlags(0)),
+    EventKind::Stat,
+    EventKind::Lstat,
+    EventKind::Access,
+    EventKind::ReadLink,
+    EventKind::RealPath,
+    EventKind::List,
+    EventKind::Unlink,
+    EventKind::Rename(OpenFlags(0)),
+    EventKind::Link,
+    EventKind::Symlink,
+    EventKind::MakeDirectory,
+    EventKind::RemoveDirectory,
+    EventKind::ChangeMode,
+    EventKind::Truncate,
+    EventKind::SetTimes,
+    EventKind::MakeNode,
+    EventKind::ChangeOwner,
+    EventKind::SetAttribute,
+    EventKind::GetEnvironment,
+    EventKind::Umask,
+    EventKind::Clock,
+    EventKind::Network,
+    EventKind::UnixSocket,
+    EventKind::Identity,
+    EventKind::ChildDied,
+    EventKind::Closed,
+    EventKind::Random,
+    EventKind::Forked,
+    EventKind::Shortage,
+    EventKind::Late,
 ];
 
-fn kind(number: u16, flags: u16) -> Option<Kind> {
+fn kind(number: u16, flags: u16) -> Option<EventKind> {
     match KINDS.get(usize::from(number).checked_sub(1)?)? {
-        Kind::Open(_) => Some(Kind::Open(OpenFlags(flags))),
-        Kind::Rename(_) => Some(Kind::Rename(OpenFlags(flags))),
+        EventKind::Open(_) => Some(EventKind::Open(OpenFlags(flags))),
+        EventKind::Rename(_) => Some(EventKind::Rename(OpenFlags(flags))),
         kind => Some(*kind),
     }
 }
 
 /// Returns the number of a kind in the log.
-fn number(kind: Kind) -> u16 {
-    let same = |other: &Kind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
+fn number(kind: EventKind) -> u16 {
+    let same = |other: &EventKind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
     KINDS.iter().position(same).map_or(0, |at| at as u16 + 1)
 }
 
 /// Appends the bytes of one event (`preload/log.h`).
 pub(crate) fn encode(event: &Event, to: &mut Vec<u8>) {
     let flags = match event.kind {
-        Kind::Open(flags) | Kind::Rename(flags) => flags.0,
+        EventKind::Open(flags) | EventKind::Rename(flags) => flags.0,
         _ => 0,
     };
     let used = EVENT_HEAD_BYTES + event.path.len() + event.path2.len();
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let identity = Some(Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 });
-        let open = Kind::Open(OpenFlags(OpenFlags::READ | OpenFlags::NEW));
+        let open = EventKind::Open(OpenFlags(OpenFlags::READ | OpenFlags::NEW));
         let of = |kind, path: &[u8], path2: &[u8]| Event {
             pid: 7,
             error: 2,
@@ -187,9 +187,9 @@ mod tests {
         };
         let events = [
             of(open, b"/a/b", b""),
-            of(Kind::Symlink, b"x", b"/y/zz"),
-            of(Kind::Forked, b"", b""),
-            of(Kind::Random, b"f", b""),
+            of(EventKind::Symlink, b"x", b"/y/zz"),
+            of(EventKind::Forked, b"", b""),
+            of(EventKind::Random, b"f", b""),
         ];
         let mut bytes = Vec::new();
         events.iter().for_each(|event| encode(event, &mut bytes));

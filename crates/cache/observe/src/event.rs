@@ -14,7 +14,7 @@ pub struct Event<P = Vec<u8>> {
     /// 0, or the errno with which the operation failed.
     pub error: i32,
     /// The operation.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// The path, absolute but otherwise as the process used it.
     pub path: P,
     /// The second path, or a text by kind: for example, the target of a link or the value of a
@@ -60,7 +60,7 @@ impl Event<Vec<u8>> {
     }
 }
 
-/// The `extra` of a [`Kind::Stat`] that a nested wrapper reported: its result relied on the file's
+/// The `extra` of an [`EventKind::Stat`] that a nested wrapper reported: its result relied on the file's
 /// mode. A nested wrapper runs inside the observed command and answered from its store.
 pub const REPORTED_MODE: u32 = 1 << 8;
 /// Like [`REPORTED_MODE`], but the result relied on the file's mtime.
@@ -69,58 +69,58 @@ pub const REPORTED_MODIFIED: u32 = 2 << 8;
 pub const REPORTED_STATUS: u32 = 3 << 8;
 /// Like [`REPORTED_MODE`], but the file's mtime was compared with those of other files.
 pub const REPORTED_COMPARED: u32 = 4 << 8;
-/// The `extra` of a [`Kind::Umask`] that a nested wrapper reported: its result depends on the
+/// The `extra` of an [`EventKind::Umask`] that a nested wrapper reported: its result depends on the
 /// umask, but the nested command did not change the umask.
 pub const REPORTED_UMASK: u32 = 1 << 16;
 
-/// The `extra` of a [`Kind::Random`] that libc may have caused for the name of a temporary file.
+/// The `extra` of an [`EventKind::Random`] that libc may have caused for the name of a temporary file.
 /// The process's next operation shows whether it did: it then creates or checks a name.
 pub(crate) const RANDOM_FOR_NAME: u32 = 1;
-/// The `extra` of a [`Kind::Random`] that libc may have caused either to guard its memory, once in
+/// The `extra` of an [`EventKind::Random`] that libc may have caused either to guard its memory, once in
 /// the life of a program, or for the name of a temporary file.
 pub(crate) const RANDOM_FOR_MEMORY: u32 = 2;
-/// The `extra` of a [`Kind::Random`] by the kernel's own code in the process (the vDSO), which
+/// The `extra` of an [`EventKind::Random`] by the kernel's own code in the process (the vDSO), which
 /// draws a key once and later makes random numbers from it without a system call (glibc 2.41, Linux
 /// 6.11). libc causes it for the name of a temporary file, and a program by libc's functions. The
 /// preloaded library sees the program's calls of these functions itself.
 pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 
-/// A bit in the `mode` of a [`Kind::Start`] that a nested wrapper reported: the trace also contains
+/// A bit in the `mode` of an [`EventKind::Start`] that a nested wrapper reported: the trace also contains
 /// what the preloaded library does not see of this program.
 pub(crate) const REPORTED_WHOLE: u32 = 1 << 31;
 
-/// The `extra` of a [`Kind::List`]: the order of the names did not matter to the program that
+/// The `extra` of an [`EventKind::List`]: the order of the names did not matter to the program that
 /// listed them.
 pub const IN_ANY_ORDER: u32 = 1;
-/// The `extra` of a [`Kind::List`]: the order of the names did not matter, but the kind of each
+/// The `extra` of an [`EventKind::List`]: the order of the names did not matter, but the kind of each
 /// name did.
 pub const IN_ANY_ORDER_OF_KINDS: u32 = 2;
 
-/// The `extra` of a [`Kind::Clock`] event for `clock_gettime`.
+/// The `extra` of an [`EventKind::Clock`] event for `clock_gettime`.
 pub(crate) const CLOCK_GETTIME: u32 = 3;
-/// The `extra` of a [`Kind::Clock`] event for local time.
+/// The `extra` of an [`EventKind::Clock`] event for local time.
 pub(crate) const LOCAL_TIME: u32 = 4;
 
-/// The `extra` of a [`Kind::Late`] event of reading any clock.
+/// The `extra` of an [`EventKind::Late`] event of reading any clock.
 pub(crate) const LATE_CLOCK: u32 = 1;
-/// The `extra` of a [`Kind::Late`] event of drawing random numbers.
+/// The `extra` of an [`EventKind::Late`] event of drawing random numbers.
 pub(crate) const LATE_RANDOM: u32 = 2;
-/// The `extra` of a [`Kind::Late`] event of using a path below `/dev`, `/proc` or `/sys`, which is
+/// The `extra` of an [`EventKind::Late`] event of using a path below `/dev`, `/proc` or `/sys`, which is
 /// the `path`.
 pub(crate) const LATE_DEVICE: u32 = 4;
-/// The `extra` of a [`Kind::Late`] event of asking for the path of the working directory, or for the
+/// The `extra` of an [`EventKind::Late`] event of asking for the path of the working directory, or for the
 /// path that another one leads to.
 pub(crate) const LATE_DIRECTORY: u32 = 5;
 
-/// The path of a [`Kind::Network`] event for the creation of a socket and nothing more.
+/// The path of an [`EventKind::Network`] event for the creation of a socket and nothing more.
 pub const SOCKET: &[u8] = b"socket";
-/// The path of a [`Kind::Network`] event for a list of the network interfaces and nothing more.
+/// The path of an [`EventKind::Network`] event for a list of the network interfaces and nothing more.
 pub(crate) const INTERFACES: &[u8] = b"getifaddrs";
 /// The socket families of the internet, `AF_INET` and `AF_INET6`, in the `extra` of a
-/// [`Kind::Network`] with the path [`SOCKET`].
+/// [`EventKind::Network`] with the path [`SOCKET`].
 pub const INTERNET: [u32; 2] = [2, 10];
 
-/// Encodes the `extra` of a [`Kind::Open`] that a nested wrapper reports: how it placed the file
+/// Encodes the `extra` of an [`EventKind::Open`] that a nested wrapper reports: how it placed the file
 /// (bits 16 to 19), by which rule the file got its mode (from bit 20), and the mode (bits 0 to 11).
 pub fn reported_output(placement: Placement, mode: FileMode) -> u32 {
     let placement = PLACEMENTS.iter().position(|one| *one == placement).unwrap_or_default() as u32 + 1;
@@ -154,13 +154,13 @@ pub fn identity_of(stat: &Stat) -> Identity {
     }
 }
 
-/// The byte that follows each argument in the `path2` of a [`Kind::Start`] (`LARDER_ARGUMENT_END`
+/// The byte that follows each argument in the `path2` of an [`EventKind::Start`] (`LARDER_ARGUMENT_END`
 /// in `preload/log.h`).
 pub(crate) const ARGUMENT_END: u8 = 0o37;
 /// At most this many bytes of the arguments are kept (`LARDER_ARGUMENTS_MAX` in `preload/log.h`).
 pub(crate) const ARGUMENTS_BYTES_MAX: usize = 4096;
 
-/// Returns the arguments of a program, without the first, from the `path2` of a [`Kind::Start`].
+/// Returns the arguments of a program, without the first, from the `path2` of an [`EventKind::Start`].
 /// Returns `None` if they were too long to be kept whole.
 pub fn arguments(kept: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let whole = kept.len() < ARGUMENTS_BYTES_MAX && kept.last().is_none_or(|last| *last == ARGUMENT_END);
@@ -203,7 +203,7 @@ impl OpenFlags {
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the system call, or the function, of its name")]
-pub enum Kind {
+pub enum EventKind {
     /// A program began. `path` is its file, `path2` its [`arguments`], and `extra` its parent, or 0
     /// if that is unknown.
     Start,

@@ -41,7 +41,7 @@ pub use crosscheck::{Access, AccessKind, BothObserved, BothObservers, LIBC_DIREC
 pub use depfile::{DepfileObserver, UNPROVABLE};
 pub use elf::imported_symbols;
 pub use event::{
-    Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
+    Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, REPORTED_COMPARED, REPORTED_MODE,
     REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, arguments, identity_of, mode_of, reported_output,
 };
 pub use fold::{Folded, HabitOf, Origin, Policy, fold};

@@ -13,7 +13,7 @@
 
 use larder_model::quick::{Map, Set};
 
-use crate::event::{Event, Kind, OpenFlags};
+use crate::event::{Event, EventKind, OpenFlags};
 use crate::trace::Trace;
 
 /// The maximum number of links that are followed in one path.
@@ -54,31 +54,31 @@ impl Made {
     fn first(&self, event: &Event<&[u8]>) -> Option<Vec<u8>> {
         match event.kind {
             // The path of these events is the name of a variable or the text of a link.
-            Kind::GetEnvironment | Kind::Symlink => None,
-            Kind::Lstat
-            | Kind::ReadLink
-            | Kind::Unlink
-            | Kind::RemoveDirectory
-            | Kind::Rename(_)
-            | Kind::Link
-            | Kind::MakeDirectory => self.name(event.path, false),
-            Kind::Open(flags) if flags.has(OpenFlags::EXCLUSIVE) => self.name(event.path, false),
+            EventKind::GetEnvironment | EventKind::Symlink => None,
+            EventKind::Lstat
+            | EventKind::ReadLink
+            | EventKind::Unlink
+            | EventKind::RemoveDirectory
+            | EventKind::Rename(_)
+            | EventKind::Link
+            | EventKind::MakeDirectory => self.name(event.path, false),
+            EventKind::Open(flags) if flags.has(OpenFlags::EXCLUSIVE) => self.name(event.path, false),
             _ => self.name(event.path, true),
         }
     }
 
     fn second(&self, event: &Event<&[u8]>) -> Option<Vec<u8>> {
-        let is_path = matches!(event.kind, Kind::Rename(_) | Kind::Link | Kind::Symlink);
+        let is_path = matches!(event.kind, EventKind::Rename(_) | EventKind::Link | EventKind::Symlink);
         if is_path { self.name(event.path2, false) } else { None }
     }
 
-    fn note(&mut self, kind: Kind, path: &[u8], path2: &[u8]) {
+    fn note(&mut self, kind: EventKind, path: &[u8], path2: &[u8]) {
         match kind {
-            Kind::MakeDirectory => drop(self.directories.insert(path.to_vec())),
-            Kind::Symlink => drop(self.links.insert(path2.to_vec(), path.to_vec())),
-            Kind::Unlink => drop(self.links.remove(path)),
-            Kind::RemoveDirectory => drop(self.directories.remove(path)),
-            Kind::Rename(_) => {
+            EventKind::MakeDirectory => drop(self.directories.insert(path.to_vec())),
+            EventKind::Symlink => drop(self.links.insert(path2.to_vec(), path.to_vec())),
+            EventKind::Unlink => drop(self.links.remove(path)),
+            EventKind::RemoveDirectory => drop(self.directories.remove(path)),
+            EventKind::Rename(_) => {
                 self.links.remove(path2);
                 if let Some(target) = self.links.remove(path) {
                     self.links.insert(path2.to_vec(), target);
@@ -139,15 +139,15 @@ impl Made {
 mod tests {
     use super::*;
 
-    fn event(kind: Kind, path: &str, path2: &str) -> Event {
+    fn event(kind: EventKind, path: &str, path2: &str) -> Event {
         let (path, path2) = (path.into(), path2.into());
         Event { pid: 1, error: 0, kind, path, path2, identity: None, mode: 0, extra: 0 }
     }
 
     #[test]
     fn one_thing_has_one_name() {
-        let read = Kind::Open(OpenFlags(OpenFlags::READ));
-        let check = |before: &[Event], kind: Kind, path: &str, expect: &str| {
+        let read = EventKind::Open(OpenFlags(OpenFlags::READ));
+        let check = |before: &[Event], kind: EventKind, path: &str, expect: &str| {
             let events = before.iter().cloned().chain([event(kind, path, "")]).collect();
             let names = names(&Trace { events, ..Trace::default() });
             let found = names.last().and_then(|(first, _)| first.clone()).unwrap_or(path.into());
@@ -158,16 +158,16 @@ mod tests {
         check(&[], read, "/w/a//", "/w/a/");
         check(&[], read, "/w/a/../b", "/w/a/../b");
         check(&[], read, "/", "/");
-        let directory = [event(Kind::MakeDirectory, "/w/b", "")];
+        let directory = [event(EventKind::MakeDirectory, "/w/b", "")];
         check(&directory, read, "/w/b/../in", "/w/in");
         check(&directory, read, "/w/c/../in", "/w/c/../in");
-        let link = [event(Kind::Symlink, "in", "/w/l")];
+        let link = [event(EventKind::Symlink, "in", "/w/l")];
         check(&link, read, "/w/l", "/w/in");
-        check(&link, Kind::Lstat, "/w/l", "/w/l");
-        check(&link, Kind::Stat, "/w/l/x", "/w/in/x");
-        check(&[event(Kind::Symlink, "/abs", "/w/l")], read, "/w/l/x", "/abs/x");
-        check(&[event(Kind::Symlink, "l", "/w/l")], Kind::Lstat, "/w/l", "/w/l");
-        let gone = [event(Kind::Symlink, "in", "/w/l"), event(Kind::Unlink, "/w/l", "")];
+        check(&link, EventKind::Lstat, "/w/l", "/w/l");
+        check(&link, EventKind::Stat, "/w/l/x", "/w/in/x");
+        check(&[event(EventKind::Symlink, "/abs", "/w/l")], read, "/w/l/x", "/abs/x");
+        check(&[event(EventKind::Symlink, "l", "/w/l")], EventKind::Lstat, "/w/l", "/w/l");
+        let gone = [event(EventKind::Symlink, "in", "/w/l"), event(EventKind::Unlink, "/w/l", "")];
         check(&gone, read, "/w/l", "/w/l");
     }
 }

@@ -4,14 +4,14 @@
 
 use larder_model::quick::Map;
 
-use crate::event::{Event, Kind};
+use crate::event::{Event, EventKind};
 
 /// The program of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Running<'t> {
     /// The path of the program's file.
     pub program: &'t [u8],
-    /// The encoded arguments, as in the `path2` of a [`Kind::Start`] event.
+    /// The encoded arguments, as in the `path2` of an [`EventKind::Start`] event.
     pub arguments: &'t [u8],
 }
 
@@ -30,7 +30,7 @@ impl<'t> ProcessTree<'t> {
     /// process that it inherits its program from.
     pub(crate) fn learn(&mut self, event: &Event<&'t [u8]>) -> Option<u32> {
         match event.kind {
-            Kind::Start => {
+            EventKind::Start => {
                 self.running.insert(event.pid, Running { program: event.path, arguments: event.path2 });
                 if event.extra != 0 {
                     if self.parents.is_empty() {
@@ -40,7 +40,7 @@ impl<'t> ProcessTree<'t> {
                 }
                 None
             }
-            Kind::Forked => self.forked(event.pid, event.extra, event.mode),
+            EventKind::Forked => self.forked(event.pid, event.extra, event.mode),
             _ => None,
         }
     }
@@ -84,39 +84,39 @@ impl<'t> ProcessTree<'t> {
 mod tests {
     use super::*;
 
-    fn event(kind: Kind, pid: u32, path: &'static [u8], extra: u32, mode: u32) -> Event<&'static [u8]> {
+    fn event(kind: EventKind, pid: u32, path: &'static [u8], extra: u32, mode: u32) -> Event<&'static [u8]> {
         Event { pid, error: 0, kind, path, path2: b"", identity: None, mode, extra }
     }
 
     #[test]
     fn forks_and_what_they_become() {
         let mut tree = ProcessTree::default();
-        tree.learn(&event(Kind::Start, 10, b"/sh", 1, 0));
+        tree.learn(&event(EventKind::Start, 10, b"/sh", 1, 0));
         // A `vfork` child executes a program. The next child then finds the first child's number in
         // the shared memory.
-        assert_eq!(tree.learn(&event(Kind::Forked, 11, b"", 10, 10)), Some(10));
-        tree.learn(&event(Kind::Start, 11, b"/date", 10, 0));
-        assert_eq!(tree.learn(&event(Kind::Forked, 12, b"", 10, 11)), Some(10));
+        assert_eq!(tree.learn(&event(EventKind::Forked, 11, b"", 10, 10)), Some(10));
+        tree.learn(&event(EventKind::Start, 11, b"/date", 10, 0));
+        assert_eq!(tree.learn(&event(EventKind::Forked, 12, b"", 10, 11)), Some(10));
         assert_eq!((tree.runs(11).program, tree.runs(12).program), (&b"/date"[..], &b"/sh"[..]));
         // The parent resumes.
-        assert_eq!(tree.learn(&event(Kind::Forked, 10, b"", 1, 12)), None);
+        assert_eq!(tree.learn(&event(EventKind::Forked, 10, b"", 1, 12)), None);
         assert_eq!(tree.runs(10).program, b"/sh");
         // A process whose parent ended before the process wrote anything.
-        assert_eq!(tree.learn(&event(Kind::Forked, 13, b"", 1, 12)), Some(12));
+        assert_eq!(tree.learn(&event(EventKind::Forked, 13, b"", 1, 12)), Some(12));
         assert_eq!(tree.runs(13).program, b"/sh");
         // A number is reused, and the process that forked it has written no event.
-        assert_eq!(tree.learn(&event(Kind::Forked, 11, b"", 77, 10)), Some(10));
+        assert_eq!(tree.learn(&event(EventKind::Forked, 11, b"", 77, 10)), Some(10));
         assert_eq!(tree.runs(11).program, b"/sh");
-        tree.learn(&event(Kind::Start, 11, b"/date", 10, 0));
+        tree.learn(&event(EventKind::Start, 11, b"/date", 10, 0));
         // A number is reused, and the process that forked it has written events.
-        assert_eq!(tree.learn(&event(Kind::Forked, 11, b"", 13, 13)), Some(13));
+        assert_eq!(tree.learn(&event(EventKind::Forked, 11, b"", 13, 13)), Some(13));
         assert_eq!(tree.runs(11).program, b"/sh");
         assert_eq!(tree.runs(99).program, b"");
         // The numbers of both parent and child are reused.
-        tree.learn(&event(Kind::Start, 20, b"/cc", 10, 0));
-        tree.learn(&event(Kind::Start, 21, b"/cc1", 20, 0));
-        tree.learn(&event(Kind::Start, 20, b"/sh", 10, 0));
-        assert_eq!(tree.learn(&event(Kind::Forked, 21, b"", 20, 20)), Some(20));
+        tree.learn(&event(EventKind::Start, 20, b"/cc", 10, 0));
+        tree.learn(&event(EventKind::Start, 21, b"/cc1", 20, 0));
+        tree.learn(&event(EventKind::Start, 20, b"/sh", 10, 0));
+        assert_eq!(tree.learn(&event(EventKind::Forked, 21, b"", 20, 20)), Some(20));
         assert_eq!(tree.runs(21).program, b"/sh");
     }
 }

@@ -10,7 +10,7 @@
 use larder_model::Identity;
 use larder_model::quick::Map;
 
-use crate::event::{Event, Kind, OpenFlags, REPORTED_WHOLE};
+use crate::event::{Event, EventKind, OpenFlags, REPORTED_WHOLE};
 use crate::process_tree::{ProcessTree, Running};
 use crate::trace::Trace;
 
@@ -43,7 +43,7 @@ pub struct Start<'t> {
     pub pid: u32,
     /// The path of the program's file.
     pub program: &'t [u8],
-    /// The encoded arguments, as in the `path2` of a [`Kind::Start`] event.
+    /// The encoded arguments, as in the `path2` of an [`EventKind::Start`] event.
     pub arguments: &'t [u8],
     /// What `stat` reported of the program's file.
     pub identity: Option<Identity>,
@@ -107,9 +107,9 @@ impl<'t> Loading<'t> {
     /// `dlopen`.
     fn is_late(&mut self, event: &Event<&'t [u8]>) -> bool {
         match event.kind {
-            Kind::Start => *self = Loading::default(),
-            Kind::Object if !self.is_done => self.firsts.push(event.path),
-            Kind::Object => return !self.firsts.contains(&event.path),
+            EventKind::Start => *self = Loading::default(),
+            EventKind::Object if !self.is_done => self.firsts.push(event.path),
+            EventKind::Object => return !self.firsts.contains(&event.path),
             _ => self.is_done = true,
         }
         false
@@ -124,7 +124,7 @@ impl<'t> RunModel<'t> {
         let mut current: Map<u32, u32> = Map::default();
         let mut loading: Map<u32, Loading> = Map::default();
         for event in trace.iter() {
-            if event.kind == Kind::Start {
+            if event.kind == EventKind::Start {
                 // The parent is 0 if the process already belonged to the command: it executes
                 // another program.
                 let parent = if event.extra == 0 { event.pid } else { event.extra };
@@ -136,12 +136,12 @@ impl<'t> RunModel<'t> {
                 model.plugins.push((tree.runs(event.pid).program, event.path));
             }
             match event.kind {
-                Kind::Start | Kind::Object => model.images.push(Image {
+                EventKind::Start | EventKind::Object => model.images.push(Image {
                     path: event.path,
                     identity: event.identity,
-                    is_program: event.kind == Kind::Start,
+                    is_program: event.kind == EventKind::Start,
                 }),
-                Kind::Open(flags) => model.opens.push(Open {
+                EventKind::Open(flags) => model.opens.push(Open {
                     path: event.path,
                     flags,
                     failed: event.error != 0,
@@ -172,7 +172,7 @@ impl<'t> RunModel<'t> {
 
     /// Returns the index of the phase that an event belongs to, which may begin with it.
     fn phase(&mut self, event: &Event<&'t [u8]>, running: Running<'t>, current: &mut Map<u32, u32>) -> u32 {
-        let began = event.kind == Kind::Start;
+        let began = event.kind == EventKind::Start;
         let is_same = |phase: &Phase| {
             std::ptr::eq(phase.running.program, running.program)
                 && std::ptr::eq(phase.running.arguments, running.arguments)
@@ -199,26 +199,26 @@ impl<'t> RunModel<'t> {
 mod tests {
     use super::*;
 
-    fn event(kind: Kind, pid: u32, path: &str, extra: u32) -> Event {
+    fn event(kind: EventKind, pid: u32, path: &str, extra: u32) -> Event {
         let path = path.into();
         Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra }
     }
 
     #[test]
     fn programs_and_what_they_open() {
-        let open = Kind::Open(OpenFlags(OpenFlags::READ));
+        let open = EventKind::Open(OpenFlags(OpenFlags::READ));
         let events = vec![
-            event(Kind::Start, 10, "/sh", 1),
+            event(EventKind::Start, 10, "/sh", 1),
             event(open, 10, "/script", 0),
-            Event { mode: 10, ..event(Kind::Forked, 11, "", 10) },
+            Event { mode: 10, ..event(EventKind::Forked, 11, "", 10) },
             event(open, 11, "/in", 0),
-            event(Kind::Start, 11, "/cc", 10),
-            event(Kind::Object, 11, "/libc.so", 0),
+            event(EventKind::Start, 11, "/cc", 10),
+            event(EventKind::Object, 11, "/libc.so", 0),
             event(open, 11, "/x.c", 0),
-            event(Kind::Object, 11, "/libc.so", 0),
-            event(Kind::Object, 11, "/p.so", 0),
-            Event { error: libc::ENOSYS, ..event(Kind::Stat, 11, "/x.h", 0) },
-            event(Kind::Start, 11, "/cc1", 0),
+            event(EventKind::Object, 11, "/libc.so", 0),
+            event(EventKind::Object, 11, "/p.so", 0),
+            Event { error: libc::ENOSYS, ..event(EventKind::Stat, 11, "/x.h", 0) },
+            event(EventKind::Start, 11, "/cc1", 0),
             event(open, 99, "/y", 0),
         ];
         let trace = Trace { events, ..Trace::default() };

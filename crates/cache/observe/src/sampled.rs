@@ -17,7 +17,7 @@ use larder_sys::{Beside, Rivalry};
 use crate::crosscheck::EXECUTED;
 use crate::encoding::placed;
 use crate::kernel::{How, Interest, Life, lives, take_samples};
-use crate::{Kind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
+use crate::{EventKind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
 
 /// Observes a whole run by the library, and some of its processes by the kernel as well.
 pub struct SampledObserver {
@@ -92,7 +92,7 @@ fn compared(trace: &Trace, lives: &[Life], wrapper: &[u8]) -> Vec<Sample> {
     let own_paths = [PreloadObserver::own_directory()];
     let compared = |(life, said): (&Life, Said)| {
         let (early, late) = (library(said.early), library(said.late));
-        let start = early.iter().chain(late.iter()).find(|event| event.kind == Kind::Start)?;
+        let start = early.iter().chain(late.iter()).find(|event| event.kind == EventKind::Start)?;
         let (program, identity) = (start.path.to_vec(), start.identity);
         let kernel = life.trace();
         let mut verdict = compare(&late, &kernel, &own_paths, wrapper);
@@ -129,7 +129,7 @@ fn said(trace: &Trace, lives: &[Life]) -> Vec<Said> {
                 said[*life].late.extend(bytes);
             } else if *more && place >= *end {
                 // Stop at the next program of this process.
-                *more = event.kind != Kind::Start;
+                *more = event.kind != EventKind::Start;
                 if *more {
                     said[*life].late.extend(bytes);
                 }

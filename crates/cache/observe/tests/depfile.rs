@@ -2,13 +2,15 @@
 //! of the same command.
 #![cfg(target_os = "linux")]
 
+mod policy;
+
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use larder_model::{Change, DepfilePlan, Looked, Placement, Unrecorded};
-use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, UNPROVABLE, fold};
+use larder_observe::{DepfileObserver, Folded, Observed, Observer, PreloadObserver, UNPROVABLE, fold};
 use larder_spawn::{Command, Destinations};
 
 /// Only one compile runs at a time, because signal handlers and children belong to the whole
@@ -85,27 +87,7 @@ impl Drop for Tree {
 fn folded(observer: &dyn Observer, command: &Command) -> Folded {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let Observed { finished, trace } = observer.run(command, &Destinations::now(), None).expect("runs");
-    let policy = Policy {
-        replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
-        unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
-        rewrites_output: &|_| false,
-        opens_output: &|_| false,
-        variable_is_covered: &|_| true,
-        variable: &|_| None,
-        is_compiler_part: &|_| true,
-        real: &|_| None,
-        wrapper: b"",
-        configures: &|_, _| false,
-        habit: &|program, _, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
-        before: &|_| None,
-        adds_execute: &|_| false,
-        is_log: &|_| false,
-        is_private: &|_| false,
-        may_write: &|_| true,
-        first_pid: Some(finished.pid),
-        chance_is_compared: false,
-    };
-    fold(&trace, &policy)
+    fold(&trace, &policy::of_a_compile(finished.pid))
 }
 
 fn tools(pair: [&'static str; 2], cxx: bool) -> Option<&'static str> {

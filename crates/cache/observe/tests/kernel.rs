@@ -2,14 +2,16 @@
 //! command.
 #![cfg(target_os = "linux")]
 
+mod policy;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use larder_model::Looked;
 use larder_observe::{
-    Access, AccessKind, BothObservers, Closing, Folded, KernelObserver, Kind, Observed, Observer, Policy,
-    PreloadObserver, Verdict, fold,
+    Access, AccessKind, BothObservers, Closing, EventKind, Folded, KernelObserver, Observed, Observer, PreloadObserver,
+    Verdict, fold,
 };
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
@@ -75,27 +77,7 @@ fn there(tool: &str) -> bool {
 }
 
 fn folded(observed: &Observed) -> Folded {
-    let policy = Policy {
-        replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
-        unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
-        rewrites_output: &|_| false,
-        opens_output: &|_| false,
-        variable_is_covered: &|_| true,
-        variable: &|_| None,
-        is_compiler_part: &|_| true,
-        real: &|_| None,
-        wrapper: b"",
-        configures: &|_, _| false,
-        habit: &|program, _, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
-        adds_execute: &|_| false,
-        before: &|_| None,
-        is_log: &|_| false,
-        is_private: &|_| false,
-        may_write: &|_| true,
-        first_pid: Some(observed.finished.pid),
-        chance_is_compared: false,
-    };
-    fold(&observed.trace, &policy)
+    fold(&observed.trace, &policy::of_a_compile(observed.finished.pid))
 }
 
 type Looks = BTreeMap<String, Looked>;
@@ -291,7 +273,7 @@ fn a_static_program_is_seen() {
     assert_eq!(folded.seen.changed.len(), 1);
     assert_eq!(folded.seen.changed[0].0, place.path("out2").into_bytes());
     let made = observed.trace.events.iter().find(|e| e.path == place.path("out").as_bytes()).expect("is seen");
-    let closed = observed.trace.events.iter().find(|e| e.kind == Kind::Closed).expect("is seen");
+    let closed = observed.trace.events.iter().find(|e| e.kind == EventKind::Closed).expect("is seen");
     assert_eq!(made.identity.map(|id| id.inode), closed.identity.map(|id| id.inode));
     assert_eq!(closed.identity.map(|id| id.size_bytes), Some(4));
 }
@@ -348,7 +330,7 @@ fn a_child_that_died_is_noted() {
     let _place = Place::new("died");
     let observed = run(&observer, &command(&["sh", "-c", "sh -c 'test -f /etc/hostname; kill -9 $$'; exit 0"]));
     assert_eq!(observed.finished.end, ChildEnd::Exited(0));
-    let died = observed.trace.events.iter().any(|e| e.kind == Kind::ChildDied && e.extra == 9);
+    let died = observed.trace.events.iter().any(|e| e.kind == EventKind::ChildDied && e.extra == 9);
     // Before Linux 6.15, only the parent learns how a child ended.
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("is there");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u32>().ok());
@@ -372,7 +354,7 @@ fn the_clock_is_seen() {
                 continue;
             }
             let observed = run(&observer, &command(&[&program]));
-            let seen = observed.trace.events.iter().filter(|e| e.kind == Kind::Clock).count();
+            let seen = observed.trace.events.iter().filter(|e| e.kind == EventKind::Clock).count();
             assert_eq!(seen, looks, "{all:?}");
         }
     }

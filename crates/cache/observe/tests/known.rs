@@ -5,7 +5,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use larder_observe::{Kind, Observed, Observer, PreloadObserver};
+use larder_observe::{EventKind, Observed, Observer, PreloadObserver};
 use larder_spawn::{Command, Destinations};
 
 /// A temporary directory of the test.
@@ -39,7 +39,7 @@ fn run(script: &str) -> Observed {
 
 /// Returns the programs that began, each with its inode.
 fn began(observed: &Observed) -> Vec<(String, u64)> {
-    let starts = observed.trace.iter().filter(|event| event.kind == Kind::Start);
+    let starts = observed.trace.iter().filter(|event| event.kind == EventKind::Start);
     let of = |event: larder_observe::Event<&[u8]>| {
         (String::from_utf8_lossy(event.path).into_owned(), event.identity.map_or(0, |identity| identity.inode))
     };
@@ -51,7 +51,7 @@ fn inode(path: &str) -> u64 {
 }
 
 fn drops(observed: &Observed) -> usize {
-    observed.trace.iter().filter(|event| event.kind == Kind::Drop).count()
+    observed.trace.iter().filter(|event| event.kind == EventKind::Drop).count()
 }
 
 /// This is a single test, because signal handlers and children belong to the whole process.

@@ -1,6 +1,6 @@
 //! Searches preprocessed text, to see whether a root path reached the compiler proper.
 //!
-//! Unaware of: how the text was made, when that has to be known.
+//! Unaware of: how the text was made, and for which results it is searched.
 
 use larder_model::{Roots, is_in_word};
 use larder_relocate::holds_a_root;

@@ -56,7 +56,7 @@ fn argument(opcode: u8) -> Option<Argument> {
 }
 
 /// An opcode with its argument.
-struct Step<'a> {
+struct Operation<'a> {
     opcode: u8,
     whole: &'a [u8],
     /// The bytes after a length field, if the argument has one.
@@ -76,7 +76,7 @@ impl<'a> Steps<'a> {
 
     /// Returns the next opcode, `Some(None)` after the last, and `None` if the bytes are not a
     /// pickle.
-    fn next(&mut self) -> Option<Option<Step<'a>>> {
+    fn next(&mut self) -> Option<Option<Operation<'a>>> {
         if self.ended {
             return self.rest.is_empty().then_some(None);
         }
@@ -96,7 +96,7 @@ impl<'a> Steps<'a> {
         };
         self.ended = opcode == STOP;
         self.rest = bytes.get(size..)?;
-        Some(Some(Step { opcode, whole: &bytes[..size], counted }))
+        Some(Some(Operation { opcode, whole: &bytes[..size], counted }))
     }
 }
 

@@ -16,7 +16,7 @@ use larder_model::{
     Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Twins, Unread,
     ValueKey, is_encoded, names_digest,
 };
-use larder_sys::{Dir, Kind, Stat, Trust};
+use larder_sys::{Dir, FileType, Stat, Trust};
 
 use crate::StatCache;
 use crate::current::{Listing, failure, listing_digest, stat_in, status_of};
@@ -279,7 +279,7 @@ impl Checker<'_> {
         effort: &mut Effort,
     ) -> Result<(u64, u64), Difference> {
         let stat = match larder_sys::stat(path) {
-            Ok(stat) if stat.kind == Kind::Directory => stat,
+            Ok(stat) if stat.kind == FileType::Directory => stat,
             other => return differs(path, format!("was a directory; {}", found(&other))),
         };
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
@@ -385,7 +385,7 @@ impl Checker<'_> {
                 }
             }
             Fact::Directory => match stat_in(dir, name, true) {
-                Ok(stat) if stat.kind == Kind::Directory => Ok(()),
+                Ok(stat) if stat.kind == FileType::Directory => Ok(()),
                 other => Err(format!("was a directory; {}", found(&other))),
             },
             Fact::Other(kind) => match stat_in(dir, name, false) {
@@ -542,8 +542,8 @@ const OTHER_CONTENT: &str = "has other content";
 #[inline]
 fn file_of_mode(stat: &io::Result<Stat>, executable: bool) -> Result<&Stat, String> {
     match stat {
-        Ok(stat) if stat.kind == Kind::File && (stat.mode & 0o111 != 0) == executable => Ok(stat),
-        Ok(stat) if stat.kind == Kind::File => Err("has become executable, or is no longer".into()),
+        Ok(stat) if stat.kind == FileType::File && (stat.mode & 0o111 != 0) == executable => Ok(stat),
+        Ok(stat) if stat.kind == FileType::File => Err("has become executable, or is no longer".into()),
         other => Err(format!("was a file; {}", found(other))),
     }
 }

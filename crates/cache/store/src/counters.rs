@@ -27,7 +27,7 @@ use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
 use larder_sys::{Opening, Words};
 
 use crate::layout::{open_plain, read_plain};
-use crate::recent::{self, Found, Recent, Wanted};
+use crate::recent::{self, FoundCommand, Recent, Wanted};
 use crate::{Store, StoreError};
 
 const VERSION: u64 = 0x4c52_4443_0000_0004;
@@ -279,13 +279,13 @@ impl Counters {
     }
 
     /// Returns the last command of `store` that is wanted, if it is still in the ring.
-    pub fn recent(store: &Store, wanted: Wanted) -> Option<Found> {
+    pub fn recent(store: &Store, wanted: Wanted) -> Option<FoundCommand> {
         let words = Counters::mapped(store)?;
         recent::find(&words.words()[COUNTERS..], wanted)
     }
 
     /// Returns the most recent commands of `store`, the newest first.
-    pub fn recents(store: &Store) -> Vec<Found> {
+    pub fn recents(store: &Store) -> Vec<FoundCommand> {
         Counters::mapped(store).map(|words| recent::all(&words.words()[COUNTERS..])).unwrap_or_default()
     }
 

@@ -6,7 +6,7 @@
 use std::io;
 
 use larder_model::{Digest, Fact, Status, names_digest};
-use larder_sys::{Dir, Kind, Stat};
+use larder_sys::{Dir, FileType, Stat};
 
 /// Returns the `stat` of a name in a directory. Most names are no links, so one call is enough even
 /// if links are followed.
@@ -15,7 +15,7 @@ pub(crate) fn stat_in(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Stat> 
         return dir.itself();
     }
     let stat = dir.lstat(name)?;
-    if follow && stat.kind == Kind::Link { dir.stat(name) } else { Ok(stat) }
+    if follow && stat.kind == FileType::Link { dir.stat(name) } else { Ok(stat) }
 }
 
 /// Returns the errno of an operation if it fails.

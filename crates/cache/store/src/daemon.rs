@@ -77,10 +77,7 @@ impl Store {
     /// Takes the lock that allows only one `larderd` per store. It is held until the file is
     /// closed. Returns `None` if another process has it.
     pub fn lock_daemon(&self) -> Result<Option<File>, StoreError> {
-        let path = self.file("locks").join("daemon");
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
-        let taken = larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?;
-        Ok(taken.then_some(file))
+        self.try_lock("daemon")
     }
 
     /// Returns true if a `larderd` of this store runs. Creates nothing, so it also works in a store
@@ -228,7 +225,7 @@ mod tests {
 
     /// Returns true if there is a socket, even if no process listens on it.
     fn has_socket(store: &Store) -> bool {
-        const SOCKET: larder_sys::Kind = larder_sys::Kind::Other(0o14);
+        const SOCKET: larder_sys::FileType = larder_sys::FileType::Other(0o14);
         let path = store.daemon_socket();
         larder_sys::lstat(path.as_os_str().as_encoded_bytes()).is_ok_and(|stat| stat.kind == SOCKET)
     }

@@ -254,28 +254,25 @@ impl Store {
 
     /// Removes what killed writers left, old judgements and notes, and stamps of earlier boots.
     fn sweep_temporary(&self) {
-        let old = |path: &PathBuf| {
+        let is_older = |path: &PathBuf, than: Duration| {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-            age.is_some_and(|age| age > GRACE)
+            age.is_some_and(|age| age > than)
         };
         let temporary = [self.file("tmp"), self.file("images").join("fetching")];
         let temporary = temporary.iter().flat_map(|dir| entries(dir).unwrap_or_default());
-        for path in temporary.filter(|path| is_temporary(path) && old(path)) {
+        for path in temporary.filter(|path| is_temporary(path) && is_older(path, GRACE)) {
             let _ = larder_sys::remove_tree(&path);
         }
-        let long_ago = |path: &PathBuf| {
-            let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-            age.is_some_and(|age| age > NOTE_AGE_MAX)
-        };
         let tables = [Contents::Judgements, Contents::JudgementsHandedOver];
         let judged = tables.into_iter().flat_map(|table| self.list(table).unwrap_or_default()).map(|(_, path)| path);
-        for path in judged.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
+        let notes = entries(&self.file("notes")).unwrap_or_default();
+        for path in judged.chain(notes).filter(|path| is_older(path, NOTE_AGE_MAX)) {
             let _ = fs::remove_file(path);
         }
         let Ok(boot) = larder_sys::boot_id() else { return };
         for path in entries(&self.file("stamps")).unwrap_or_default() {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if is_stamps(name) && name != boot && old(&path) {
+            if is_stamps(name) && name != boot && is_older(&path, GRACE) {
                 let _ = fs::remove_file(path);
             }
         }

@@ -174,7 +174,12 @@ impl Store {
 
     /// Notes that an image was used.
     pub fn note_image_use(&self, key: &ImageKey) {
-        if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(Contents::Images, &key.digest())) {
+        self.set_used(Contents::Images, &key.digest());
+    }
+
+    /// Sets the mtime of a file to now.
+    fn set_used(&self, contents: Contents, digest: &Digest) {
+        if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(contents, digest)) {
             let _ = file.set_modified(SystemTime::now());
         }
     }
@@ -402,9 +407,7 @@ impl Store {
     /// Takes the lock of the process that mounts for this user, which is held until the file is
     /// closed. Returns `None` if another process has it.
     pub fn lock_image_broker(&self) -> Result<Option<File>, StoreError> {
-        let path = self.file("locks").join("broker");
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
-        Ok(larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?.then_some(file))
+        self.try_lock("broker")
     }
 
     /// Returns true if a process has the lock of [`Store::lock_image_broker`].
@@ -458,9 +461,7 @@ impl Store {
 
     /// Updates the mtime of a blob that is needed again, because an eviction keeps young blobs.
     pub fn freshen_blob(&self, digest: &Digest) {
-        if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(Contents::Blobs, digest)) {
-            let _ = file.set_modified(SystemTime::now());
-        }
+        self.set_used(Contents::Blobs, digest);
     }
 }
 

@@ -28,15 +28,17 @@ impl Store {
 
     /// Stores a judgement that was handed over, apart from the others.
     pub fn keep_judgement_handed_over(&self, key: &Digest, judgement: &Judgement) -> Result<(), StoreError> {
-        let mut temporary = self.temporary()?;
-        temporary.write_all(&judgement.encode())?;
-        temporary.place(&self.path_of(Contents::JudgementsHandedOver, key))
+        self.put_judgement(Contents::JudgementsHandedOver, key, judgement)
     }
 
     /// Stores `judgement` under `key`.
     pub fn keep_judgement(&self, key: &Digest, judgement: &Judgement) -> Result<(), StoreError> {
+        self.put_judgement(Contents::Judgements, key, judgement)
+    }
+
+    fn put_judgement(&self, table: Contents, key: &Digest, judgement: &Judgement) -> Result<(), StoreError> {
         let mut temporary = self.temporary()?;
         temporary.write_all(&judgement.encode())?;
-        temporary.place(&self.path_of(Contents::Judgements, key))
+        temporary.place(&self.path_of(table, key))
     }
 }

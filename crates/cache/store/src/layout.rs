@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_model::{Digest, FORMAT_VERSION};
-use larder_sys::{Kind, Opening, Stat};
+use larder_sys::{FileType, Opening, Stat};
 
 use crate::StoreError;
 
@@ -65,7 +65,7 @@ impl Store {
         let base = dir.join(format!("v{FORMAT_VERSION}"));
         for path in [dir, &base] {
             match larder_sys::lstat(path.as_os_str().as_bytes()) {
-                Ok(stat) if stat.kind == Kind::Link => refuse_unsafe(path, &behind_link(path, &stat)?)?,
+                Ok(stat) if stat.kind == FileType::Link => refuse_unsafe(path, &behind_link(path, &stat)?)?,
                 Ok(stat) => refuse_unsafe(path, &stat)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(StoreError::reading(path)(error)),
@@ -155,10 +155,24 @@ impl Store {
     /// Opens a file of `locks/` and waits for its exclusive lock. The file is created if it does
     /// not exist.
     pub(crate) fn lock(&self, name: &str) -> Result<File, StoreError> {
-        let path = self.base.join("locks").join(name);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let (file, path) = self.lock_file(name)?;
         larder_sys::write_lock(&file).map_err(StoreError::writing(&path))?;
         Ok(file)
+    }
+
+    /// Takes the exclusive lock of a file of `locks/`. Returns `None` if another process has it. The
+    /// file is created if it does not exist.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<File>, StoreError> {
+        let (file, path) = self.lock_file(name)?;
+        let taken = larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?;
+        Ok(taken.then_some(file))
+    }
+
+    /// Opens a file of `locks/`.
+    fn lock_file(&self, name: &str) -> Result<(File, PathBuf), StoreError> {
+        let path = self.file("locks").join(name);
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        Ok((file, path))
     }
 
     /// Opens a file with options that create it. Its directory is created first if it does not
@@ -206,8 +220,8 @@ fn behind_link(path: &Path, link: &Stat) -> Result<Stat, StoreError> {
 
 fn refuse_unsafe(path: &Path, stat: &Stat) -> Result<(), StoreError> {
     let why = match stat {
-        stat if stat.kind == Kind::Link => "is a symbolic link",
-        stat if stat.kind != Kind::Directory => "is not a directory",
+        stat if stat.kind == FileType::Link => "is a symbolic link",
+        stat if stat.kind != FileType::Directory => "is not a directory",
         stat if stat.owner != own_user() => "belongs to another user",
         stat if stat.mode & 0o022 != 0 => "others than its owner can write to it",
         _ => return Ok(()),
@@ -244,7 +258,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {
 /// or belongs to another user. Callers remove what they find, so it must be our own.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     if let Ok(stat) = larder_sys::lstat(dir.as_os_str().as_bytes())
-        && matches!(stat.kind, Kind::Directory | Kind::Link)
+        && matches!(stat.kind, FileType::Directory | FileType::Link)
     {
         refuse_unsafe(dir, &stat)?;
     }
@@ -265,7 +279,7 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Stat)> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::ReadPlain)?;
     let stat = larder_sys::fstat(&file)?;
     match stat {
-        stat if stat.kind != Kind::File => Err(io::Error::other("is not a file")),
+        stat if stat.kind != FileType::File => Err(io::Error::other("is not a file")),
         stat if stat.owner != own_user() => Err(io::Error::other("belongs to another user")),
         stat => Ok((file, stat)),
     }

@@ -87,7 +87,7 @@ pub use larder_model::is_in_word;
 pub use layout::{Contents, Store, forget_user};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};
-pub use recent::{Found, Recent, Wanted};
+pub use recent::{FoundCommand, Recent, Wanted};
 pub use scan::{Anywhere, Forms, Uncut, content_anywhere};
 pub use stat_cache::{STAMP_AGE_MIN_NS, SharedStatCache, StatCache};
 pub use turns::{Asked, Running, Turn};

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_model::{ActionResult, Blob, Content, Modified, Output, OutputKind, Placement, Roots};
-use larder_sys::{Kind, Stat};
+use larder_sys::{FileType, Stat};
 
 use crate::stage::{Failed, put_together};
 use crate::write_output::{Before, Planned, Source, make, put_bytes};
@@ -235,15 +235,15 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
     let refused = |kind| Err(io::Error::from(kind));
     match output.kind {
         OutputKind::File { placement, .. } => match before_file(bytes, there, placement)? {
-            Before::Truncate if there.kind != Kind::Link => Ok(Before::Truncate),
+            Before::Truncate if there.kind != FileType::Link => Ok(Before::Truncate),
             Before::Truncate if bounds.may_write_through(bytes) => Ok(Before::Through),
             Before::Truncate => refused(io::ErrorKind::PermissionDenied),
             other => Ok(other),
         },
-        OutputKind::Directory(_) if there.kind == Kind::Directory => Ok(Before::Truncate),
+        OutputKind::Directory(_) if there.kind == FileType::Directory => Ok(Before::Truncate),
         // A tool that does not replace a file by a link has observed the absence of a file. So its
         // record would not have matched here.
-        OutputKind::Removed | OutputKind::Link(_) if matches!(there.kind, Kind::File | Kind::Link) => {
+        OutputKind::Removed | OutputKind::Link(_) if matches!(there.kind, FileType::File | FileType::Link) => {
             Ok(Before::Unlink)
         }
         _ => refused(io::ErrorKind::AlreadyExists),
@@ -256,15 +256,15 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
 /// through. If there is content, the file or the link itself is unlinked. `Rename` is the rule of
 /// LLVM: if the file may be written, with links followed, a new file is renamed over it.
 fn before_file(path: &[u8], there: Stat, placement: Placement) -> io::Result<Before> {
-    let through = if there.kind == Kind::Link { larder_sys::stat(path) } else { Ok(there) };
+    let through = if there.kind == FileType::Link { larder_sys::stat(path) } else { Ok(there) };
     let refused = |kind| Err(io::Error::from(kind));
-    if !matches!(there.kind, Kind::File | Kind::Link) {
+    if !matches!(there.kind, FileType::File | FileType::Link) {
         return refused(io::ErrorKind::AlreadyExists);
     }
     match (placement, through) {
         (Placement::Unlink, _) => Ok(Before::Unlink),
         (Placement::Rename, Err(_)) => Ok(Before::Unlink),
-        (_, Ok(stat)) if stat.kind != Kind::File => refused(io::ErrorKind::AlreadyExists),
+        (_, Ok(stat)) if stat.kind != FileType::File => refused(io::ErrorKind::AlreadyExists),
         (Placement::Replace, Ok(stat)) if stat.size_bytes > 0 => Ok(Before::Unlink),
         (Placement::Replace | Placement::Truncate, Err(_)) => Ok(Before::Truncate),
         _ if !larder_sys::may_write(path) => refused(io::ErrorKind::PermissionDenied),

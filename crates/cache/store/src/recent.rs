@@ -48,13 +48,13 @@ pub struct Recent<'a> {
 
 /// A command that was found. Its texts may be cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundCommand {
     text: Vec<u8>,
     source_bytes: usize,
     head: Recent<'static>,
 }
 
-impl Found {
+impl FoundCommand {
     /// Returns the command.
     pub fn recent(&self) -> Recent<'_> {
         let (source, cause) = self.text.split_at(self.source_bytes);
@@ -96,7 +96,7 @@ pub(crate) fn add(ring: &[AtomicU64], next: &AtomicU64, recent: &Recent, cwd: &[
 }
 
 /// Returns the newest entry that matches.
-pub(crate) fn find(ring: &[AtomicU64], wanted: Wanted) -> Option<Found> {
+pub(crate) fn find(ring: &[AtomicU64], wanted: Wanted) -> Option<FoundCommand> {
     let (at, key) = match wanted {
         Wanted::In(cwd) => (2, hash(cwd, None)),
         Wanted::Output(path) => (3, hash(b"", Some(path))),
@@ -105,11 +105,11 @@ pub(crate) fn find(ring: &[AtomicU64], wanted: Wanted) -> Option<Found> {
 }
 
 /// Returns all entries, the newest first.
-pub(crate) fn all(ring: &[AtomicU64]) -> Vec<Found> {
+pub(crate) fn all(ring: &[AtomicU64]) -> Vec<FoundCommand> {
     newest_first(ring, |_| true).collect()
 }
 
-fn newest_first(ring: &[AtomicU64], wanted: impl Fn(&[AtomicU64]) -> bool) -> impl Iterator<Item = Found> {
+fn newest_first(ring: &[AtomicU64], wanted: impl Fn(&[AtomicU64]) -> bool) -> impl Iterator<Item = FoundCommand> {
     let entries = ring.chunks_exact(ENTRY_WORDS).filter(|entry| wanted(entry));
     let numbered = entries.map(|entry| (entry[0].load(Acquire), entry)).filter(|(number, _)| *number > 0);
     let mut numbered: Vec<(u64, &[AtomicU64])> = numbered.collect();
@@ -120,7 +120,7 @@ fn newest_first(ring: &[AtomicU64], wanted: impl Fn(&[AtomicU64]) -> bool) -> im
     })
 }
 
-fn decode(entry: &[AtomicU64]) -> Option<Found> {
+fn decode(entry: &[AtomicU64]) -> Option<FoundCommand> {
     let word = |at: usize| entry[at].load(Relaxed);
     let bytes: Vec<u8> = entry[6..].iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
     let (weak, mut text) = (bytes[..32].try_into().ok()?, bytes[32..].to_vec());
@@ -138,7 +138,7 @@ fn decode(entry: &[AtomicU64]) -> Option<Found> {
         source: b"",
         cause: b"",
     };
-    Some(Found { text, source_bytes, head })
+    Some(FoundCommand { text, source_bytes, head })
 }
 
 fn outcome_code(outcome: Outcome) -> (u64, u64) {

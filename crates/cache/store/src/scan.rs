@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use larder_model::{Digest, PLACEHOLDER, Roots};
-use larder_sys::{Kind, Stat};
+use larder_sys::{FileType, Stat};
 use memchr::memmem;
 
 use crate::StatCache;
@@ -198,7 +198,7 @@ pub fn content_anywhere(
     names_files: fn(&[u8]) -> bool,
 ) -> Option<Digest> {
     let scan = Scan::new(roots, stat_cache, Forms::plain(names_files));
-    let stat = larder_sys::stat(path).ok().filter(|stat| stat.kind == Kind::File)?;
+    let stat = larder_sys::stat(path).ok().filter(|stat| stat.kind == FileType::File)?;
     if let Some(digest) = stat_cache.content(&stat)
         && stat_cache.says(&stat, &scan.rootless)
     {

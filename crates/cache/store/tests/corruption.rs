@@ -12,7 +12,7 @@ use larder_model::{
     Observer, Outcome, Streams, Walk,
 };
 use larder_store::{Counters, StatCache, Store, StoreError};
-use larder_sys::{Kind, Stat, Trust};
+use larder_sys::{FileType, Stat, Trust};
 use larder_testkit::is_full;
 use tempfile::TempDir;
 
@@ -90,7 +90,7 @@ fn a_blob() {
 
 fn stat(inode: u64) -> Stat {
     Stat {
-        kind: Kind::Directory,
+        kind: FileType::Directory,
         mode: 0o755,
         volume: 9,
         device: 9,

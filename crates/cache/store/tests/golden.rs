@@ -13,7 +13,7 @@ use larder_model::{
     ObservationSet, Observer, Outcome, Output, OutputKind, Placement, Rewrite, Streams, Unrecorded,
 };
 use larder_store::{Counters, StatCache, Store};
-use larder_sys::{Kind, Stat, Trust, boot_id};
+use larder_sys::{FileType, Stat, Trust, boot_id};
 use larder_testkit::{golden, golden_bytes};
 use tempfile::TempDir;
 
@@ -89,7 +89,7 @@ fn counters_of_another_version_are_made_anew() {
 
 fn directory() -> Stat {
     Stat {
-        kind: Kind::Directory,
+        kind: FileType::Directory,
         mode: 0o755,
         volume: 0x0801 << 32 | 2,
         device: 0x0801 << 32 | 2,

@@ -34,7 +34,7 @@ pub(crate) fn run(around: &Surroundings, options: &Daemon, out: &mut dyn Write) 
 }
 
 /// How `larderd` can be reached.
-pub(crate) enum Found {
+pub(crate) enum Reachability {
     Runs(State),
     /// It does not run, but something (such as systemd) listens on its socket and starts it on
     /// demand.
@@ -45,22 +45,22 @@ pub(crate) enum Found {
 }
 
 /// Looks for the `larderd` of this store.
-pub(crate) fn find(store: &Store) -> Found {
+pub(crate) fn find(store: &Store) -> Reachability {
     if store.daemon_runs() {
         return match ask(&store.daemon_socket()) {
-            Ok(state) => Found::Runs(state),
-            Err(error) => Found::Silent(error.to_string()),
+            Ok(state) => Reachability::Runs(state),
+            Err(error) => Reachability::Silent(error.to_string()),
         };
     }
-    if listens(&store.daemon_socket()).is_ok() { Found::OnDemand } else { Found::Nothing }
+    if listens(&store.daemon_socket()).is_ok() { Reachability::OnDemand } else { Reachability::Nothing }
 }
 
 /// Looks for it, and waits while one that is starting or exiting does not answer.
-pub(crate) fn find_settled(store: &Store) -> Found {
+pub(crate) fn find_settled(store: &Store) -> Reachability {
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
-            Found::Silent(_) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Reachability::Silent(_) if Instant::now() < until => std::thread::sleep(PAUSE),
             found => return found,
         }
     }
@@ -74,15 +74,15 @@ pub(crate) fn unanswered(store: &Store) -> String {
 
 fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut dyn Write) -> Result<u8> {
     match find(store) {
-        Found::Runs(state) => {
+        Reachability::Runs(state) => {
             writeln!(out, "larderd is already running: process {}", state.pid)?;
             return Ok(FINE);
         }
-        Found::OnDemand => {
+        Reachability::OnDemand => {
             writeln!(out, "larderd is started on demand: its socket is already listened on, for example by systemd")?;
             return Ok(FINE);
         }
-        Found::Silent(_) | Found::Nothing => {}
+        Reachability::Silent(_) | Reachability::Nothing => {}
     }
     let state = launch(around, store, options.idle, options.hits_only)?;
     writeln!(out, "larderd runs: process {}", state.pid)?;
@@ -92,7 +92,7 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
 /// Starts it if it does not run, and waits until it answers.
 pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
     match find(store) {
-        Found::Runs(_) => Ok(()),
+        Reachability::Runs(_) => Ok(()),
         _ => launch(around, store, IDLE_S, false).map(drop),
     }
 }
@@ -103,8 +103,8 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64, hits_only: bool) ->
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
-            Found::Runs(state) => return Ok(state),
-            Found::Silent(why) if Instant::now() > until => bail!("{}: {why}", unanswered(store)),
+            Reachability::Runs(state) => return Ok(state),
+            Reachability::Silent(why) if Instant::now() > until => bail!("{}: {why}", unanswered(store)),
             _ if Instant::now() > until => {
                 bail!("larderd did not start: `larderd serve` says why, or {}", store.daemon_log().display())
             }
@@ -148,10 +148,10 @@ fn status(store: &Store, options: &DaemonStatus, out: &mut dyn Write) -> Result<
     let found = find(store);
     let socket = store.daemon_socket();
     if options.json {
-        let state = if let Found::Runs(state) = &found { *state } else { State::default() };
+        let state = if let Reachability::Runs(state) = &found { *state } else { State::default() };
         let object = json!({
-            "runs": matches!(found, Found::Runs(_)),
-            "on_demand": matches!(found, Found::OnDemand),
+            "runs": matches!(found, Reachability::Runs(_)),
+            "on_demand": matches!(found, Reachability::OnDemand),
             "socket": socket.display().to_string(),
             "pid": state.pid,
             "up_s": state.up_s,
@@ -163,12 +163,12 @@ fn status(store: &Store, options: &DaemonStatus, out: &mut dyn Write) -> Result<
     } else {
         writeln!(out, "{}", sentence(&found))?;
     }
-    Ok(if matches!(found, Found::Runs(_) | Found::OnDemand) { FINE } else { PROBLEM })
+    Ok(if matches!(found, Reachability::Runs(_) | Reachability::OnDemand) { FINE } else { PROBLEM })
 }
 
-fn sentence(found: &Found) -> String {
+fn sentence(found: &Reachability) -> String {
     match found {
-        Found::Runs(state) => format!(
+        Reachability::Runs(state) => format!(
             "larderd runs: process {}, for {} s, exits after {} s without work; {} accepted, {} refused",
             state.pid,
             state.up_s,
@@ -176,8 +176,8 @@ fn sentence(found: &Found) -> String {
             say::count(state.recorded, "hand-over", "hand-overs"),
             state.refused
         ),
-        Found::OnDemand => "larderd does not run, but is started on demand".to_owned(),
-        Found::Silent(why) => format!("larderd runs, but does not answer: {why}"),
-        Found::Nothing => "larderd does not run: `larder daemon start`".to_owned(),
+        Reachability::OnDemand => "larderd does not run, but is started on demand".to_owned(),
+        Reachability::Silent(why) => format!("larderd runs, but does not answer: {why}"),
+        Reachability::Nothing => "larderd does not run: `larder daemon start`".to_owned(),
     }
 }

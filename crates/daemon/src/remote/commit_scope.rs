@@ -36,12 +36,12 @@ pub(crate) type Commits = Vec<Digest>;
 /// The cached commits of checkouts, and until when they are valid.
 #[derive(Default)]
 pub(crate) struct CommitScope {
-    known: Mutex<HashMap<PathBuf, Known>>,
+    known: Mutex<HashMap<PathBuf, CheckoutState>>,
     answered: Condvar,
 }
 
 /// The state of one checkout.
-enum Known {
+enum CheckoutState {
     /// Another thread is asking `git`.
     Asked,
     Answered(Instant, Commits),
@@ -56,7 +56,7 @@ struct Asking<'a> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let mut known = self.commit_scope.known();
-        if let Some(Known::Asked) = known.get(self.top) {
+        if let Some(CheckoutState::Asked) = known.get(self.top) {
             known.remove(self.top);
         }
         self.commit_scope.answered.notify_all();
@@ -64,7 +64,7 @@ impl Drop for Asking<'_> {
 }
 
 impl CommitScope {
-    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, CheckoutState>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,22 +85,22 @@ impl CommitScope {
         let mut known = self.known();
         loop {
             match known.get(&top) {
-                Some(Known::Answered(until, commits)) if Instant::now() < *until => return commits.clone(),
-                Some(Known::Asked) if !waits => return Commits::new(),
-                Some(Known::Asked) => known = self.answered.wait(known).unwrap_or_else(PoisonError::into_inner),
-                Some(Known::Answered(..)) | None => break,
+                Some(CheckoutState::Answered(until, commits)) if Instant::now() < *until => return commits.clone(),
+                Some(CheckoutState::Asked) if !waits => return Commits::new(),
+                Some(CheckoutState::Asked) => known = self.answered.wait(known).unwrap_or_else(PoisonError::into_inner),
+                Some(CheckoutState::Answered(..)) | None => break,
             }
         }
         if known.len() >= REMEMBERED_MAX {
-            known.retain(|_, one| matches!(one, Known::Asked));
+            known.retain(|_, one| matches!(one, CheckoutState::Asked));
         }
-        known.insert(top.clone(), Known::Asked);
+        known.insert(top.clone(), CheckoutState::Asked);
         drop(known);
         let asking = Asking { commit_scope: self, top: &top };
         let asked = ask(&top, PATIENCE);
         let until = Instant::now() + if asked.is_some() { COARSE } else { HANGS };
         let commits = asked.unwrap_or_default();
-        self.known().insert(top.clone(), Known::Answered(until, commits.clone()));
+        self.known().insert(top.clone(), CheckoutState::Answered(until, commits.clone()));
         drop(asking);
         commits
     }
@@ -157,7 +157,7 @@ mod tests {
         });
         assert!(all.iter().all(|commits| *commits == two), "{all:?}");
         let top = dir.path().to_owned();
-        commit_scope.known().insert(top.clone(), Known::Asked);
+        commit_scope.known().insert(top.clone(), CheckoutState::Asked);
         assert_eq!(commit_scope.commits_unless_asked(below.as_os_str().as_bytes()), []);
         drop(Asking { commit_scope: &commit_scope, top: &top });
         assert_eq!(commit_scope.commits_unless_asked(below.as_os_str().as_bytes()), two);

@@ -60,13 +60,13 @@ pub(crate) type Source = Option<usize>;
 
 /// What is known about the remotes.
 #[derive(Default)]
-pub(crate) struct LatencyModel(Mutex<Known>);
+pub(crate) struct LatencyModel(Mutex<Latencies>);
 
 /// The durations of recent downloads for each class, in microseconds.
 type Recent = [VecDeque<u64>; CLASSES];
 
 #[derive(Default)]
-struct Known {
+struct Latencies {
     /// The durations of all remotes together.
     recent: Recent,
     /// The durations of each remote.
@@ -80,7 +80,7 @@ struct Known {
 }
 
 impl LatencyModel {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Latencies> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ fn note(recent: &mut VecDeque<u64>, took: Duration) {
     }
 }
 
-impl Known {
+impl Latencies {
     fn close(&mut self, now: Instant) {
         // Failures of downloads that were already running must not prolong the pause.
         if self.closed_until.is_none_or(|until| until <= now) {

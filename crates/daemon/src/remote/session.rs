@@ -41,14 +41,14 @@ struct Stage {
 }
 
 /// The manifest that was found and its remote, kept until the wrapper chooses a record.
-type Found = Arc<Mutex<Option<(Bytes, Source)>>>;
+type FoundManifest = Arc<Mutex<Option<(Bytes, Source)>>>;
 
 /// The state that the tasks of a connection need.
 #[derive(Clone)]
 struct Answering {
     shared: Arc<Shared>,
     channel: Arc<Channel>,
-    found: Found,
+    found: FoundManifest,
     began: Instant,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn serve(
     let answering = Answering {
         shared: Arc::clone(shared),
         channel: Arc::clone(channel),
-        found: Found::default(),
+        found: FoundManifest::default(),
         began: Instant::now(),
     };
     let mut stage = answering.begin(handle, (Class::Records, None), answering.clone().records(weak))?;

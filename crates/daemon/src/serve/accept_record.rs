@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use larder_ipc::{Handed, Parcel};
 use larder_model::{Fallback, Judgement, Outcome, Unrecorded};
 use larder_store::{Came, Counters, NotTaken, Store, StoreError};
-use larder_sys::Kind;
+use larder_sys::FileType;
 
 /// An accepted record.
 pub(super) struct Taken {
@@ -102,7 +102,7 @@ fn became_of(error: &anyhow::Error) -> Outcome {
 /// else could block for ever, or never reach an end.
 fn file_of(passed: OwnedFd, size_bytes: u64) -> Result<File> {
     let (file, stat) = larder_sys::passed_file(passed)?;
-    if stat.kind != Kind::File {
+    if stat.kind != FileType::File {
         bail!("the passed descriptor is no regular file");
     }
     if stat.size_bytes != size_bytes {

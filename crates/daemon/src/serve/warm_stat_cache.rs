@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use larder_model::{Fact, Manifest, PLACEHOLDER};
 use larder_store::{STAMP_AGE_MIN_NS, StatCache, Store};
-use larder_sys::{Kind, Opening, Stat};
+use larder_sys::{FileType, Opening, Stat};
 
 /// The wait before files are hashed, because files that were written just now get no stat cache
 /// entry yet.
@@ -71,14 +71,14 @@ fn of_the_system(path: &[u8]) -> Option<(File, Stat)> {
     let is_roots = |stat: &Stat| stat.owner == SUPERUSER && stat.mode & OTHERS_WRITE == 0;
     let is_open_to_all = |above: &Path| {
         let stat = larder_sys::lstat(above.as_os_str().as_bytes());
-        stat.is_ok_and(|stat| stat.kind == Kind::Directory && is_roots(&stat) && stat.mode & ALL_SEARCH != 0)
+        stat.is_ok_and(|stat| stat.kind == FileType::Directory && is_roots(&stat) && stat.mode & ALL_SEARCH != 0)
     };
     if !real.ancestors().skip(1).all(is_open_to_all) {
         return None;
     }
     let file = larder_sys::open(real.as_os_str().as_bytes(), Opening::ReadPlain).ok()?;
     let stat = larder_sys::fstat(&file).ok()?;
-    (stat.kind == Kind::File && is_roots(&stat) && stat.mode & ALL_READ != 0).then_some((file, stat))
+    (stat.kind == FileType::File && is_roots(&stat) && stat.mode & ALL_READ != 0).then_some((file, stat))
 }
 
 #[cfg(test)]

@@ -10,14 +10,15 @@ const OF_KUBELET: &str = "csi.storage.k8s.io/";
 const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 const NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
 const KNOWN: [&str; 8] = ["key", "fallback", "policy", "remote", "path", "readOnly", "strict", "owner"];
-/// The placeholders of keys that say nothing about the plugin's own process.
+/// The placeholders that are allowed in keys, because they say nothing about the plugin's own
+/// process.
 const PLACEHOLDERS: [&str; 2] = ["{{os}}", "{{arch}}"];
 
 /// A pod's request for a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) key: String,
-    /// Beginnings of other keys, in the order in which they are tried.
+    /// Prefixes of other keys. If no image has the key, they are tried in this order.
     pub(crate) fallbacks: Vec<String>,
     /// False with the policy `push`: the pod only saves, so its volume begins empty.
     pub(crate) pulls: bool,
@@ -26,7 +27,7 @@ pub(crate) struct Wanted {
     /// The saved path, if the image has several.
     pub(crate) path: Option<String>,
     pub(crate) read_only: bool,
-    /// Without an image the pod does not start.
+    /// True if the pod must not start without an image.
     pub(crate) strict: bool,
     /// The user and group that own the files of the image.
     pub(crate) owner: (u32, u32),
@@ -108,8 +109,8 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
 /// Which namespaces may use which keys, and which remotes a pod may name.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// A namespace, or `*` for every one, and the beginning of the keys that it may use. If there is
-    /// none, every namespace may use every key.
+    /// A namespace, or `*` for every namespace, and a prefix of the keys that it may use. If the list
+    /// is empty, every namespace may use every key.
     pub keys: Vec<(String, String)>,
     /// The values of the attribute `remote` that are allowed.
     pub remotes: Vec<String>,

@@ -1,5 +1,5 @@
-//! Finds an image by `larder image locate`, a process with a time limit and a user of its own:
-//! it parses what remotes send.
+//! Finds an image by `larder image locate`. That process has a time limit and a user of its own,
+//! because it parses what remotes send.
 //!
 //! Unaware of: how the image is mounted.
 

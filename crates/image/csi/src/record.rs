@@ -28,8 +28,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads the record in a volume's directory. Returns `None` if there is none, which is so if the
-    /// plugin was killed before it mounted anything.
+    /// Reads the record in a volume's directory. Returns `None` if there is none: the plugin was
+    /// killed before it mounted anything.
     pub(crate) fn read(directory: &Path) -> io::Result<Option<Record>> {
         match fs::read_to_string(directory.join(FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -40,7 +40,7 @@ impl Record {
         }
     }
 
-    /// Writes the record, so that it is there whole or not at all.
+    /// Writes the record under a temporary name and renames it, so that it is complete or absent.
     pub(crate) fn write(&self, directory: &Path) -> io::Result<()> {
         let new = directory.join(NEW_FILE);
         File::create(&new)?.write_all(self.encode().as_bytes())?;

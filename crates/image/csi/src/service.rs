@@ -29,7 +29,7 @@ use crate::proto::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse, NodeUnstageVolumeRequest,
     NodeUnstageVolumeResponse, ProbeRequest, ProbeResponse, VolumeCapability, VolumeUsage,
 };
-use crate::volumes::{Found, Turn, Volumes};
+use crate::volumes::{TargetState, Turn, Volumes};
 
 /// The name by which a CSIDriver and the volumes of pods name the plugin.
 const NAME: &str = "larder.csi";
@@ -202,12 +202,12 @@ impl Plugin {
         let _permit = Arc::clone(&self.turns).acquire_owned().await.map_err(internal)?;
         let target = self.volumes.target(target).map_err(invalid)?;
         match self.volumes.find(&id, &target).map_err(internal)? {
-            Found::Mounted => return Ok(()),
-            Found::Elsewhere => {
+            TargetState::Mounted => return Ok(()),
+            TargetState::Elsewhere => {
                 let why = format!("the volume {id} is mounted at another path, and can only be mounted once");
                 return Err(Status::failed_precondition(why));
             }
-            Found::Nothing => {}
+            TargetState::Nothing => {}
         }
         let located = if wanted.pulls { self.finder.locate(&wanted).await } else { Ok(None) };
         let shown = format!("{} for {}", wanted.key, target.display());

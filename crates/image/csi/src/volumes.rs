@@ -6,9 +6,9 @@
 //! STATE/volumes/DIGEST  a volume: its record, and what its pod wrote
 //! ```
 //!
-//! A volume is mounted in this order, and removed in the other. So whatever is left by a plugin that
-//! was killed has a directory, which the next publish or unpublish of the volume, or the next start
-//! of the plugin, removes:
+//! A volume is mounted in the following order, and removed in the reverse order. So whatever a killed
+//! plugin left has a directory. The next publish or unpublish of the volume, or the next start of the
+//! plugin, removes it:
 //!
 //! 1. The directory and its record.
 //! 2. The place for what the pod writes.
@@ -46,8 +46,8 @@ pub struct Volumes {
     broker: PathBuf,
     targets: PathBuf,
     writes_bytes_max: u64,
-    /// The connections for mounted volumes, on which a broker fetches their data. `None` after the
-    /// broker ended. By the name of the volume's directory.
+    /// For the name of each mounted volume's directory: its record, and the connection on which a
+    /// broker fetches its data, or `None` after the broker ended.
     held: Mutex<HashMap<String, (Record, Option<Client>)>>,
     /// The volumes that a call works on, by identifier.
     busy: Mutex<HashSet<String>>,
@@ -68,7 +68,7 @@ impl Drop for Turn {
 
 /// The state of the target of a volume.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum TargetState {
     /// This volume.
     Mounted,
     /// Nothing.
@@ -134,19 +134,19 @@ impl Volumes {
     }
 
     /// Looks up what is at the target of a volume.
-    pub(crate) fn find(&self, id: &str, target: &Path) -> Result<Found> {
-        let Some(record) = Record::read(&self.of(id))? else { return Ok(Found::Nothing) };
+    pub(crate) fn find(&self, id: &str, target: &Path) -> Result<TargetState> {
+        let Some(record) = Record::read(&self.of(id))? else { return Ok(TargetState::Nothing) };
         Ok(match is_mounted(&record.target)? {
-            true if record.target == target => Found::Mounted,
-            true => Found::Elsewhere,
-            false => Found::Nothing,
+            true if record.target == target => TargetState::Mounted,
+            true => TargetState::Elsewhere,
+            false => TargetState::Nothing,
         })
     }
 
     /// Returns true if this volume is mounted at this path.
     pub(crate) fn is_at(&self, id: &str, path: &str) -> bool {
         let target = self.target(path);
-        target.is_ok_and(|target| matches!(self.find(id, &target), Ok(Found::Mounted)))
+        target.is_ok_and(|target| matches!(self.find(id, &target), Ok(TargetState::Mounted)))
     }
 
     /// Mounts a volume at a target: the image if there is one, otherwise an empty directory. If that
@@ -225,8 +225,8 @@ impl Volumes {
         self.forget(&self.of(id))
     }
 
-    /// Keeps the data of mounted volumes being fetched: if the broker ended, asks the next one for
-    /// the same images. Does not return.
+    /// Makes sure that a broker fetches the data of mounted volumes: if the broker ended, asks the next
+    /// one for the same images. Does not return.
     pub(crate) async fn watch(self: Arc<Volumes>) {
         loop {
             tokio::time::sleep(CHECK_EVERY).await;

@@ -8,7 +8,7 @@
 //! The volume's own mount keeps the file system and its loop device. So both end with it, even if the
 //! plugin is killed, and nothing but the file is left to remove.
 //!
-//! Unaware of: what is below what the pod writes.
+//! Unaware of: the image, which is mounted below what the pod writes.
 
 use std::fs::{self, File};
 use std::io;

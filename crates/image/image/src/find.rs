@@ -7,7 +7,7 @@ use larder_store::{Store, StoreError};
 
 /// The result of a search for a key and its fallbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundImage {
     /// The image of the key itself.
     Exact(ImageRecord),
     /// The newest image whose key begins with a fallback. The first fallback with an image counts.
@@ -16,21 +16,21 @@ pub enum Found {
     Miss,
 }
 
-impl Found {
+impl FoundImage {
     /// Returns the image, if there is one.
     pub fn record(&self) -> Option<&ImageRecord> {
         match self {
-            Found::Exact(record) | Found::Fallback(record) => Some(record),
-            Found::Miss => None,
+            FoundImage::Exact(record) | FoundImage::Fallback(record) => Some(record),
+            FoundImage::Miss => None,
         }
     }
 
     /// Returns the word for it in messages.
     pub fn word(&self) -> &'static str {
         match self {
-            Found::Exact(_) => "exact",
-            Found::Fallback(_) => "fallback",
-            Found::Miss => "miss",
+            FoundImage::Exact(_) => "exact",
+            FoundImage::Fallback(_) => "fallback",
+            FoundImage::Miss => "miss",
         }
     }
 }
@@ -39,18 +39,18 @@ impl Found {
 ///
 /// For example, with the fallbacks `deps-x-` and `deps-` the newest image `deps-x-…` is returned,
 /// and only if there is none, the newest image `deps-…`.
-pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<Found, StoreError> {
+pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<FoundImage, StoreError> {
     let is_whole = |record: &ImageRecord| record.needed().all(|blob| store.has_blob(&blob));
     if let Some(record) = store.image(key)?.filter(is_whole) {
-        return Ok(Found::Exact(record));
+        return Ok(FoundImage::Exact(record));
     }
     if fallbacks.is_empty() {
-        return Ok(Found::Miss);
+        return Ok(FoundImage::Miss);
     }
     let all: Vec<ImageRecord> =
         store.images()?.into_iter().map(|image| image.record).filter(|record| is_whole(record)).collect();
     let first = fallbacks.iter().find_map(|fallback| newest_of(&all, fallback));
-    Ok(first.map_or(Found::Miss, |record| Found::Fallback(record.clone())))
+    Ok(first.map_or(FoundImage::Miss, |record| FoundImage::Fallback(record.clone())))
 }
 
 /// Returns the newest of these images whose key begins with `fallback`.
@@ -87,17 +87,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
         let (a, b, c) = (kept(&store, "deps-x-1", 5), kept(&store, "deps-x-2", 7), kept(&store, "deps-y-1", 9));
-        let check = |key: &str, fallbacks: &[&str], expect: Found| {
+        let check = |key: &str, fallbacks: &[&str], expect: FoundImage| {
             let fallbacks: Vec<String> = fallbacks.iter().map(|text| (*text).to_owned()).collect();
             let found = find_here(&store, &key.parse().expect("a key"), &fallbacks).expect("reads");
             assert_eq!(found, expect, "{key} {fallbacks:?}");
         };
-        check("deps-x-1", &["deps-y-"], Found::Exact(a));
-        check("deps-x-3", &["deps-x-", "deps-"], Found::Fallback(b.clone()));
-        check("deps-x-3", &["deps-z-", "deps-"], Found::Fallback(c.clone()));
-        check("deps-x-3", &["deps-z-", "eps-"], Found::Miss);
-        check("deps-x-3", &[], Found::Miss);
+        check("deps-x-1", &["deps-y-"], FoundImage::Exact(a));
+        check("deps-x-3", &["deps-x-", "deps-"], FoundImage::Fallback(b.clone()));
+        check("deps-x-3", &["deps-z-", "deps-"], FoundImage::Fallback(c.clone()));
+        check("deps-x-3", &["deps-z-", "eps-"], FoundImage::Miss);
+        check("deps-x-3", &[], FoundImage::Miss);
         std::fs::remove_file(store.blob_file(&c.packs.digest)).expect("removes");
-        check("deps-x-1", &["deps-"], Found::Miss);
+        check("deps-x-1", &["deps-"], FoundImage::Miss);
     }
 }

@@ -51,7 +51,7 @@ pub use archive::{Exported, Format, Packing, SQUASHED, Unpacked, export, squash,
 pub use device::Device;
 pub use erofs::{Whole, metadata, whole};
 pub use error::ImageError;
-pub use find::{Found, find_here, newest_of};
+pub use find::{FoundImage, find_here, newest_of};
 pub use image::{Image, is_directory, memory_of_trees, unpack_tree};
 pub use key::{Facts, KeyError, expand, files_in};
 pub use packs::{Arrived, LocalPacks, Packs};

@@ -74,7 +74,7 @@ pub struct Unlike {
 
 /// Returns all differences, those that block a verdict first.
 pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
-    let mut found = Found::default();
+    let mut found = UnlikeValues::default();
     found.texts(Part::Machine, machine(&a.context.machine), machine(&b.context.machine));
     found.texts(Part::Tools, tools(&a.context.tools), tools(&b.context.tools));
     found.texts(Part::Project, git(a.context.project.as_ref()), git(b.context.project.as_ref()));
@@ -117,9 +117,9 @@ pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
 }
 
 #[derive(Default)]
-struct Found(Vec<Unlike>);
+struct UnlikeValues(Vec<Unlike>);
 
-impl Found {
+impl UnlikeValues {
     fn texts(&mut self, part: Part, a: BTreeMap<String, String>, b: BTreeMap<String, String>) {
         let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
         for name in names {

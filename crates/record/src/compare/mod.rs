@@ -302,7 +302,7 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
 
 fn by_kind(a: &Processes, b: &Processes) -> Vec<Went> {
     let of = |processes| -> std::collections::BTreeMap<String, (u64, f64, f64)> {
-        let row = |kind: crate::summary::Kind| {
+        let row = |kind: crate::summary::NamedProcesses| {
             (kind.name, (kind.count, kind.cpu_us as f64 / 1e3, kind.system_us as f64 / 1e3))
         };
         kinds(processes).into_iter().map(row).collect()

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::data::shortened;
 use crate::directory::{Record, RecordedRun};
 use crate::processes::{Outcome, Processes};
-use crate::summary::{Counts, Group, Kind, ROWS_MAX};
+use crate::summary::{Counts, Group, NamedProcesses, ROWS_MAX};
 
 /// The number of characters of a command line in a table.
 const COMMAND_CHARS: usize = 240;
@@ -224,7 +224,7 @@ pub(super) fn slowest(found: &Processes, places: &[usize]) -> Markup {
 }
 
 /// Returns the table of processes by name.
-pub(super) fn kinds(kinds: &[Kind]) -> Markup {
+pub(super) fn kinds(kinds: &[NamedProcesses]) -> Markup {
     html! {
         section #kinds aria-labelledby="kinds-h" {
             h2 #kinds-h { "Most started programs" }

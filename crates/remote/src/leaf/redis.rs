@@ -51,7 +51,7 @@ struct Slot {
 }
 
 /// The address of a server, and our credentials.
-pub(crate) struct Place<'a> {
+pub(crate) struct RedisServer<'a> {
     pub(crate) address: &'a str,
     pub(crate) database: i64,
     pub(crate) login: Login,
@@ -61,7 +61,7 @@ pub(crate) struct Place<'a> {
 impl Redis {
     pub(crate) fn new(
         name: &str,
-        place: &Place<'_>,
+        place: &RedisServer<'_>,
         prefix: &str,
         ttl_s: Option<u64>,
         (abilities, stall): (Abilities, Duration),
@@ -135,7 +135,7 @@ impl Redis {
 }
 
 /// Makes the client. `ca` has the trusted certificates, instead of those of the system.
-fn open(place: &Place<'_>, ca: Option<Vec<u8>>) -> Result<Client, RedisError> {
+fn open(place: &RedisServer<'_>, ca: Option<Vec<u8>>) -> Result<Client, RedisError> {
     let (host, port) = place.address.rsplit_once(':').unwrap_or((place.address, ""));
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = port.parse().map_err(|_| RedisError::from((ErrorKind::InvalidClientConfig, "no port")))?;

@@ -9,7 +9,7 @@ use super::http::Http;
 #[cfg(unix)]
 use super::memcached::Memcached;
 use super::object::Object;
-use super::redis::{Place, Redis};
+use super::redis::{Redis, RedisServer};
 use super::retry_after::RetryAfter;
 use crate::stack::Parts;
 use crate::{Abilities, Login, Options, Remote, RemoteError, RemoteUrl, Service, Tls, Trouble};
@@ -83,7 +83,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
                 // it is the same.
                 let _ = Arc::unwrap_or_clone(provider).install_default();
             }
-            let place = Place { address, database: *database, login, tls: tls.as_ref() };
+            let place = RedisServer { address, database: *database, login, tls: tls.as_ref() };
             let ttl_s = ttl_days.map(|days| DAY.as_secs() * u64::from(days));
             let values = Redis::new(name, &place, prefix, ttl_s, (VALUES, options.stall))?;
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))

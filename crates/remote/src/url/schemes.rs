@@ -25,7 +25,7 @@ pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn file(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: a directory has no user")?;
+    no_user(parts, "not allowed here: a directory has no user")?;
     if parts.url.host_str().is_some_and(|host| !host.is_empty() && host != "localhost") {
         return Err(parts.wrong("host", "it must be empty: file:///DIRECTORY, with three slashes"));
     }
@@ -36,7 +36,7 @@ fn file(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn s3(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: use AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS' files")?;
+    no_user(parts, "not allowed here: use AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS' files")?;
     no_port(parts)?;
     Ok(Service::S3 {
         bucket: parts.host("bucket")?,
@@ -49,7 +49,7 @@ fn s3(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn gcs(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials come from GOOGLE_APPLICATION_CREDENTIALS or from the machine")?;
+    no_user(parts, "not allowed here: credentials come from GOOGLE_APPLICATION_CREDENTIALS or from the machine")?;
     no_port(parts)?;
     Ok(Service::Gcs {
         bucket: parts.host("bucket")?,
@@ -60,7 +60,7 @@ fn gcs(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn azblob(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials come from AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY")?;
+    no_user(parts, "not allowed here: credentials come from AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY")?;
     no_port(parts)?;
     Ok(Service::Azblob {
         container: parts.host("container")?,
@@ -94,7 +94,7 @@ fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn memcached(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: memcached has no login; let it listen on a private address")?;
+    no_user(parts, "not allowed here: memcached has no login; let it listen on a private address")?;
     let prefix = match parts.prefix()? {
         prefix if prefix.is_empty() => "larder".to_owned(),
         prefix => prefix,
@@ -119,7 +119,7 @@ fn http(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn ghac(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials come from ACTIONS_RUNTIME_TOKEN, which the job must be given")?;
+    no_user(parts, "not allowed here: credentials come from ACTIONS_RUNTIME_TOKEN, which the job must be given")?;
     no_port(parts)?;
     let host = parts.url.host_str().unwrap_or_default().to_owned();
     let prefix = format!("{host}/{}", parts.prefix()?);
@@ -127,7 +127,7 @@ fn ghac(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
 }
 
 fn grpc(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
-    nobody(parts, "not allowed here: credentials are a header (header_file=, header_env=) or a client certificate")?;
+    no_user(parts, "not allowed here: credentials are a header (header_file=, header_env=) or a client certificate")?;
     let encrypted = parts.scheme == "grpcs";
     let address = parts.address(if encrypted { 443 } else { 80 })?;
     let tls = tls(parts, encrypted)?;
@@ -155,7 +155,7 @@ fn headers(parts: &mut Parts<'_>) -> Result<Headers, RemoteError> {
 }
 
 /// Fails if the URL has a user or a password. `instead` says where credentials come from.
-fn nobody(parts: &Parts<'_>, instead: &str) -> Result<(), RemoteError> {
+fn no_user(parts: &Parts<'_>, instead: &str) -> Result<(), RemoteError> {
     match parts.login() == Login::default() && !parts.has_login() {
         true => Ok(()),
         false => Err(parts.wrong("user", instead)),

@@ -102,7 +102,7 @@ impl<'a> StoredOutputs<'a> {
                 let stat = larder_sys::stat(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // No record may create a set-user-id file, because it would give away the rights of
                 // the user that has the hit.
-                if stat.kind != larder_sys::Kind::File || (stat.mode | mode.bits) & 0o6000 != 0 {
+                if stat.kind != larder_sys::FileType::File || (stat.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
                 let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;

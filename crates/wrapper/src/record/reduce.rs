@@ -53,7 +53,7 @@ impl Run<'_> {
     /// directory. For example, `make -C src` starts compilers with the `PWD` of its caller.
     ///
     /// Compilers only test whether both are the same directory, and if so, its path is in the key.
-    /// Otherwise the look has no effect, and in another place `PWD` is another path.
+    /// Otherwise the `stat` has no effect, and in another place `PWD` is another path.
     fn leave_out_directory_of_caller(&self, folded: &mut Folded) {
         let action = &self.request.action;
         let is_compiler = matches!(self.request.family, Family::Gcc | Family::Clang);

@@ -16,16 +16,17 @@ use larder_model::path::{absolute, file_name, is_in, join, parent};
 use larder_model::{ALL_VARIABLES, Change, Looked, SIGNALS, Seen, found_along_path};
 use larder_observe::{Folded, Open, OpenFlags, Start, arguments};
 use larder_portability::{ScriptScan, outside_the_system};
-use larder_sys::Kind;
+use larder_sys::FileType;
 
 use super::entry::Run;
 use crate::own_file::own_path;
 
 impl Run<'_> {
-    /// Leaves out that a compiler found none of its parts in directories of `PATH` that are not in
-    /// the key. The lookup of the next run makes sure that the directories which it leaves out
-    /// have none of these programs either. If the run looked for another program there, or if a
-    /// program ran that is no part of a compiler, the text of `PATH` counts.
+    /// Removes the absences of parts of a compiler in directories of `PATH` that are not in the key.
+    ///
+    /// They need no observation, because the next lookup leaves a directory out of the key only if
+    /// it has none of these programs. If the run looked for another program there, or if a program
+    /// ran that is no part of a compiler, the text of `PATH` counts instead.
     pub(super) fn leave_out_search_path(&self, folded: &mut Folded) {
         if self.request.family == Family::Command {
             return;
@@ -50,11 +51,14 @@ impl Run<'_> {
 
     /// Adds what a whole command relied on of the search paths that its key leaves out.
     ///
-    /// - A variable counts by its text if a text names it or a program asked for it, which is
-    ///   already in `seen`. All of them count so if a program ran that may read them unseen.
-    /// - `PATH` otherwise counts by the programs that were looked for along it. No other directory
-    ///   than those of the system and those that had one of these programs may have one.
-    /// - Ignored signals and the niceness count if such a program ran, or if a text lists traps.
+    /// - The value of a variable counts if a text names the variable or a program asked for it. Such
+    ///   variables are already in `seen`. If a program ran that may read variables unseen, the values
+    ///   of all search paths count.
+    /// - Otherwise `PATH` counts by the programs that were looked for along it: the record holds if
+    ///   no more directories than in this run have one of these programs. Directories of the system
+    ///   count by their path.
+    /// - Ignored signals and the niceness count if a program ran that may read variables unseen, or
+    ///   if a text lists traps.
     pub(super) fn add_search_paths(&self, scripts: &ScriptScan, seen: &mut Seen) {
         if self.request.family != Family::Command {
             return;
@@ -108,9 +112,9 @@ impl Run<'_> {
 
     /// Adds that directories of `PATH` in the working directory have no part of a compiler.
     ///
-    /// A nested hit does not look for these programs: its record leaves out that there were none, and
-    /// the key of the compile makes up for that. The key of a whole command keeps such directories,
-    /// whatever they hold.
+    /// A nested hit reports no lookups of these programs: its record has none of these absences,
+    /// because the key of the compile covers them. The key of a whole command does not cover them: it
+    /// keeps such directories whatever they hold.
     fn add_parts_of_compilers(&self, path: &[u8], seen: &mut Seen) {
         let cwd = &self.request.action.cwd;
         let directories = path.split(|&byte| byte == b':').map(|directory| absolute(cwd, directory));
@@ -134,8 +138,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns true for an absolute path by which programs in that directory are looked for as
-/// observed.
+/// Returns true for an absolute path without `.`, `..` and repeated slashes. Only then the paths that
+/// the run looked at begin with the directory as it is written in `PATH`.
 fn is_plain(directory: &[u8]) -> bool {
     let mut parts = directory.split(|&byte| byte == b'/');
     parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
@@ -143,7 +147,7 @@ fn is_plain(directory: &[u8]) -> bool {
 
 /// Returns true for a link that leads to a directory.
 fn leads_to_directory(change: &(Vec<u8>, Change)) -> bool {
-    let is_directory = |path: &[u8]| larder_sys::stat(path).is_ok_and(|stat| stat.kind == Kind::Directory);
+    let is_directory = |path: &[u8]| larder_sys::stat(path).is_ok_and(|stat| stat.kind == FileType::Directory);
     matches!(change.1, Change::Link) && is_directory(&change.0)
 }
 
@@ -157,8 +161,8 @@ fn compiles(start: &Start, ours: &[u8]) -> bool {
     is_compiler_part(file_name(start.program)) || start.program == ours
 }
 
-/// Returns true if a program uses search paths only as texts of the command, calls of `getenv` and
-/// the paths that it looks at show.
+/// Returns true if everything that a program does with search paths can be seen: in the texts of the
+/// command, in calls of `getenv`, and in the paths that it looks for.
 fn shows_its_searches(start: &Start, ours: &[u8]) -> bool {
     let name = file_name(start.program);
     if start.program == ours {

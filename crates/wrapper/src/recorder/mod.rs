@@ -1,4 +1,4 @@
-//! The target of what a run leaves: the store, or `larderd` if this process cannot write the store.
+//! Where the record of a run goes: the store, or `larderd` if this process cannot write the store.
 //!
 //! Unaware of: what is recorded, whether it will be.
 

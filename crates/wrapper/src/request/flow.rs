@@ -15,7 +15,7 @@
 //!
 //! Unaware of: how each step is done.
 
-use larder_lookup::{Answer, Known, Rejected, ask, relocated};
+use larder_lookup::{Answer, EarlierRecords, Rejected, ask, relocated};
 use larder_model::{ActionResult, Fallback, Manifest, Outcome, SetReader};
 use larder_spawn::Token;
 use larder_store::{Effort, ManifestFile, Turn};
@@ -73,7 +73,7 @@ pub(super) struct LookUp {
 pub(super) struct Unanswered {
     /// A record existed but could not be used, for this reason.
     trouble: Option<Fallback>,
-    known: Known,
+    known: EarlierRecords,
     waited: Option<Waited>,
 }
 
@@ -131,7 +131,7 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
     let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
     if settings.recache {
-        return not_found(cx, lookup, None, Known::default());
+        return not_found(cx, lookup, None, EarlierRecords::default());
     }
     let file = match lookup.handed_over {
         false => store.read_manifest_start(&request.weak, !settings.read_only, lookup.parts),
@@ -142,7 +142,7 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
     match file.as_ref().map(|file| file.as_ref().map(|file| (file, decode(&file.bytes)))) {
         Ok(None) => {
             note_cause(cx, &[]);
-            not_found(cx, lookup, None, Known::default())
+            not_found(cx, lookup, None, EarlierRecords::default())
         }
         Ok(Some((file, Ok(mut manifest)))) if manifest.weak == request.weak => {
             manifest.keep_believed(&settings.remote_trust);
@@ -170,12 +170,12 @@ fn look_up<'a>(cx: RequestContext, mut lookup: LookUp) -> State<'a> {
                 return next_part(lookup);
             }
             note_cause(cx, &lookup.rejected);
-            let known = Known::of(&manifest, &lookup.rejected);
+            let known = EarlierRecords::of(&manifest, &lookup.rejected);
             not_found(cx, lookup, trouble, known)
         }
         Ok(Some(_)) if is_part => next_part(lookup),
-        Ok(Some(_)) => not_found(cx, lookup, Some(Fallback::Damaged), Known::default()),
-        Err(error) => not_found(cx, lookup, Some(error.fallback()), Known::default()),
+        Ok(Some(_)) => not_found(cx, lookup, Some(Fallback::Damaged), EarlierRecords::default()),
+        Err(error) => not_found(cx, lookup, Some(error.fallback()), EarlierRecords::default()),
     }
 }
 
@@ -226,7 +226,7 @@ fn note_cause(cx: RequestContext, rejected: &[Rejected]) {
 }
 
 /// Returns the next state for a request that these records do not answer.
-fn not_found<'a>(cx: RequestContext, lookup: LookUp, trouble: Option<Fallback>, known: Known) -> State<'a> {
+fn not_found<'a>(cx: RequestContext, lookup: LookUp, trouble: Option<Fallback>, known: EarlierRecords) -> State<'a> {
     let LookUp { waited, fetched, turn, token, handed_over, .. } = lookup;
     if !cx.context.loaded.settings.recache && !handed_over && trouble.is_none() && cx.store.is_only_read() {
         return State::LookUp(LookUp { waited, fetched, turn, token, handed_over: true, ..LookUp::default() });

@@ -150,7 +150,7 @@ const PIPE_TYPE: u8 = 0o1;
 fn names_a_pipe(argv: &[Vec<u8>]) -> bool {
     let starts = [&b"/dev/fd/"[..], b"/proc/self/fd/"];
     let is_pipe = |name: &Vec<u8>| {
-        let is_kind = |stat: larder_sys::Stat| stat.kind == larder_sys::Kind::Other(PIPE_TYPE);
+        let is_kind = |stat: larder_sys::Stat| stat.kind == larder_sys::FileType::Other(PIPE_TYPE);
         starts.iter().any(|start| name.starts_with(start)) || larder_sys::stat(name).is_ok_and(is_kind)
     };
     argv.iter().skip(1).filter(|argument| !argument.starts_with(b"-")).any(is_pipe)
@@ -166,7 +166,7 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: 
     let shown = String::from_utf8_lossy(name).into_owned();
     match larder_sys::stat(name) {
         Ok(stat) if name.contains(&b'/') => {
-            let directory = stat.kind == larder_sys::Kind::Directory;
+            let directory = stat.kind == larder_sys::FileType::Directory;
             eprintln!("larder: {shown}: {}", if directory { "Is a directory" } else { "Permission denied" });
             NOT_EXECUTABLE
         }

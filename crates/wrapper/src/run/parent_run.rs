@@ -15,8 +15,9 @@ use larder_model::{
     UMASK, looked_for_along_path,
 };
 use larder_observe::{
-    Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
-    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
+    Event, EventKind, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, OpenFlags, OuterLog, REPORTED_COMPARED,
+    REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of,
+    reported_output,
 };
 use larder_sys::Stat;
 
@@ -48,7 +49,7 @@ pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     let Some(log) = OuterLog::take(environment) else { return };
     let parent = larder_sys::parent_process_id();
     let _ = OUTER.set(log);
-    report(vec![Event { path: own_path(), extra: parent, ..event(Kind::Start) }]);
+    report(vec![Event { path: own_path(), extra: parent, ..event(EventKind::Start) }]);
 }
 
 /// Reports that our actions are unknown, so that the outer run is not recorded.
@@ -68,17 +69,17 @@ pub(crate) fn is_around() -> bool {
 
 /// Reports that we read a file, or found none.
 pub(crate) fn reads(path: &[u8]) {
-    let open = Kind::Open(OpenFlags(OpenFlags::READ));
+    let open = EventKind::Open(OpenFlags(OpenFlags::READ));
     report(vec![match larder_sys::stat(path) {
         Ok(_) => Event { mode: FILE, ..looked(open, path) },
-        Err(_) => Event { error: ENOENT, identity: None, ..at(Kind::Stat, path) },
+        Err(_) => Event { error: ENOENT, identity: None, ..at(EventKind::Stat, path) },
     }]);
 }
 
 /// Reports that this process becomes the tool, which the outer run then observes itself.
 pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
     if is_there() {
-        report(vec![looked(Kind::Exec, program)]);
+        report(vec![looked(EventKind::Exec, program)]);
         with(|log| log.observed(environment));
     }
 }
@@ -96,7 +97,7 @@ pub(crate) fn ran(
         return;
     }
     let mut events = chosen(place, request);
-    events.push(Event { pid, ..looked(Kind::Exec, &request.action.tool_path) });
+    events.push(Event { pid, ..looked(EventKind::Exec, &request.action.tool_path) });
     let unseen = unseen();
     let besides = unseen.iter().flatten();
     events.extend(besides.flat_map(|(path, looked)| looks(path, looked)));
@@ -122,14 +123,14 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
     for directory in &set.directories {
         let path = decoded(roots, directory.path);
         if directory.class != 0 {
-            events.push(Event { mode: DIRECTORY, ..looked(Kind::Stat, &path) });
+            events.push(Event { mode: DIRECTORY, ..looked(EventKind::Stat, &path) });
         }
         // A listing follows links as well, and says nothing more of the path.
         let follows = |fact: &Fact| {
             matches!(fact, Fact::Content { plain: true, .. } | Fact::Link(_) | Fact::Listing(_) | Fact::Kinds(_))
         };
         if directory.links != Links::Any && !directory.facts.iter().any(|named| follows(&named.fact)) {
-            events.push(Event { mode: DIRECTORY, ..looked(Kind::Lstat, &path) });
+            events.push(Event { mode: DIRECTORY, ..looked(EventKind::Lstat, &path) });
         }
         let named = |name: &[u8]| {
             let mut decoded = Vec::new();
@@ -137,26 +138,26 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
             join(&path, &decoded)
         };
         events.extend(directory.facts.iter().flat_map(|fact| facts(roots, &named(fact.name), &fact.fact)));
-        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &named(name)) };
+        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &named(name)) };
         events.extend(directory.absent.iter().map(absent));
     }
     for age in &set.ages {
-        events.push(Event { extra: REPORTED_COMPARED, ..looked(Kind::Stat, &decoded(roots, age.path)) });
+        events.push(Event { extra: REPORTED_COMPARED, ..looked(EventKind::Stat, &decoded(roots, age.path)) });
     }
     for variable in &set.environment {
         if let Some(programs) = looked_for_along_path(variable.name) {
             events.extend(not_found_along_path(place, variable.name, programs));
         }
         events.extend(match variable.name {
-            UMASK => Some(Event { extra: REPORTED_UMASK, ..event(Kind::Umask) }),
-            HOST => Some(event(Kind::Identity)),
-            SOCKETS => Some(Event { extra: INTERNET[0], ..at(Kind::Network, SOCKET) }),
+            UMASK => Some(Event { extra: REPORTED_UMASK, ..event(EventKind::Umask) }),
+            HOST => Some(event(EventKind::Identity)),
+            SOCKETS => Some(Event { extra: INTERNET[0], ..at(EventKind::Network, SOCKET) }),
             name if name.is_empty() || name.starts_with(b"\0") => None,
             name => {
                 let value = place.asked(name);
                 let error = if value.is_some() { 0 } else { ENOENT };
                 let path2 = value.unwrap_or_default();
-                Some(Event { error, path2, ..at(Kind::GetEnvironment, name) })
+                Some(Event { error, path2, ..at(EventKind::GetEnvironment, name) })
             }
         });
     }
@@ -164,7 +165,7 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
     // that it stands for.
     let pwd = place.variable(b"PWD");
     let error = if pwd.is_some() { 0 } else { ENOENT };
-    events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
+    events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(EventKind::GetEnvironment, b"PWD") });
     for (output, before) in result.outputs.iter().zip(&before.0) {
         made(&decoded(roots, output.path), output, before.as_ref(), &mut events);
     }
@@ -180,7 +181,7 @@ fn not_found_along_path<'n>(
 ) -> Vec<Event> {
     let kept = place.asked(name).unwrap_or_default();
     let directories = left_out(place.variable(b"PATH").unwrap_or_default(), &kept);
-    let absent = |path: Vec<u8>| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) };
+    let absent = |path: Vec<u8>| Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &path) };
     directories.flat_map(|directory| programs.clone().map(move |program| absent(join(directory, program)))).collect()
 }
 
@@ -194,38 +195,40 @@ fn chosen(place: &Place, request: &Request) -> Vec<Event> {
         for candidate in path.split(|&b| b == b':').take_while(|entry| *entry != directory) {
             let path = join(&absolute(&request.action.cwd, candidate), name);
             if larder_sys::lstat(&path).is_err() {
-                events.push(Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) });
+                events.push(Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &path) });
             }
         }
     }
-    events.push(Event { mode: FILE, ..looked(Kind::Open(OpenFlags(OpenFlags::READ)), tool) });
+    events.push(Event { mode: FILE, ..looked(EventKind::Open(OpenFlags(OpenFlags::READ)), tool) });
     events
 }
 
 fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
-    let read = Kind::Open(OpenFlags(OpenFlags::READ));
+    let read = EventKind::Open(OpenFlags(OpenFlags::READ));
     let failed = |kind, error: u32| Event { error: error as i32, identity: None, ..at(kind, path) };
-    let reported = |times: u32| vec![Event { mode: FILE, extra: times, ..looked(Kind::Stat, path) }];
+    let reported = |times: u32| vec![Event { mode: FILE, extra: times, ..looked(EventKind::Stat, path) }];
     match fact {
         Fact::Content { plain, .. } => {
             let content = Event { mode: FILE, ..looked(read, path) };
-            let link = Event { mode: FILE, ..looked(Kind::Lstat, path) };
+            let link = Event { mode: FILE, ..looked(EventKind::Lstat, path) };
             if *plain { vec![content, link] } else { vec![content] }
         }
-        Fact::Directory => vec![Event { mode: DIRECTORY, ..looked(Kind::Stat, path) }],
-        Fact::Link(target) => vec![Event { path2: decoded(roots, target), ..looked(Kind::ReadLink, path) }],
-        Fact::Error { operation: 0, errno } => vec![failed(Kind::Stat, *errno)],
+        Fact::Directory => vec![Event { mode: DIRECTORY, ..looked(EventKind::Stat, path) }],
+        Fact::Link(target) => vec![Event { path2: decoded(roots, target), ..looked(EventKind::ReadLink, path) }],
+        Fact::Error { operation: 0, errno } => vec![failed(EventKind::Stat, *errno)],
         Fact::Error { operation, errno } if operation & Fact::ACCESS != 0 => {
-            let mode = looked(Kind::Stat, path).mode;
-            vec![Event { mode, extra: u32::from(operation & 7), ..failed(Kind::Access, *errno) }]
+            let mode = looked(EventKind::Stat, path).mode;
+            vec![Event { mode, extra: u32::from(operation & 7), ..failed(EventKind::Access, *errno) }]
         }
         Fact::Error { errno, .. } => vec![failed(read, *errno)],
-        Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
-        Fact::Kinds(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER_OF_KINDS, ..looked(Kind::List, path) }],
-        Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
-        Fact::Other(_) => vec![looked(Kind::Stat, path)],
+        Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(EventKind::List, path) }],
+        Fact::Kinds(_) => {
+            vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER_OF_KINDS, ..looked(EventKind::List, path) }]
+        }
+        Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(EventKind::List, path) }],
+        Fact::Other(_) => vec![looked(EventKind::Stat, path)],
         Fact::Mode(mode) => {
-            let now = looked(Kind::Stat, path);
+            let now = looked(EventKind::Stat, path);
             let kind = if now.mode >> 12 == DIRECTORY >> 12 { DIRECTORY >> 12 } else { FILE >> 12 };
             vec![Event { mode: kind << 12 | mode, extra: REPORTED_MODE, ..now }]
         }
@@ -238,17 +241,19 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
 fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
     let Ok(stat) = larder_sys::stat(path) else {
         let error = ways.failed.map_or(ENOENT, |(_, errno)| errno as i32);
-        let link = larder_sys::link_target(path).ok().map(|target| Event { path2: target, ..at(Kind::ReadLink, path) });
-        return [Some(Event { error, ..at(Kind::Stat, path) }), link].into_iter().flatten().collect();
+        let link =
+            larder_sys::link_target(path).ok().map(|target| Event { path2: target, ..at(EventKind::ReadLink, path) });
+        return [Some(Event { error, ..at(EventKind::Stat, path) }), link].into_iter().flatten().collect();
     };
     let found = |kind| Event { identity: Some(identity_of(&stat)), mode: mode_of(&stat), ..at(kind, path) };
     let is_link = larder_sys::link_target(path).ok();
-    let as_link = is_link.map_or(found(Kind::Lstat), |target| Event { path2: target, ..at(Kind::ReadLink, path) });
+    let as_link =
+        is_link.map_or(found(EventKind::Lstat), |target| Event { path2: target, ..at(EventKind::ReadLink, path) });
     let ways = [
-        (true, found(Kind::Stat)),
-        (ways.content, found(Kind::Open(OpenFlags(OpenFlags::READ)))),
+        (true, found(EventKind::Stat)),
+        (ways.content, found(EventKind::Open(OpenFlags(OpenFlags::READ)))),
         (ways.link, as_link),
-        (ways.listed, found(Kind::List)),
+        (ways.listed, found(EventKind::List)),
     ];
     ways.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
 }
@@ -260,42 +265,42 @@ fn made(path: &[u8], output: &Output, before: Option<&Stat>, events: &mut Vec<Ev
         OutputKind::File { placement, mode, .. } => {
             let anew = placement != Placement::Truncate;
             if existed && anew {
-                events.push(Event { mode: FILE, ..at(Kind::Unlink, path) });
+                events.push(Event { mode: FILE, ..at(EventKind::Unlink, path) });
             }
             let new = if existed && !anew { 0 } else { OpenFlags::NEW };
             let flags = OpenFlags(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | new);
-            let opened = Event { extra: reported_output(placement, mode), ..looked(Kind::Open(flags), path) };
-            let closed = Event { path: Vec::new(), ..looked(Kind::Closed, path) };
+            let opened = Event { extra: reported_output(placement, mode), ..looked(EventKind::Open(flags), path) };
+            let closed = Event { path: Vec::new(), ..looked(EventKind::Closed, path) };
             events.extend([opened, closed]);
             if output.modified != Modified::Written {
-                events.push(Event { mode: FILE, ..at(Kind::SetTimes, path) });
+                events.push(Event { mode: FILE, ..at(EventKind::SetTimes, path) });
             }
         }
         OutputKind::Directory(mode) if !existed => {
-            events.push(Event { extra: mode.bits, ..at(Kind::MakeDirectory, path) });
+            events.push(Event { extra: mode.bits, ..at(EventKind::MakeDirectory, path) });
         }
         OutputKind::Directory(_) => {}
         OutputKind::Link(target) => {
             if let Some(stat) = before {
-                events.push(Event { mode: mode_of(stat), ..at(Kind::Unlink, path) });
+                events.push(Event { mode: mode_of(stat), ..at(EventKind::Unlink, path) });
             }
-            events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(Kind::Symlink) });
+            events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(EventKind::Symlink) });
         }
-        OutputKind::Removed => events.push(Event { mode: FILE, ..at(Kind::Unlink, path) }),
+        OutputKind::Removed => events.push(Event { mode: FILE, ..at(EventKind::Unlink, path) }),
     }
 }
 
-fn event(kind: Kind) -> Event {
+fn event(kind: EventKind) -> Event {
     let pid = larder_sys::process_id();
     Event { pid, error: 0, kind, path: Vec::new(), path2: Vec::new(), identity: None, mode: 0, extra: 0 }
 }
 
-fn at(kind: Kind, path: &[u8]) -> Event {
+fn at(kind: EventKind, path: &[u8]) -> Event {
     Event { path: path.to_vec(), ..event(kind) }
 }
 
 /// Makes an event with the present state of the path.
-fn looked(kind: Kind, path: &[u8]) -> Event {
+fn looked(kind: EventKind, path: &[u8]) -> Event {
     match larder_sys::stat(path) {
         Ok(stat) => Event { identity: Some(identity_of(&stat)), mode: mode_of(&stat), ..at(kind, path) },
         Err(_) => at(kind, path),

@@ -18,7 +18,7 @@ use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{Digest, Identity, Prior};
 use larder_store::StatCache;
-use larder_sys::{Kind, Stat};
+use larder_sys::{FileType, Stat};
 
 /// At most this many bytes are read to compute digests.
 const READ_BYTES_MAX: u64 = 64 << 20;
@@ -65,7 +65,7 @@ impl PreRunSnapshot {
             return;
         }
         let Ok(stat) = larder_sys::stat(path) else { return };
-        if stat.kind != Kind::File || !is_wanted(&stat) {
+        if stat.kind != FileType::File || !is_wanted(&stat) {
             return;
         }
         let mut read = || {

@@ -16,7 +16,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use larder_lookup::{Known, Request, is_compile};
+use larder_lookup::{EarlierRecords, Request, is_compile};
 use larder_store::{Asked, Counters, Running, StatCache, Store, Turn};
 
 use super::parent_run;
@@ -66,7 +66,7 @@ impl Waited {
 }
 
 /// Takes the single-flight lock, or waits for its holder.
-pub(crate) fn take(cx: RequestContext, known: &Known, waited: Option<Waited>) -> Next {
+pub(crate) fn take(cx: RequestContext, known: &EarlierRecords, waited: Option<Waited>) -> Next {
     let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
     if !settings.wait || settings.read_only || settings.recache {

@@ -7,20 +7,20 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_observe::{Kind, OpenFlags, Trace};
+use larder_observe::{EventKind, OpenFlags, Trace};
 use larder_sys::Stat;
 
 /// Removes the new files in a trace.
 pub(crate) fn undo(trace: &Trace) {
     for event in trace.iter().filter(|event| event.error == 0) {
         let made = match event.kind {
-            Kind::Open(flags) if flags.has(OpenFlags::NEW) || flags.has(OpenFlags::TEMPORARY) => event.path,
-            Kind::Rename(flags) if flags.has(OpenFlags::NEW) => event.path2,
+            EventKind::Open(flags) if flags.has(OpenFlags::NEW) || flags.has(OpenFlags::TEMPORARY) => event.path,
+            EventKind::Rename(flags) if flags.has(OpenFlags::NEW) => event.path2,
             _ => continue,
         };
         let is_it = |stat: &Stat| {
             let same = event.identity.is_none_or(|id| (id.device, id.inode) == (stat.device, stat.inode));
-            stat.kind == larder_sys::Kind::File && (same || matches!(event.kind, Kind::Rename(_)))
+            stat.kind == larder_sys::FileType::File && (same || matches!(event.kind, EventKind::Rename(_)))
         };
         if larder_sys::lstat(made).is_ok_and(|stat| is_it(&stat)) {
             // If a file cannot be removed, it stays as after any killed tool.

@@ -7,8 +7,9 @@
 //! saved  = bytes path, blob tree
 //! blob   = digest, number of bytes
 //! ```
-//! A record has a few hundred bytes. It is sent to every list in which its image can be found. The
-//! trace says which packs earlier jobs touched, in order. It is not part of the image.
+//! A record has a few hundred bytes. A remote keeps a copy of it for each prefix of the key by which
+//! the image can be found. The trace says which packs earlier jobs touched, in order. It is not part
+//! of the image.
 
 use crate::{Blob, DecodeError, Digest, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, Reader, Writer};
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::files::{file_trust, real_path_of, statx, with_c_path};
 use super::newer::Newer;
-use crate::{Kind, Stat, Trust};
+use crate::{FileType, Stat, Trust};
 
 /// Descriptors above this are not kept open until the process ends. A process may have 1,024 by
 /// default.
@@ -135,7 +135,7 @@ fn walk_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
         match opened {
             Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => {
                 let found = statx(from, name, AtFlags::SYMLINK_NOFOLLOW);
-                let is_link = found.is_ok_and(|found| found.kind == Kind::Link);
+                let is_link = found.is_ok_and(|found| found.kind == FileType::Link);
                 Err(if is_link { Errno::LOOP.into() } else { error })
             }
             opened => opened,

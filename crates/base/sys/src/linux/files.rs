@@ -14,7 +14,7 @@ use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::newer::Newer;
-use crate::{Kind, Stat, Trust};
+use crate::{FileType, Stat, Trust};
 
 /// `STATX_MNT_ID_UNIQUE`, Linux 6.8: the number of a mount, which is never reused while the system
 /// runs.
@@ -66,7 +66,7 @@ pub fn own_program() -> io::Result<(Vec<u8>, Stat)> {
     let is_path = name.starts_with(b"/") && ![&b"/proc/"[..], b"/dev/"].iter().any(|other| name.starts_with(other));
     if is_path
         && let Ok(found) = lstat(name)
-        && found.kind == Kind::File
+        && found.kind == FileType::File
     {
         return Ok((name.to_vec(), found));
     }
@@ -255,7 +255,7 @@ pub(super) fn by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Resu
     // 2^63 is never trusted.
     let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
     Ok(Stat {
-        kind: Kind::of_code((u32::from(st.stx_mode) >> 12) as u8),
+        kind: FileType::of_code((u32::from(st.stx_mode) >> 12) as u8),
         mode: u32::from(st.stx_mode) & 0o7777,
         volume: volume(st.stx_dev_major, st.stx_dev_minor, unique),
         device: device(st.stx_dev_major, st.stx_dev_minor),
@@ -277,7 +277,7 @@ fn by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Stat> {
     let nanoseconds = |s: i64, ns: u64| s.saturating_mul(1_000_000_000).saturating_add(ns as i64);
     let (major, minor) = (fs::major(st.st_dev), fs::minor(st.st_dev));
     Ok(Stat {
-        kind: Kind::of_code((st.st_mode >> 12) as u8),
+        kind: FileType::of_code((st.st_mode >> 12) as u8),
         mode: st.st_mode & 0o7777,
         volume: volume(major, minor, 0),
         device: device(major, minor),

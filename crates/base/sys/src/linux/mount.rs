@@ -17,6 +17,8 @@ use rustix::mount::{
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use super::namespace::on_a_thread;
+
 /// The value of a mount option.
 #[derive(Clone, Copy, Debug)]
 pub enum MountValue<'a> {
@@ -307,10 +309,7 @@ pub fn unmount(root: impl AsFd) -> io::Result<()> {
         rustix::process::fchdir(root)?;
         Ok(rustix::mount::unmount(c".", UnmountFlags::DETACH)?)
     };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that unmounts panicked")))
-    })
+    on_a_thread(act)
 }
 
 /// Runs `act` on a thread that has a copy of our mounts in a new mount namespace.
@@ -318,16 +317,12 @@ pub fn unmount(root: impl AsFd) -> io::Result<()> {
 /// What it mounts or unmounts there is not visible outside. It vanishes with the thread, unless a
 /// descriptor of the namespace is kept.
 pub fn in_private_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    let act = || {
+    on_a_thread(|| {
         // SAFETY: only this thread gets its own mounts and working directory; descriptors stay
         // shared.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
         mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         act()
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread with mounts of its own panicked")))
     })
 }
 

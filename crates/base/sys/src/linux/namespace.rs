@@ -37,9 +37,15 @@ pub fn in_mount_namespace<T: Send>(namespace: BorrowedFd, act: impl FnOnce() -> 
         move_into_thread_name_spaces(namespace, ThreadNameSpaceType::MOUNT)?;
         act()
     };
+    on_a_thread(act)
+}
+
+/// Runs `act` on a thread, and waits for it. `act` may give the thread a working directory or
+/// namespaces of its own.
+pub(super) fn on_a_thread<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the other namespace panicked")))
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread with a namespace of its own panicked")))
     })
 }
 

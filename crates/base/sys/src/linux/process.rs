@@ -140,14 +140,28 @@ pub fn become_subreaper() -> io::Result<()> {
 /// Returns true if a child has not ended, including adopted orphans. Collects the children that
 /// have ended.
 pub fn children_left() -> bool {
+    collect().left
+}
+
+/// The children that were collected.
+pub(super) struct Collected {
+    /// True if a child has not ended.
+    pub(super) left: bool,
+    /// True if a child that has ended was killed by a signal.
+    pub(super) killed: bool,
+}
+
+/// Collects the children that have ended, including adopted orphans.
+pub(super) fn collect() -> Collected {
+    let mut killed = false;
     loop {
         let mut status = 0;
         // SAFETY: writes to our own integer.
         match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
-            0 => return true,
-            pid if pid > 0 => {}
+            0 => return Collected { left: true, killed },
+            pid if pid > 0 => killed |= libc::WIFSIGNALED(status),
             _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            _ => return false,
+            _ => return Collected { left: false, killed },
         }
     }
 }

@@ -89,17 +89,19 @@ pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io
 /// Starts the program at `path` in a session of its own. It is killed when the calling thread ends.
 /// Its standard error is `errors`, and the other standard streams are `/dev/null`.
 pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], errors: RawFd) -> io::Result<Child> {
-    let null = null()?;
-    let descriptors = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (errors, 2)];
-    let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
-    start(path, argv, environment, &descriptors, mask_now()?, &SchedPolicy::default(), ties)
+    bound(path, argv, environment, (errors, 2))
 }
 
 /// Starts the program at `path` in a session of its own. It is killed when the calling thread ends.
 /// Its standard input is `input`, and the other standard streams are `/dev/null`.
 pub fn spawn_bound_to(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], input: RawFd) -> io::Result<Child> {
+    bound(path, argv, environment, (input, 0))
+}
+
+/// `given` is a descriptor, and the number of the standard stream for which it is used.
+fn bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], given: (RawFd, RawFd)) -> io::Result<Child> {
     let null = null()?;
-    let descriptors = [(input, 0), (null.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
+    let descriptors = [0, 1, 2].map(|its| (if its == given.1 { given.0 } else { null.as_raw_fd() }, its));
     let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
     start(path, argv, environment, &descriptors, mask_now()?, &SchedPolicy::default(), ties)
 }

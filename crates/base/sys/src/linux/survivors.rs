@@ -10,6 +10,7 @@
 use std::fs;
 use std::io;
 
+use super::process::{Collected, collect};
 use super::stop::{Shown, descendants, shown, shown_at};
 
 /// The state of the processes below this one that were not waited for.
@@ -40,27 +41,6 @@ pub fn survivors() -> Survivors {
             Survivors::Exiting => below(),
             found => found,
         },
-    }
-}
-
-struct Collected {
-    /// True if a child has not ended.
-    left: bool,
-    /// True if a child that has ended was killed by a signal.
-    killed: bool,
-}
-
-fn collect() -> Collected {
-    let mut killed = false;
-    loop {
-        let mut status = 0;
-        // SAFETY: writes to our own integer.
-        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
-            0 => return Collected { left: true, killed },
-            pid if pid > 0 => killed |= libc::WIFSIGNALED(status),
-            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            _ => return Collected { left: false, killed },
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use larder_model::path::absolute;
 use larder_sys::Stat;
 
 use super::reason::{Reason, text};
-use crate::event::{Event, Kind, OpenFlags, identity_of};
+use crate::event::{Event, EventKind, OpenFlags, identity_of};
 
 /// A command that needs more paths is refused.
 const LOOKS_MAX: usize = 100_000;
@@ -18,7 +18,7 @@ pub(super) const NO_PROCESS: u32 = u32::MAX - 1;
 
 /// The result of a stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PathKind {
     /// A regular file, with its device and inode.
     File(u64, u64),
     /// A directory, with its device and inode.
@@ -30,7 +30,7 @@ pub(super) enum Found {
 /// All paths that were looked at so far.
 pub(super) struct Looks {
     cwd: Vec<u8>,
-    found: HashMap<Vec<u8>, Found>,
+    found: HashMap<Vec<u8>, PathKind>,
     events: Vec<Event>,
 }
 
@@ -41,7 +41,7 @@ impl Looks {
 
     /// Stats `path` and follows links. A file that exists counts as read, so its content is an
     /// input.
-    pub(super) fn look(&mut self, path: &[u8]) -> Result<Found, Reason> {
+    pub(super) fn look(&mut self, path: &[u8]) -> Result<PathKind, Reason> {
         let path = absolute(&self.cwd, path);
         if let Some(found) = self.found.get(&path) {
             return Ok(*found);
@@ -54,31 +54,31 @@ impl Looks {
         Ok(found)
     }
 
-    fn look_anew(&mut self, path: &[u8]) -> Result<Found, Reason> {
+    fn look_anew(&mut self, path: &[u8]) -> Result<PathKind, Reason> {
         let stat = match larder_sys::stat(path) {
             Ok(stat) => stat,
             Err(error) => return self.absent(path, &error),
         };
         let key = (stat.device, stat.inode);
         let found = match stat.kind {
-            larder_sys::Kind::File => Found::File(key.0, key.1),
-            larder_sys::Kind::Directory => Found::Directory(key.0, key.1),
+            larder_sys::FileType::File => PathKind::File(key.0, key.1),
+            larder_sys::FileType::Directory => PathKind::Directory(key.0, key.1),
             _ => return Err(format!("{}: neither a file nor a directory", text(path))),
         };
         // gcc writes the real path of a system header if that is shorter, so the links in `path`
         // are inputs as well.
-        self.events.push(event(NO_PROCESS, Kind::RealPath, path.to_vec()));
-        if matches!(found, Found::File(..)) {
+        self.events.push(event(NO_PROCESS, EventKind::RealPath, path.to_vec()));
+        if matches!(found, PathKind::File(..)) {
             self.events.push(opened(path, &stat));
         }
         Ok(found)
     }
 
-    fn absent(&mut self, path: &[u8], error: &io::Error) -> Result<Found, Reason> {
+    fn absent(&mut self, path: &[u8], error: &io::Error) -> Result<PathKind, Reason> {
         match error.raw_os_error() {
             Some(errno @ (libc::ENOENT | libc::ENOTDIR)) => {
-                self.events.push(Event { error: errno, ..event(NO_PROCESS, Kind::Stat, path.to_vec()) });
-                Ok(Found::Absent)
+                self.events.push(Event { error: errno, ..event(NO_PROCESS, EventKind::Stat, path.to_vec()) });
+                Ok(PathKind::Absent)
             }
             _ => Err(format!("{}: {error}", text(path))),
         }
@@ -87,8 +87,8 @@ impl Looks {
     /// Lists a directory, so that its names are an input. If `path` is not a directory, that fact
     /// is an input instead.
     pub(super) fn list(&mut self, path: &[u8]) -> Result<(), Reason> {
-        if matches!(self.look(path)?, Found::Directory(..)) {
-            self.events.push(event(NO_PROCESS, Kind::List, absolute(&self.cwd, path)));
+        if matches!(self.look(path)?, PathKind::Directory(..)) {
+            self.events.push(event(NO_PROCESS, EventKind::List, absolute(&self.cwd, path)));
         }
         Ok(())
     }
@@ -99,11 +99,11 @@ impl Looks {
 }
 
 fn opened(path: &[u8], stat: &Stat) -> Event {
-    let open = event(NO_PROCESS, Kind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
+    let open = event(NO_PROCESS, EventKind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
     Event { identity: Some(identity_of(stat)), mode: 0o100_000 | stat.mode & 0o7777, ..open }
 }
 
 /// Returns an event without anything but a path.
-pub(super) fn event(pid: u32, kind: Kind, path: Vec<u8>) -> Event {
+pub(super) fn event(pid: u32, kind: EventKind, path: Vec<u8>) -> Event {
     Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra: 0 }
 }

@@ -41,11 +41,11 @@ use larder_model::path::absolute;
 use larder_spawn::{Command, Destinations};
 use larder_sys::{ChildEnd, Rivalry};
 
-use crate::{Event, Kind, Observed, Observer, OpenFlags, Trace};
+use crate::{Event, EventKind, Observed, Observer, OpenFlags, Trace};
 use looks::{Looks, NO_PROCESS, event};
 use reason::{Reason, text};
 
-/// The `extra` of a [`Kind::Drop`] event: nothing was lost, but the inputs of the run could not be
+/// The `extra` of an [`EventKind::Drop`] event: nothing was lost, but the inputs of the run could not be
 /// proved.
 pub const UNPROVABLE: u32 = 0xDEF;
 
@@ -81,7 +81,7 @@ impl DepfileObserver {
             let path = absolute(&self.plan.cwd, path);
             let (directory, name) = path.split_at(path.iter().rposition(|&b| b == b'/').unwrap_or(0) + 1);
             let stat = larder_sys::Dir::open(directory, false).and_then(|directory| directory.lstat(name));
-            if !stat.is_ok_and(|stat| stat.kind == larder_sys::Kind::File) {
+            if !stat.is_ok_and(|stat| stat.kind == larder_sys::FileType::File) {
                 return Err(format!("{}: the output is not a regular file", text(&path)));
             }
         }
@@ -97,17 +97,17 @@ impl DepfileObserver {
         const EMPTIED: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
         const NEW: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
         let plan = &self.plan;
-        let open = |pid, flags, path| Event { extra: 0o666, ..event(pid, Kind::Open(OpenFlags(flags)), path) };
+        let open = |pid, flags, path| Event { extra: 0o666, ..event(pid, EventKind::Open(OpenFlags(flags)), path) };
         let mut events = vec![open(NO_PROCESS, EMPTIED, absolute(&plan.cwd, &plan.depfile))];
         let object = absolute(&plan.cwd, &plan.object);
         if plan.clang {
             let temporary = [&object[..], b".larder-tmp"].concat();
             events.push(open(pid, NEW, temporary.clone()));
-            events.push(Event { path2: object, ..event(pid, Kind::Rename(OpenFlags(0)), temporary) });
+            events.push(Event { path2: object, ..event(pid, EventKind::Rename(OpenFlags(0)), temporary) });
         } else {
-            events.push(Event { ..event(pid, Kind::Exec, writer.to_vec()) });
-            events.push(Event { extra: ASSEMBLER, ..event(pid, Kind::Spawned, writer.to_vec()) });
-            events.push(event(ASSEMBLER, Kind::Start, writer.to_vec()));
+            events.push(Event { ..event(pid, EventKind::Exec, writer.to_vec()) });
+            events.push(Event { extra: ASSEMBLER, ..event(pid, EventKind::Spawned, writer.to_vec()) });
+            events.push(event(ASSEMBLER, EventKind::Start, writer.to_vec()));
             events.push(open(ASSEMBLER, EMPTIED, object));
         }
         events
@@ -118,7 +118,7 @@ impl DepfileObserver {
 const ASSEMBLER: u32 = u32::MAX;
 
 fn start(tool: &[u8], pid: u32) -> Vec<Event> {
-    vec![event(pid, Kind::Start, tool.to_vec())]
+    vec![event(pid, EventKind::Start, tool.to_vec())]
 }
 
 impl Observer for DepfileObserver {
@@ -134,7 +134,7 @@ impl Observer for DepfileObserver {
             _ => Err("the command failed, and a failed compile leaves no complete depfile".to_owned()),
         };
         let trace = proved.unwrap_or_else(|reason| {
-            let refusal = Event { extra: UNPROVABLE, ..event(finished.pid, Kind::Drop, reason.into_bytes()) };
+            let refusal = Event { extra: UNPROVABLE, ..event(finished.pid, EventKind::Drop, reason.into_bytes()) };
             Trace { events: vec![refusal], ..Trace::default() }
         });
         Ok(Observed { finished, trace })

@@ -16,7 +16,7 @@ use std::path::Path;
 use larder_model::DepfilePlan;
 use larder_model::path::{absolute, parent};
 
-use super::looks::{Found, Looks};
+use super::looks::{Looks, PathKind};
 use super::query::Search;
 use super::reason::{Reason, text};
 use super::scan::{Include, Scan, scan};
@@ -78,16 +78,16 @@ impl Resolve<'_> {
     fn directories(&mut self) -> Result<Vec<Vec<u8>>, Reason> {
         let mut given = HashSet::new();
         for directory in self.plan.directories.iter().chain(&self.search.ignored) {
-            if let Found::Directory(device, inode) = self.looks.look(directory)? {
+            if let PathKind::Directory(device, inode) = self.looks.look(directory)? {
                 given.insert((device, inode));
             }
         }
         let mut system = Vec::new();
         for directory in self.search.quote.iter().chain(&self.search.bracket) {
             match self.looks.look(directory)? {
-                Found::Directory(device, inode) if given.contains(&(device, inode)) => {}
-                Found::Directory(..) if directory.first() == Some(&b'/') => system.push(directory.clone()),
-                Found::Directory(..) => {}
+                PathKind::Directory(device, inode) if given.contains(&(device, inode)) => {}
+                PathKind::Directory(..) if directory.first() == Some(&b'/') => system.push(directory.clone()),
+                PathKind::Directory(..) => {}
                 _ => return Err(format!("{}: a search directory that is not a directory", text(directory))),
             }
         }
@@ -95,7 +95,7 @@ impl Resolve<'_> {
     }
 
     fn input(&mut self, path: &[u8], source: &[u8], system: &[Vec<u8>]) -> Result<(), Reason> {
-        let Found::File(device, inode) = self.looks.look(path)? else {
+        let PathKind::File(device, inode) = self.looks.look(path)? else {
             return Err(format!("{}: an input that is not a regular file", text(path)));
         };
         let is_source = same_but_dot(path, source);
@@ -191,7 +191,7 @@ impl Resolve<'_> {
         if precompiled {
             self.not_precompiled(&path)?;
         }
-        let Found::File(device, inode) = self.looks.look(&path)? else { return Ok(false) };
+        let PathKind::File(device, inode) = self.looks.look(&path)? else { return Ok(false) };
         if let Some(&input) = self.by_identity.get(&(device, inode)) {
             self.found_in(input, parent(&path).unwrap_or(b".").to_vec());
         }
@@ -203,7 +203,7 @@ impl Resolve<'_> {
     fn not_precompiled(&mut self, path: &[u8]) -> Result<(), Reason> {
         for ending in [&b".gch"[..], b".pch"] {
             let precompiled = [path, ending].concat();
-            if self.looks.look(&precompiled)? != Found::Absent {
+            if self.looks.look(&precompiled)? != PathKind::Absent {
                 return Err(format!("{}: a precompiled header", text(&precompiled)));
             }
         }

@@ -14,7 +14,7 @@ use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 
-use super::looks::{Found, Looks};
+use super::looks::{Looks, PathKind};
 use super::query::{Search, ask, libraries};
 use super::reason::{Reason, text};
 use crate::{Program, inspect_program};
@@ -54,7 +54,7 @@ pub(super) fn programs(
 
 /// Reads a program and the libraries that its loader loads.
 fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reason> {
-    if !matches!(looks.look(path)?, Found::File(..)) {
+    if !matches!(looks.look(path)?, PathKind::File(..)) {
         return Err(format!("{}: not a program", text(path)));
     }
     let (kind, script) = inspect_program(path);
@@ -96,7 +96,7 @@ fn gcc_directories(plan: &DepfilePlan, command: &Command, looks: &mut Looks) -> 
     let proper: &[u8] = if plan.cxx { b"cc1plus" } else { b"cc1" };
     for directory in programs.iter().chain(&libraries) {
         looks.look(directory.strip_suffix(b"/").unwrap_or(directory))?;
-        if looks.look(&join(directory, b"specs"))? != Found::Absent {
+        if looks.look(&join(directory, b"specs"))? != PathKind::Absent {
             return Err(format!("{}/specs: a specs file", text(directory)));
         }
     }
@@ -124,7 +124,7 @@ fn assembler(
         return Ok(absolute(&plan.cwd, named));
     }
     for name in [places.target_assembler, named] {
-        if places.directories.iter().any(|directory| looks.look(&absolute(directory, name)) != Ok(Found::Absent)) {
+        if places.directories.iter().any(|directory| looks.look(&absolute(directory, name)) != Ok(PathKind::Absent)) {
             return Err("gcc's own directories have an assembler, but gcc does not name it".to_owned());
         }
         if let Some(found) = along_path(plan, name, command, looks)? {
@@ -152,7 +152,7 @@ fn along_path(
     for directory in path.split(|&b| b == b':') {
         let candidate = absolute(&absolute(&plan.cwd, directory), name);
         let executable = || larder_sys::stat(&candidate).is_ok_and(|stat| stat.mode & 0o111 != 0);
-        if matches!(looks.look(&candidate)?, Found::File(..)) && executable() {
+        if matches!(looks.look(&candidate)?, PathKind::File(..)) && executable() {
             return Ok(Some(candidate));
         }
     }
@@ -217,7 +217,7 @@ fn configurations(tool: &[u8], places: &[Vec<u8>], search: &Search, looks: &mut 
         for name in names {
             for name in [[name, b".cfg"].concat(), [&search.target, &b"-"[..], name, b".cfg"].concat()] {
                 let path = absolute(place, &name);
-                if looks.look(&path)? != Found::Absent {
+                if looks.look(&path)? != PathKind::Absent {
                     return Err(format!("{}: a configuration file", text(&path)));
                 }
             }

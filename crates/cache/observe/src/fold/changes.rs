@@ -6,7 +6,7 @@ use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy};
-use crate::event::{Kind, OpenFlags};
+use crate::event::{EventKind, OpenFlags};
 
 impl<'t> Fold<'t> {
     pub(super) fn change(&mut self, e: &Event<'t>, policy: &Policy) {
@@ -17,24 +17,24 @@ impl<'t> Fold<'t> {
             return self.change_failed(e);
         }
         match e.kind {
-            Kind::RemoveDirectory if !self.is_made(e) => self.refuse(Unrecorded::UpdatesFile, e.path),
-            Kind::Unlink | Kind::RemoveDirectory => {
+            EventKind::RemoveDirectory if !self.is_made(e) => self.refuse(Unrecorded::UpdatesFile, e.path),
+            EventKind::Unlink | EventKind::RemoveDirectory => {
                 self.unlink(e, policy);
                 self.paths.comes_or_goes(e.path, true);
             }
-            Kind::Rename(_) if self.refreshes_index(e, policy) => {}
-            Kind::Rename(flags) => {
+            EventKind::Rename(_) if self.refreshes_index(e, policy) => {}
+            EventKind::Rename(flags) => {
                 self.rename(e, flags, policy);
                 self.paths.comes_or_goes(e.path, true);
                 self.paths.comes_or_goes(e.path2, !flags.has(OpenFlags::NEW));
             }
-            Kind::Symlink => {
+            EventKind::Symlink => {
                 self.made_by_its_name(&Event { path: e.path2, path2: b"", ..e.clone() }, policy);
                 self.paths.comes_or_goes(e.path2, false);
                 self.paths.make(e.path2, Made::Link);
                 self.paths.state(e.path2).leads_to = e.path;
             }
-            Kind::MakeDirectory => {
+            EventKind::MakeDirectory => {
                 self.made_by_its_name(e, policy);
                 self.paths.comes_or_goes(e.path, false);
                 let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
@@ -47,23 +47,23 @@ impl<'t> Fold<'t> {
                     self.run.made_directories.push(e.path);
                 }
             }
-            Kind::ChangeMode => self.change_mode(e, policy),
-            Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
+            EventKind::ChangeMode => self.change_mode(e, policy),
+            EventKind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
             // The mtimes of directories and links are never compared. A file that is made later in
             // a directory would change its mtime again.
-            Kind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
-            Kind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Link | Made::File { .. })) => {
+            EventKind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Directory(_))) => {}
+            EventKind::SetTimes if matches!(self.paths.made(e.path), Some(Made::Link | Made::File { .. })) => {
                 if let Some(state) = self.paths.file_behind(e.path) {
                     // The present time is the one that the file already has, nearly.
                     state.is_added_to = true;
                     state.is_dated |= e.extra != 1;
                 }
             }
-            Kind::Truncate if self.paths.is_temporary(e.path) => {}
+            EventKind::Truncate if self.paths.is_temporary(e.path) => {}
             // The new owner and attributes are read at the end of the run.
-            Kind::ChangeOwner | Kind::SetAttribute if self.may_be_given(e) => {
+            EventKind::ChangeOwner | EventKind::SetAttribute if self.may_be_given(e) => {
                 self.run.owners_set = true;
-                if e.kind == Kind::SetAttribute && self.paths.is_made_file(e.path) {
+                if e.kind == EventKind::SetAttribute && self.paths.is_made_file(e.path) {
                     self.paths.state(e.path).is_attributed = true;
                 }
                 if !self.habit(e.pid, policy).reports {
@@ -78,27 +78,27 @@ impl<'t> Fold<'t> {
         match (e.kind, e.error) {
             _ if self.is_made(e) && e.error == libc::ENOENT => {}
             // The command itself has renamed or removed what it had made there.
-            (Kind::Rename(_), libc::ENOENT) if self.paths.existed(e.path).is_some() => {}
+            (EventKind::Rename(_), libc::ENOENT) if self.paths.existed(e.path).is_some() => {}
             // The new path exists, so its directory does. So the old path does not exist.
-            (Kind::Rename(_), libc::ENOENT) if self.paths.is_temporary(e.path2) => {
+            (EventKind::Rename(_), libc::ENOENT) if self.paths.is_temporary(e.path2) => {
                 self.paths.touch(e.path).absent = true;
                 self.paths.state(e.path).would_be_reused = true;
             }
-            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, libc::ENOENT) => {
-                if e.kind == Kind::Unlink {
+            (EventKind::Unlink | EventKind::RemoveDirectory | EventKind::ChangeMode, libc::ENOENT) => {
+                if e.kind == EventKind::Unlink {
                     self.paths.state(e.path).unlink_failed = true;
                 }
                 self.paths.touch(e.path).absent = true;
             }
-            (Kind::MakeDirectory, libc::EEXIST) => self.paths.touch(e.path).kind = true,
+            (EventKind::MakeDirectory, libc::EEXIST) => self.paths.touch(e.path).kind = true,
             // The call was asked not to replace an existing path.
-            (Kind::Rename(_) | Kind::Symlink | Kind::Link, libc::EEXIST) => {
+            (EventKind::Rename(_) | EventKind::Symlink | EventKind::Link, libc::EEXIST) => {
                 if self.paths.made(e.path2).is_none() {
                     let looked = self.paths.touch(e.path2);
                     (looked.kind, looked.link) = (true, true);
                 }
                 // The kernel looked up the old path first, so it exists.
-                if e.kind != Kind::Symlink && self.paths.made(e.path).is_none() {
+                if e.kind != EventKind::Symlink && self.paths.made(e.path).is_none() {
                     let looked = self.paths.touch(e.path);
                     (looked.kind, looked.link) = (true, true);
                 }
@@ -112,8 +112,8 @@ impl<'t> Fold<'t> {
         match self.paths.made(e.path) {
             Some(Made::File { temporary: true, .. } | Made::Directory(_) | Made::Link) => true,
             // `ar` of binutils before 2.37 gives a new archive the owner that it has already.
-            Some(Made::File { .. }) if e.kind == Kind::ChangeOwner => self.paths.existed(e.path) == Some(false),
-            Some(Made::File { .. }) => e.kind == Kind::SetAttribute && self.paths.mode_before_is_known(e.path),
+            Some(Made::File { .. }) if e.kind == EventKind::ChangeOwner => self.paths.existed(e.path) == Some(false),
+            Some(Made::File { .. }) => e.kind == EventKind::SetAttribute && self.paths.mode_before_is_known(e.path),
             _ => false,
         }
     }

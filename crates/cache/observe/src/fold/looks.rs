@@ -8,21 +8,21 @@ use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy, without_slash};
-use crate::event::{self, Kind, OpenFlags};
+use crate::event::{self, EventKind, OpenFlags};
 use crate::paths::has_parents;
 
 /// Returns true if the event created the file. A new file may have the inode of a removed one.
 fn is_new(e: &Event) -> bool {
-    matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE))
+    matches!(e.kind, EventKind::Open(flags) if flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE))
 }
 
-/// Returns true for a look at the directory below `/proc` of the process itself or of the command's
-/// first process. It exists in every run. For example, `test -e /proc/$$`.
+/// Returns true for a `stat` of the directory below `/proc` of the process itself or of the
+/// command's first process. It exists in every run. For example, `test -e /proc/$$`.
 fn is_own_directory(e: &Event, policy: &Policy) -> bool {
     const DIRECTORY: u32 = 0o04;
     let number = e.path.strip_prefix(b"/proc/").and_then(|name| std::str::from_utf8(name).ok());
     let is_own = |pid: u32| pid == e.pid || policy.first_pid == Some(pid);
-    matches!(e.kind, Kind::Stat | Kind::Access)
+    matches!(e.kind, EventKind::Stat | EventKind::Access)
         && e.mode >> 12 == DIRECTORY
         && number.is_some_and(|number| number == "self" || number.parse().is_ok_and(is_own))
 }
@@ -172,7 +172,7 @@ impl<'t> Fold<'t> {
             return;
         }
         // A program asks for the path of its terminal, which differs in each session.
-        if is_terminal(e.path) && e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
+        if is_terminal(e.path) && e.error == 0 && matches!(e.kind, EventKind::Stat | EventKind::Lstat) {
             let Habit { tries_terminal, compares, .. } = self.habit(e.pid, policy);
             // make only tells its children.
             return if !(tries_terminal && compares) {
@@ -187,7 +187,7 @@ impl<'t> Fold<'t> {
         }
         if self.is_made(e) {
             // Its times are those of this run.
-            if e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
+            if e.error == 0 && matches!(e.kind, EventKind::Stat | EventKind::Lstat) {
                 self.look_at_made(e, policy);
             }
             return;
@@ -195,7 +195,7 @@ impl<'t> Fold<'t> {
         if e.error != 0 {
             return self.look_failed(e);
         }
-        if e.kind == Kind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
+        if e.kind == EventKind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
             return self.read_link_of_open_file(e);
         }
         if is_own_directory(e, policy) && self.habit(e.pid, policy).times != Times::Status {
@@ -214,14 +214,14 @@ impl<'t> Fold<'t> {
         let file = e.mode >> 12 == 0o10;
         let habit = self.habit(e.pid, policy);
         let times = match kind {
-            Kind::Stat | Kind::Lstat if file || habit.times == Times::Status => habit.times,
+            EventKind::Stat | EventKind::Lstat if file || habit.times == Times::Status => habit.times,
             _ => Times::Blind,
         };
         // The execute permission of a file is part of its recorded fact.
         let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
         let asks_rights = special && !self.processes.runs_a_compiler_part(e.pid, policy);
         self.seen_by.push((self.processes.life(e.pid), e.path));
-        let reported = if matches!(kind, Kind::Stat) { e.extra } else { 0 };
+        let reported = if matches!(kind, EventKind::Stat) { e.extra } else { 0 };
         let times = match reported {
             event::REPORTED_MODE => times.max(Times::Mode),
             event::REPORTED_MODIFIED => times.max(Times::Inputs),
@@ -229,22 +229,22 @@ impl<'t> Fold<'t> {
             _ => times,
         };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
-        let reads_what_it_looks_at = habit.git.is_some() && file && matches!(kind, Kind::Stat | Kind::Lstat);
+        let reads_what_it_looks_at = habit.git.is_some() && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
         looked.content |= reads_what_it_looks_at;
-        looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
+        looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         looked.times = looked.times.max(times);
         let in_order = !matches!(e.extra, event::IN_ANY_ORDER | event::IN_ANY_ORDER_OF_KINDS);
-        looked.order |= kind == Kind::List && !habit.sorts_names && in_order;
-        looked.kinds |= kind == Kind::List && (habit.lists_kinds || e.extra == event::IN_ANY_ORDER_OF_KINDS);
-        if file && matches!(kind, Kind::Stat | Kind::Lstat) {
+        looked.order |= kind == EventKind::List && !habit.sorts_names && in_order;
+        looked.kinds |= kind == EventKind::List && (habit.lists_kinds || e.extra == event::IN_ANY_ORDER_OF_KINDS);
+        if file && matches!(kind, EventKind::Stat | EventKind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }
         match kind {
-            Kind::Lstat | Kind::ReadLink => looked.link = true,
-            Kind::RealPath => (looked.link, looked.kind) = (true, true),
-            Kind::List => (looked.listed, looked.kind) = (true, true),
-            Kind::Access => {
+            EventKind::Lstat | EventKind::ReadLink => looked.link = true,
+            EventKind::RealPath => (looked.link, looked.kind) = (true, true),
+            EventKind::List => (looked.listed, looked.kind) = (true, true),
+            EventKind::Access => {
                 (looked.kind, looked.executed) = (true, looked.executed || e.extra & 1 != 0);
                 if asks_rights {
                     looked.failed = Some((Fact::ACCESS | (e.extra & 7) as u8, 0));
@@ -301,23 +301,23 @@ impl<'t> Fold<'t> {
 
     fn look_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
-            (Kind::Lstat, libc::ENOENT) => {
+            (EventKind::Lstat, libc::ENOENT) => {
                 self.paths.state(e.path).lstat_failed = true;
                 self.paths.touch(e.path).absent = true;
             }
             // It exists and is no link, and the program looked at it as a link.
-            (Kind::ReadLink, libc::EINVAL) => self.paths.touch(e.path).link = true,
+            (EventKind::ReadLink, libc::EINVAL) => self.paths.touch(e.path).link = true,
             (_, libc::ENOENT) => self.paths.touch(e.path).absent = true,
             // The execute permission of a file is part of its recorded fact. Any other permission
             // is checked again.
-            (Kind::Access, libc::EACCES) if e.extra & 6 == 0 => {
+            (EventKind::Access, libc::EACCES) if e.extra & 6 == 0 => {
                 let looked = self.paths.touch(e.path);
                 (looked.kind, looked.executed) = (true, true);
             }
-            (Kind::Access, errno) => {
+            (EventKind::Access, errno) => {
                 self.paths.touch(e.path).failed = Some((Fact::ACCESS | (e.extra & 7) as u8, errno as u32));
             }
-            (Kind::List, errno) => self.paths.touch(e.path).failed = Some((1, errno as u32)),
+            (EventKind::List, errno) => self.paths.touch(e.path).failed = Some((1, errno as u32)),
             (_, errno) => self.paths.touch(e.path).failed = Some((0, errno as u32)),
         }
     }

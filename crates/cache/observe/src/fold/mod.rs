@@ -42,7 +42,7 @@ use self::path_state::{Files, Paths, file_id};
 pub use self::policy::{HabitOf, Origin, Policy};
 use self::process_state::{Life, Processes};
 use self::run_state::RunState;
-use crate::event::{self, INTERFACES, INTERNET, Kind, RANDOM_BY_VDSO, SOCKET};
+use crate::event::{self, EventKind, INTERFACES, INTERNET, RANDOM_BY_VDSO, SOCKET};
 use crate::paths::has_parents;
 use crate::trace::Trace;
 
@@ -103,7 +103,7 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
     for (mut event, (path, path2)) in trace.iter().zip(&names) {
         event.path = path.as_deref().unwrap_or(event.path);
         event.path2 = path2.as_deref().unwrap_or(event.path2);
-        if matches!(event.kind, Kind::MakeDirectory | Kind::RemoveDirectory | Kind::ChangeMode) {
+        if matches!(event.kind, EventKind::MakeDirectory | EventKind::RemoveDirectory | EventKind::ChangeMode) {
             event.path = without_slash(event.path);
         }
         if has_parents(event.path) {
@@ -124,46 +124,56 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
-        if e.kind != Kind::Late && (self.is_job_server(e, policy) || self.is_private(e, policy)) {
+        if e.kind != EventKind::Late && (self.is_job_server(e, policy) || self.is_private(e, policy)) {
             return;
         }
         match e.kind {
-            Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => {
-                if e.kind == Kind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
+            EventKind::Start
+            | EventKind::Exec
+            | EventKind::ExecFailed
+            | EventKind::Spawned
+            | EventKind::Anonymous
+            | EventKind::Drop => {
+                if e.kind == EventKind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
                     self.run.foreign_program = Some(e.path);
                 }
                 self.process(e, policy);
             }
-            Kind::Object => self.read(e, false, policy),
-            Kind::Open(flags) => self.open(e, flags, policy),
-            Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => {
+            EventKind::Object => self.read(e, false, policy),
+            EventKind::Open(flags) => self.open(e, flags, policy),
+            EventKind::Stat
+            | EventKind::Lstat
+            | EventKind::Access
+            | EventKind::ReadLink
+            | EventKind::RealPath
+            | EventKind::List => {
                 if !self.processes.runs_a_compiler_part(e.pid, policy) && !self.is_made(e) {
                     self.paths.state(e.path).looked_at_by_others = true;
                 }
                 self.look(e, policy);
             }
-            Kind::Random if ![0, RANDOM_BY_VDSO].contains(&e.extra) => {
+            EventKind::Random if ![0, RANDOM_BY_VDSO].contains(&e.extra) => {
                 self.processes.state(e.pid).drawn = Some(e.extra);
             }
-            Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
-            Kind::Forked => self.processes.forked(e),
-            Kind::Network if only_tries(e) && self.tries_sockets(e.pid, policy) => self.run.sockets = true,
-            Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
-            Kind::Identity => self.run.host = true,
-            Kind::Umask => {
+            EventKind::Clock | EventKind::Random => self.clock_or_random(e, policy),
+            EventKind::Forked => self.processes.forked(e),
+            EventKind::Network if only_tries(e) && self.tries_sockets(e.pid, policy) => self.run.sockets = true,
+            EventKind::Network | EventKind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
+            EventKind::Identity => self.run.host = true,
+            EventKind::Umask => {
                 self.run.umask = true;
                 let is_answer = e.extra == event::REPORTED_UMASK && self.habit(e.pid, policy).reports;
                 self.run.umask_is_set |= !is_answer && !self.processes.runs_a_compiler_part(e.pid, policy);
             }
             // `SHORTAGES` has refused it by its error.
-            Kind::Shortage => {}
+            EventKind::Shortage => {}
             // For programs that are no parts of compilers, 4 is an exit code like any other.
-            Kind::ChildDied if e.extra == 0 && !self.processes.runs_a_compiler_part(e.pid, policy) => {}
-            Kind::ChildDied if e.extra == 0 => self.refuse(Unrecorded::InternalError, e.path),
-            Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
-            Kind::GetEnvironment => self.variable(e, policy),
-            Kind::Late => self.late(e, policy),
-            Kind::Closed => {
+            EventKind::ChildDied if e.extra == 0 && !self.processes.runs_a_compiler_part(e.pid, policy) => {}
+            EventKind::ChildDied if e.extra == 0 => self.refuse(Unrecorded::InternalError, e.path),
+            EventKind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
+            EventKind::GetEnvironment => self.variable(e, policy),
+            EventKind::Late => self.late(e, policy),
+            EventKind::Closed => {
                 if let Some(id) = e.identity {
                     self.files.closed.insert(file_id(id), id);
                 }

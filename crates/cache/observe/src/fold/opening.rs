@@ -7,18 +7,18 @@ use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecord
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy};
-use crate::event::{self, Kind, OpenFlags};
+use crate::event::{self, EventKind, OpenFlags};
 
 impl<'t> Fold<'t> {
     /// Returns true if an event is about a path for which [`Policy::is_private`] holds. A link from
     /// such a path to an output, or the reverse, leaves the output as it is.
     pub(super) fn is_private(&mut self, e: &Event<'t>, policy: &Policy) -> bool {
         let is_at = |path: &[u8]| path.starts_with(b"/") && (policy.is_private)(path);
-        let is_new = matches!(e.kind, Kind::Link | Kind::Rename(_)) && is_at(e.path2);
-        if !is_new && !is_at(e.path) || is_at(e.path) && matches!(e.kind, Kind::Link) && !is_at(e.path2) {
+        let is_new = matches!(e.kind, EventKind::Link | EventKind::Rename(_)) && is_at(e.path2);
+        if !is_new && !is_at(e.path) || is_at(e.path) && matches!(e.kind, EventKind::Link) && !is_at(e.path2) {
             return false;
         }
-        if let Kind::Open(flags) = e.kind {
+        if let EventKind::Open(flags) = e.kind {
             if flags.has(OpenFlags::CREATE | OpenFlags::NEW | OpenFlags::WRITE) {
                 self.run.private_files.insert(e.path);
             } else if e.error == 0 && e.mode >> 12 == 0o10 && !self.run.private_files.contains(e.path) {
@@ -31,7 +31,7 @@ impl<'t> Fold<'t> {
     pub(super) fn open(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
         let writes = flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::APPEND);
         if matches!(e.path, b"/dev/urandom" | b"/dev/random") {
-            return self.clock_or_random(&Event { kind: Kind::Random, ..e.clone() }, policy);
+            return self.clock_or_random(&Event { kind: EventKind::Random, ..e.clone() }, policy);
         }
         if self.ignored(e.path) || e.path == b"/dev/tty" && self.habit(e.pid, policy).tries_terminal {
             return;
@@ -44,7 +44,7 @@ impl<'t> Fold<'t> {
         }
         if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
             // From now on, the program may find paths below it by its resolved path.
-            return self.look(&Event { kind: Kind::RealPath, ..e.clone() }, policy);
+            return self.look(&Event { kind: EventKind::RealPath, ..e.clone() }, policy);
         }
         if !writes {
             let process = self.processes.state(e.pid);
@@ -179,7 +179,7 @@ impl<'t> Fold<'t> {
     /// run. All temporary names of compiler parts are like that.
     fn is_temporary_name(&self, e: &Event, policy: &Policy) -> bool {
         const NAMED_BY_LIBC: u16 = OpenFlags::TEMPORARY;
-        let flags = if let Kind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
+        let flags = if let EventKind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
         flags.has(NAMED_BY_LIBC) || self.processes.runs_a_compiler_part(e.pid, policy)
     }
 

@@ -51,8 +51,8 @@ pub(super) struct PathState<'t> {
     /// The path must not exist before a run. If something had been there, the command would have
     /// made nothing here, or something else.
     pub(super) must_be_absent: bool,
-    /// A program other than a compiler looked at the path before the command made it. Such a look
-    /// may decide what is done, as it does in `make`.
+    /// A program other than a compiler ran `stat` on the path before the command made it. That may
+    /// decide what is done, as it does in `make`.
     pub(super) looked_at_by_others: bool,
     /// The name was made up at random.
     pub(super) is_named_at_random: bool,

@@ -5,7 +5,7 @@
 use larder_model::{Habit, Identity, Prior};
 
 /// Returns what a program does in every run, from its file name, its arguments as in the `path2` of
-/// a `Kind::Start`, and its origin.
+/// an `EventKind::Start`, and its origin.
 pub type HabitOf<'a> = dyn Fn(&[u8], &[u8], Origin) -> Habit + 'a;
 
 /// The rules that depend on the kind of command. A program is given by its file name, without the

@@ -9,7 +9,7 @@ use larder_model::{Habit, Times, Unrecorded};
 use super::path_state::file_id;
 use super::{Event, Fold, Origin, Policy};
 use crate::event::{
-    Kind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
+    EventKind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
     RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
 };
 use crate::process_tree::Running;
@@ -19,16 +19,16 @@ impl<'t> Fold<'t> {
     /// the new program. Otherwise that program was not observed.
     pub(super) fn process(&mut self, e: &Event<'t>, policy: &Policy) {
         match e.kind {
-            Kind::Start => {
+            EventKind::Start => {
                 let before = self.processes.runs(e.pid);
                 self.processes.starts(e, self.files.is_made(e.identity));
                 self.finds_open(e, before, policy);
                 self.read(&Event { mode: e.mode & !REPORTED_WHOLE, ..e.clone() }, true, policy);
             }
-            Kind::Exec => {
+            EventKind::Exec => {
                 self.processes.state(e.pid).began -= 1;
             }
-            Kind::ExecFailed => {
+            EventKind::ExecFailed => {
                 self.processes.state(e.pid).began += 1;
                 if e.error == libc::ENOENT {
                     self.paths.touch(e.path).absent = true;
@@ -40,18 +40,18 @@ impl<'t> Fold<'t> {
             }
             // The parent wrote `Exec` under its own pid, because it did not know the child's pid
             // yet.
-            Kind::Spawned => {
+            EventKind::Spawned => {
                 self.processes.state(e.pid).began += 1;
                 self.processes.state(e.extra).began -= 1;
             }
-            Kind::Anonymous => self.processes.anonymous += 1,
-            Kind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
-            Kind::Drop if e.extra == crate::INTERRUPTED => self.refuse(Unrecorded::Interrupted, e.path),
+            EventKind::Anonymous => self.processes.anonymous += 1,
+            EventKind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
+            EventKind::Drop if e.extra == crate::INTERRUPTED => self.refuse(Unrecorded::Interrupted, e.path),
             _ => self.refuse(Unrecorded::NotObserved, e.path),
         }
         // If the event has no stat, the file does not exist, and the `ExecFailed` that follows says
         // so.
-        if e.kind == Kind::Exec && e.identity.is_some() {
+        if e.kind == EventKind::Exec && e.identity.is_some() {
             self.read(e, true, policy);
             if !e.path2.is_empty() {
                 // The interpreter of a script, by the path in the script's first line.
@@ -116,10 +116,10 @@ impl<'t> Fold<'t> {
     pub(super) fn after_drawing(&mut self, e: &Event<'t>, policy: &Policy) {
         let Some(what_for) = self.processes.state(e.pid).drawn.take() else { return };
         let makes_a_name = match e.kind {
-            Kind::Open(flags) => flags.has(OpenFlags::EXCLUSIVE),
-            Kind::MakeDirectory | Kind::Lstat | Kind::Symlink | Kind::Link => true,
+            EventKind::Open(flags) => flags.has(OpenFlags::EXCLUSIVE),
+            EventKind::MakeDirectory | EventKind::Lstat | EventKind::Symlink | EventKind::Link => true,
             // libc repeats a draw if its number would favour some letters over others.
-            Kind::Random => [what_for, e.extra] == [RANDOM_FOR_NAME; 2],
+            EventKind::Random => [what_for, e.extra] == [RANDOM_FOR_NAME; 2],
             _ => false,
         };
         if !makes_a_name {
@@ -136,7 +136,7 @@ impl<'t> Fold<'t> {
         let event = Event {
             pid,
             error: 0,
-            kind: Kind::Random,
+            kind: EventKind::Random,
             path: b"getrandom",
             path2: b"",
             identity: None,
@@ -148,10 +148,10 @@ impl<'t> Fold<'t> {
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
         let habit = self.habit(e.pid, policy);
-        let clock = e.kind == Kind::Clock;
+        let clock = e.kind == EventKind::Clock;
         let process = self.processes.state(e.pid);
         let (reads, allowed, why) = match e.kind {
-            Kind::Random => (&mut process.random_reads, habit.random_reads, Unrecorded::Random),
+            EventKind::Random => (&mut process.random_reads, habit.random_reads, Unrecorded::Random),
             _ if e.extra == LOCAL_TIME => (&mut process.zone_reads, habit.zone_reads, Unrecorded::Clock),
             _ => (&mut process.clock_reads, habit.clock_reads, Unrecorded::Clock),
         };

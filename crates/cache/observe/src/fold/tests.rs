@@ -7,7 +7,7 @@ const PID: u32 = 7;
 const READ: u16 = OpenFlags::READ;
 const MAKE: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
 
-fn event(kind: Kind, path: &str) -> event::Event {
+fn event(kind: EventKind, path: &str) -> event::Event {
     let id = path.bytes().fold(1u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
     let identity = Identity { device: 1, inode: id, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
     event::Event {
@@ -23,7 +23,7 @@ fn event(kind: Kind, path: &str) -> event::Event {
 }
 
 fn open(path: &str, flags: u16) -> event::Event {
-    event(Kind::Open(OpenFlags(flags)), path)
+    event(EventKind::Open(OpenFlags(flags)), path)
 }
 
 fn failed(error: i32, event: event::Event) -> event::Event {
@@ -35,7 +35,7 @@ fn folded(program: &str, events: Vec<event::Event>) -> Folded {
 }
 
 fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Event>) -> Folded {
-    events.insert(0, event(Kind::Start, program));
+    events.insert(0, event(EventKind::Start, program));
     let policy = Policy {
         replaces_output: &|program| program == b"as",
         unlinks_output: &|program| program == b"as",
@@ -75,7 +75,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
             }
         },
         before: &|opened| {
-            let known = event(Kind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
+            let known = event(EventKind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
             known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
         },
         real: &|_| None,
@@ -119,9 +119,9 @@ fn a_script_of_its_own_is_trusted_as_its_author_is() {
     let python = |pid: u32, told: &str| event::Event {
         pid,
         path2: [told, "\x1f"].concat().into(),
-        ..event(Kind::Start, "/b/python3")
+        ..event(EventKind::Start, "/b/python3")
     };
-    let read_clock = |pid: u32| event::Event { pid, extra: 1, ..event(Kind::Clock, "") };
+    let read_clock = |pid: u32| event::Event { pid, extra: 1, ..event(EventKind::Clock, "") };
     let refusals = |author: &str, flags: u16, script: &str| {
         let made = event::Event { pid: 2, ..open("/t/own.py", flags) };
         let events = vec![python(2, author), made, python(3, script), read_clock(3), read_clock(3)];
@@ -139,7 +139,7 @@ fn what_is_read_and_what_is_missing() {
     check("read", "/b/cc1", vec![open("/w/x.c", READ)], ("/w/x.c content", "", ""));
     check("missing", "/b/cc1", vec![failed(2, open("/w/a/h.h", READ))], ("/w/a/h.h absent", "", ""));
     check("forbidden", "/b/cc1", vec![failed(13, open("/w/h.h", READ))], ("/w/h.h fails", "", ""));
-    check("listed", "/b/cc1", vec![event(Kind::List, "/w/d")], ("/w/d listed", "", ""));
+    check("listed", "/b/cc1", vec![event(EventKind::List, "/w/d")], ("/w/d listed", "", ""));
     check("device", "/b/cc1", vec![open("/dev/sda", READ)], ("", "", "device"));
     check("harmless device", "/b/cc1", vec![open("/dev/null", READ)], ("", "", ""));
     let mut twice = open("/w/x.c", READ);
@@ -151,9 +151,9 @@ fn what_is_read_and_what_is_missing() {
 fn what_is_made_is_no_input() {
     check("output", "/b/cc1", vec![open("/w/x.s", MAKE), open("/w/x.s", READ)], ("", "/w/x.s", ""));
     let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
-    let unlinked = vec![open("/t/cc1.s", temporary), event(Kind::Unlink, "/t/cc1.s")];
+    let unlinked = vec![open("/t/cc1.s", temporary), event(EventKind::Unlink, "/t/cc1.s")];
     check("temporary", "/b/cc1", unlinked, ("", "", ""));
-    let renamed = event::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/x.tmp") };
+    let renamed = event::Event { path2: b"/w/x.o".to_vec(), ..event(EventKind::Rename(OpenFlags(0)), "/w/x.tmp") };
     check("renamed", "/b/cc1", vec![open("/w/x.tmp", temporary), renamed], ("", "/w/x.o", ""));
     check("elsewhere", "/b/cc1", vec![open("/etc/x", MAKE)], ("", "/etc/x", "output-elsewhere"));
     let other_name = event::Event { path: b"/w/./x.s".to_vec(), ..open("/w/x.s", READ) };
@@ -163,7 +163,7 @@ fn what_is_made_is_no_input() {
 #[test]
 fn a_look_at_an_output_counts_as_it_was_before() {
     let looked_first = |error| {
-        let look = event(Kind::Lstat, "/w/x.o");
+        let look = event(EventKind::Lstat, "/w/x.o");
         vec![if error == 0 { look } else { failed(error, look) }, open("/w/x.o", MAKE)]
     };
     check("absent", "/b/sh", looked_first(2), ("/w/x.o was absent", "/w/x.o", ""));
@@ -183,7 +183,7 @@ fn with_bytes(event: event::Event) -> event::Event {
 const TEMPORARY: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
 
 fn renamed(from: &str, to: &str) -> event::Event {
-    event::Event { path2: to.into(), ..event(Kind::Rename(OpenFlags(0)), from) }
+    event::Event { path2: to.into(), ..event(EventKind::Rename(OpenFlags(0)), from) }
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_linker_opens_its_old_output_only_to_unlink_it() {
     let opened = || with_bytes(open("/w/p", READ));
     let replaced = || {
         let made = [open("/w/p.tmp", TEMPORARY), renamed("/w/p.tmp", "/w/p")];
-        [&[with_bytes(event(Kind::Stat, "/w/p")), opened(), event(Kind::Unlink, "/w/p")][..], &made].concat()
+        [&[with_bytes(event(EventKind::Stat, "/w/p")), opened(), event(EventKind::Unlink, "/w/p")][..], &made].concat()
     };
     check("lld", "/b/lld", replaced(), ("", "/w/p", ""));
     check("mold, of a library", "/b/mold", replaced(), ("", "/w/p", ""));
@@ -204,14 +204,14 @@ fn a_linker_opens_its_old_output_only_to_unlink_it() {
 #[test]
 fn a_linker_writes_into_its_old_output() {
     let absent = vec![
-        failed(2, event(Kind::Stat, "/w/p")),
+        failed(2, event(EventKind::Stat, "/w/p")),
         open("/w/.mold-x", TEMPORARY),
         failed(2, renamed("/w/p", "/w/.mold-x")),
         failed(2, open("/w/p", READ)),
         renamed("/w/.mold-x", "/w/p"),
     ];
     let there = vec![
-        event(Kind::Stat, "/w/p"),
+        event(EventKind::Stat, "/w/p"),
         open("/w/.mold-x", TEMPORARY),
         renamed("/w/p", "/w/.mold-x"),
         with_bytes(open("/w/.mold-x", READ | OpenFlags::WRITE | OpenFlags::CREATE)),
@@ -231,7 +231,7 @@ fn a_linker_writes_into_its_old_output() {
 
 #[test]
 fn random_numbers_are_no_refusal_where_runs_are_compared() {
-    let asks = [event(Kind::Random, "getrandom"), open("/dev/urandom", READ), open("/proc/self/maps", READ)];
+    let asks = [event(EventKind::Random, "getrandom"), open("/dev/urandom", READ), open("/proc/self/maps", READ)];
     for (ask, refused) in asks.into_iter().zip(["random", "random", "device"]) {
         let by = |compared| folded_by(compared, "/b/linker", vec![ask.clone()]);
         assert_eq!((told(&by(false)).2.as_str(), by(false).chance_program), (refused, None));
@@ -244,9 +244,9 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
 
 #[test]
 fn a_name_may_be_made_from_the_time() {
-    let clock = || event(Kind::Clock, "gettimeofday");
+    let clock = || event(EventKind::Clock, "gettimeofday");
     let refused = |program: &str, name: &[event::Event]| told(&folded(program, [&[clock(), clock()], name].concat())).2;
-    let used = [open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")];
+    let used = [open("/t/x", TEMPORARY), event(EventKind::Unlink, "/t/x")];
     assert_eq!(refused("/b/mktemp", &used), "");
     assert_eq!(refused("/b/mktemp", &used[..1]), "random", "the name is still there");
     assert_eq!(refused("/b/mktemp", &[]), "random", "the name was printed");
@@ -255,27 +255,27 @@ fn a_name_may_be_made_from_the_time() {
 
 #[test]
 fn libc_asks_for_random_numbers_itself() {
-    let draws = |extra| event::Event { extra, ..event(Kind::Random, "getrandom") };
+    let draws = |extra| event::Event { extra, ..event(EventKind::Random, "getrandom") };
     let (name, memory) = (|| draws(event::RANDOM_FOR_NAME), || draws(event::RANDOM_FOR_MEMORY));
     let refused = |what: &str, events: Vec<event::Event>, expect: &str| {
         assert_eq!(told(&folded("/b/program", events)).2, expect, "{what}");
     };
     refused("to guard its memory", vec![memory(), open("/w/x", READ)], "");
     refused("twice", vec![memory(), open("/w/x", READ), memory()], "random");
-    refused("for a name", vec![memory(), name(), open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")], "");
-    refused("again for a name", vec![name(), name(), open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")], "");
-    refused("on a thread's stack", vec![memory(), memory(), event(Kind::Lstat, "/w/x")], "");
+    refused("for a name", vec![memory(), name(), open("/t/x", TEMPORARY), event(EventKind::Unlink, "/t/x")], "");
+    refused("again for a name", vec![name(), name(), open("/t/x", TEMPORARY), event(EventKind::Unlink, "/t/x")], "");
+    refused("on a thread's stack", vec![memory(), memory(), event(EventKind::Lstat, "/w/x")], "");
     refused("the program itself", vec![name(), open("/w/x", READ)], "random");
     refused("at its end", vec![name()], "random");
     refused("before its memory", vec![name(), memory()], "random");
-    let began = event(Kind::Start, "/b/other");
-    refused("in two programs", vec![memory(), event(Kind::Exec, "/b/other"), began, memory()], "");
+    let began = event(EventKind::Start, "/b/other");
+    refused("in two programs", vec![memory(), event(EventKind::Exec, "/b/other"), began, memory()], "");
 }
 
 #[test]
 fn make_goes_by_the_kinds_that_a_directory_lists() {
     let kinds = |program: &str, extra: u32| {
-        let seen = folded(program, vec![event::Event { extra, ..event(Kind::List, "/w/d") }]).seen;
+        let seen = folded(program, vec![event::Event { extra, ..event(EventKind::List, "/w/d") }]).seen;
         seen.looked.iter().any(|(path, looked)| path == b"/w/d" && looked.kinds)
     };
     assert!(kinds("/b/make", 0) && !kinds("/b/as", 0));
@@ -285,8 +285,8 @@ fn make_goes_by_the_kinds_that_a_directory_lists() {
 #[test]
 fn the_mode_of_a_directory_is_handed_on() {
     let times = |program: &str, mode: u32| {
-        let looked = event::Event { mode: 0o040_755, ..event(Kind::Lstat, "/w/d") };
-        let made = event::Event { extra: mode, ..event(Kind::MakeDirectory, "/w/e") };
+        let looked = event::Event { mode: 0o040_755, ..event(EventKind::Lstat, "/w/d") };
+        let made = event::Event { extra: mode, ..event(EventKind::MakeDirectory, "/w/e") };
         let seen = folded(program, vec![looked, made]).seen;
         seen.looked.iter().find(|(path, _)| path == b"/w/d").map(|(_, looked)| looked.times)
     };
@@ -298,8 +298,8 @@ fn the_mode_of_a_directory_is_handed_on() {
 #[test]
 fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     let times = |program: &str, file: &str| {
-        let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
-        let seen = folded("/b/sh", vec![script, open(file, READ), event(Kind::Start, program)]).seen;
+        let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(EventKind::Start, "/b/sh") };
+        let seen = folded("/b/sh", vec![script, open(file, READ), event(EventKind::Start, program)]).seen;
         seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
     };
     assert_eq!(times("/b/generator", "/w/in"), Some(Times::Files));
@@ -307,8 +307,9 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     assert_eq!(times("/b/generator", "/w/s"), Some(Times::Blind));
     // The shell may open the file before it starts the program by `vfork`.
     let started = |file: &str| {
-        let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
-        let child = |pid: u32, program: &str| event::Event { pid, extra: script.pid, ..event(Kind::Start, program) };
+        let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(EventKind::Start, "/b/sh") };
+        let child =
+            |pid: u32, program: &str| event::Event { pid, extra: script.pid, ..event(EventKind::Start, program) };
         let events = [script.clone(), open("/w/s", READ), open("/w/in", READ), child(71, "/b/generator")];
         let later = [open("/w/next", READ), child(72, "/b/cp"), child(73, "/b/generator")];
         let seen = folded("/b/sh", events.into_iter().chain(later).collect()).seen;
@@ -320,8 +321,8 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     // CMake leaves the list of commands that it runs open for them.
     let linked = |file: &str| {
         let words = b"-E\x1fcmake_link_script\x1fd/link.txt\x1f".to_vec();
-        let cmake = event::Event { path2: words, ..event(Kind::Start, "/b/cmake") };
-        let seen = folded("/b/cmake", vec![cmake, open(file, READ), event(Kind::Start, "/b/generator")]).seen;
+        let cmake = event::Event { path2: words, ..event(EventKind::Start, "/b/cmake") };
+        let seen = folded("/b/cmake", vec![cmake, open(file, READ), event(EventKind::Start, "/b/generator")]).seen;
         seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
     };
     assert_eq!((linked("/w/d/link.txt"), linked("/w/in")), (Some(Times::Blind), Some(Times::Files)));
@@ -329,8 +330,8 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
 
 #[test]
 fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
-    let forked = event::Event { extra: 99, mode: 99, ..event(Kind::Forked, "") };
-    let events = vec![open("/w/x.o", MAKE), forked, event(Kind::Start, "/b/sh")];
+    let forked = event::Event { extra: 99, mode: 99, ..event(EventKind::Forked, "") };
+    let events = vec![open("/w/x.o", MAKE), forked, event(EventKind::Start, "/b/sh")];
     let by_as = folded("/b/as", events).seen.changed;
     let by_sh = folded("/b/sh", vec![open("/w/x.o", MAKE)]).seen.changed;
     let placement = |changed: &[(Vec<u8>, Change)]| match changed {
@@ -370,15 +371,15 @@ fn the_mode_of_what_was_made_hangs_on_the_umask() {
     };
     let given = |bits: u32, event: event::Event| event::Event { extra: bits, ..event };
     assert!(counts("/b/cp", given(0o600, open("/w/b", MAKE))));
-    assert!(counts("/b/sh", given(0o744, event(Kind::ChangeMode, "/w/a"))));
+    assert!(counts("/b/sh", given(0o744, event(EventKind::ChangeMode, "/w/a"))));
     assert!(!counts("/b/sh", open("/w/b", MAKE)));
 }
 
 #[test]
 fn the_time_may_be_told_to_a_log() {
     let read_clock = |output: Option<&str>| {
-        let identity = output.and_then(|path| event(Kind::Stat, path).identity);
-        event::Event { extra: 3, identity, ..event(Kind::Clock, "") }
+        let identity = output.and_then(|path| event(EventKind::Stat, path).identity);
+        event::Event { extra: 3, identity, ..event(EventKind::Clock, "") }
     };
     let is_refused = |output: Option<&str>, then: Vec<event::Event>| {
         // The policy of these tests allows every program one read of the clock.
@@ -389,37 +390,37 @@ fn the_time_may_be_told_to_a_log() {
     assert!(is_refused(Some("/w/x"), vec![]));
     assert!(is_refused(Some("/w/other/config.log"), vec![]));
     assert!(is_refused(None, vec![]));
-    let renamed = event::Event { path2: b"/w/y".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/config.log") };
+    let renamed = event::Event { path2: b"/w/y".to_vec(), ..event(EventKind::Rename(OpenFlags(0)), "/w/config.log") };
     assert!(is_refused(Some("/w/config.log"), vec![renamed]));
     assert!(is_refused(Some("/w/config.log"), vec![open("/w/config.log", READ)]));
 }
 
 #[test]
 fn what_cannot_be_recorded() {
-    let clock = |extra| event::Event { extra, ..event(Kind::Clock, "") };
+    let clock = |extra| event::Event { extra, ..event(EventKind::Clock, "") };
     check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
     check("local time", "/b/cc1", vec![clock(4)], ("", "", "clock"));
     check("once by habit", "/b/sh", vec![clock(1)], ("", "", ""));
     check("twice, no habit", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
-    check("random numbers", "/b/sh", vec![event(Kind::Random, "getrandom")], ("", "", "random"));
+    check("random numbers", "/b/sh", vec![event(EventKind::Random, "getrandom")], ("", "", "random"));
     let known = [open("/w/known", READ), open("/w/known", OpenFlags::WRITE)].to_vec();
     check("update of known content", "/b/ar", known, ("/w/known had content", "/w/known", ""));
-    let times = |program| (program, [event(Kind::Stat, "/w/o"), open("/w/o", MAKE)].to_vec());
+    let times = |program| (program, [event(EventKind::Stat, "/w/o"), open("/w/o", MAKE)].to_vec());
     let (program, events) = times("/b/find");
     check("an output's times", program, events, ("", "/w/o", "compares-times"));
-    check("network", "/b/cc1", vec![event(Kind::Network, "")], ("", "", "network"));
+    check("network", "/b/cc1", vec![event(EventKind::Network, "")], ("", "", "network"));
     check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
     for short in [5, 11, 12, 23, 24, 27, 28, 122] {
-        let events = vec![failed(short, event(Kind::Shortage, "write"))];
+        let events = vec![failed(short, event(EventKind::Shortage, "write"))];
         check("only its error matters", "/b/cc1", events, ("", "", "shortage"));
     }
-    let internal = || vec![event::Event { extra: 0, ..event(Kind::ChildDied, "") }];
+    let internal = || vec![event::Event { extra: 0, ..event(EventKind::ChildDied, "") }];
     check("a child's internal error", "/b/cc1", internal(), ("", "", "internal-error"));
     check("a child's exit code", "/b/sh", internal(), ("", "", ""));
-    check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));
-    check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
+    check("a child's death", "/b/cc1", vec![event(EventKind::ChildDied, "")], ("", "", "signal"));
+    check("unobserved", "/b/cc1", vec![event(EventKind::Drop, "/w/static")], ("", "", "not-observed"));
     check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
-    let silent = event::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
+    let silent = event::Event { pid: 8, ..event(EventKind::Exec, "/b/as") };
     check("no start event", "/b/cc1", vec![silent], ("", "", "not-observed"));
 }
 
@@ -428,11 +429,11 @@ fn what_cannot_be_recorded() {
 #[test]
 fn a_probe_is_made_and_started_by_what_configures() {
     let reads = |made: bool, by: &str| {
-        let probe = event(Kind::Start, "/w/conftest");
+        let probe = event(EventKind::Start, "/w/conftest");
         let start = event::Event { pid: 8, extra: PID, path2: Vec::new(), ..probe.clone() };
         let make = event::Event { identity: probe.identity, ..open("/w/conftest", MAKE) };
-        let clock = || event::Event { pid: 8, extra: 1, ..event(Kind::Clock, "") };
-        let silent = event::Event { pid: 8, ..event(Kind::Exec, "/w/conftest") };
+        let clock = || event::Event { pid: 8, extra: 1, ..event(EventKind::Clock, "") };
+        let silent = event::Event { pid: 8, ..event(EventKind::Exec, "/w/conftest") };
         let mut events = if made { vec![make] } else { Vec::new() };
         events.extend([silent, start, clock(), clock(), clock()]);
         folded(by, events).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
@@ -446,7 +447,7 @@ fn a_probe_is_made_and_started_by_what_configures() {
 #[test]
 fn only_the_wrapper_reports() {
     let asks = |program: &str| {
-        let reported = event::Event { extra: event::REPORTED_UMASK, ..event(Kind::Umask, "") };
+        let reported = event::Event { extra: event::REPORTED_UMASK, ..event(EventKind::Umask, "") };
         folded(program, vec![reported]).seen.umask_is_set
     };
     assert!(!asks("/opt/larder"));
@@ -464,7 +465,7 @@ fn variables_of_the_callers_count() {
     let asked = |name: &str, value: &str| event::Event {
         path2: value.into(),
         error: if value.is_empty() { 2 } else { 0 },
-        ..event(Kind::GetEnvironment, name)
+        ..event(EventKind::GetEnvironment, name)
     };
     let events = vec![asked("OUTER", "1"), asked("OWN", "set by the tool"), asked("UNSET", ""), asked("COVERED", "")];
     let mut names = folded("/b/cc1", events).seen.environment;
@@ -474,7 +475,7 @@ fn variables_of_the_callers_count() {
 
 #[test]
 fn where_temporary_files_go_counts_where_none_can_be_made() {
-    let asked = failed(2, event(Kind::GetEnvironment, "TMPDIR"));
+    let asked = failed(2, event(EventKind::GetEnvironment, "TMPDIR"));
     let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
     let counts = |made: event::Event| !folded("/b/cc1", vec![asked.clone(), made]).seen.environment.is_empty();
     assert!(counts(failed(2, open("/t/x.o", temporary))));
@@ -487,12 +488,12 @@ fn where_temporary_files_go_counts_where_none_can_be_made() {
 #[test]
 fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
     let events = |new: u16| {
-        let renamed = event::Event { path2: b"/w/l.a".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/stX") };
+        let renamed = event::Event { path2: b"/w/l.a".to_vec(), ..event(EventKind::Rename(OpenFlags(0)), "/w/stX") };
         vec![
             open("/w/l.a", MAKE | new),
             open("/w/stX", MAKE | OpenFlags::NEW | OpenFlags::TEMPORARY),
             renamed,
-            event(Kind::ChangeOwner, "/w/l.a"),
+            event(EventKind::ChangeOwner, "/w/l.a"),
         ]
     };
     assert_eq!(folded("/b/ar", events(OpenFlags::NEW)).refusals, []);
@@ -503,7 +504,7 @@ fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
 /// A process that draws a key by the vDSO may later make random numbers without a system call.
 #[test]
 fn random_numbers_by_the_vdso_are_a_programs_own() {
-    let drawn = event::Event { extra: RANDOM_BY_VDSO, ..event(Kind::Random, "getrandom") };
+    let drawn = event::Event { extra: RANDOM_BY_VDSO, ..event(EventKind::Random, "getrandom") };
     let name = open("/w/tmpX", MAKE | OpenFlags::EXCLUSIVE);
     // Python may draw a number for its hash function, but the draw of a key does not tell how many
     // numbers it makes.

@@ -5,7 +5,7 @@
 
 use libc::*;
 
-use crate::Kind;
+use crate::EventKind;
 
 /// Which arguments of a call give a path: the descriptor of its directory, if there is one, and the
 /// address of the text.
@@ -49,9 +49,9 @@ pub(super) enum Call {
     /// Path, mode.
     MakeNode(At, u8),
     /// Kind of change, path, the argument that goes into `extra`, flags.
-    Change(Kind, At, Option<u8>, Option<u8>),
+    Change(EventKind, At, Option<u8>, Option<u8>),
     /// Kind of change, descriptor, the argument that goes into `extra`.
-    ChangeOpen(Kind, u8, Option<u8>),
+    ChangeOpen(EventKind, u8, Option<u8>),
     /// Path, and flags if the call has them.
     Execute(At, Option<u8>),
     /// A call that libc makes before the program's own code runs. It gives us a chance to make the
@@ -70,7 +70,7 @@ pub(super) enum Call {
     Umask,
     /// `getrandom`. Argument 1 is the size, argument 2 the flags.
     Random,
-    /// The clock is read. The number is the `extra` of the [`Kind::Clock`] event, not an argument.
+    /// The clock is read. The number is the `extra` of the [`EventKind::Clock`] event, not an argument.
     Clock(u32),
     /// `clone3`. Argument 0 is the address of a `struct clone_args`.
     CloneArguments,
@@ -162,19 +162,19 @@ const COMMON: &[Row] = &[
     row(SYS_symlinkat, Call::Symlink(0, below(1, 2))),
     row(SYS_mkdirat, Call::MakeDirectory(below(0, 1), 2)),
     row(SYS_mknodat, Call::MakeNode(below(0, 1), 2)),
-    row(SYS_fchmod, Call::ChangeOpen(Kind::ChangeMode, 0, Some(1))),
-    row(SYS_fchmodat, Call::Change(Kind::ChangeMode, below(0, 1), Some(2), None)),
-    row(FCHMODAT2, Call::Change(Kind::ChangeMode, below(0, 1), Some(2), Some(3))),
-    row(SYS_fchown, Call::ChangeOpen(Kind::ChangeOwner, 0, None)),
-    row(SYS_fchownat, Call::Change(Kind::ChangeOwner, below(0, 1), None, Some(4))),
-    row(SYS_utimensat, Call::Change(Kind::SetTimes, below(0, 1), None, Some(3))),
-    row(SYS_truncate, Call::Change(Kind::Truncate, path(0), None, None)),
-    row(SYS_setxattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
-    row(SYS_lsetxattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
-    row(SYS_fsetxattr, Call::ChangeOpen(Kind::SetAttribute, 0, None)),
-    row(SYS_removexattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
-    row(SYS_lremovexattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
-    row(SYS_fremovexattr, Call::ChangeOpen(Kind::SetAttribute, 0, None)),
+    row(SYS_fchmod, Call::ChangeOpen(EventKind::ChangeMode, 0, Some(1))),
+    row(SYS_fchmodat, Call::Change(EventKind::ChangeMode, below(0, 1), Some(2), None)),
+    row(FCHMODAT2, Call::Change(EventKind::ChangeMode, below(0, 1), Some(2), Some(3))),
+    row(SYS_fchown, Call::ChangeOpen(EventKind::ChangeOwner, 0, None)),
+    row(SYS_fchownat, Call::Change(EventKind::ChangeOwner, below(0, 1), None, Some(4))),
+    row(SYS_utimensat, Call::Change(EventKind::SetTimes, below(0, 1), None, Some(3))),
+    row(SYS_truncate, Call::Change(EventKind::Truncate, path(0), None, None)),
+    row(SYS_setxattr, Call::Change(EventKind::SetAttribute, path(0), None, None)),
+    row(SYS_lsetxattr, Call::Change(EventKind::SetAttribute, path(0), None, None)),
+    row(SYS_fsetxattr, Call::ChangeOpen(EventKind::SetAttribute, 0, None)),
+    row(SYS_removexattr, Call::Change(EventKind::SetAttribute, path(0), None, None)),
+    row(SYS_lremovexattr, Call::Change(EventKind::SetAttribute, path(0), None, None)),
+    row(SYS_fremovexattr, Call::ChangeOpen(EventKind::SetAttribute, 0, None)),
     row(SYS_execve, Call::Execute(path(0), None)),
     row(SYS_set_tid_address, Call::Begin),
     some(SYS_rt_sigaction, Call::Handle(1), When::IsOneOf(0, EXPECTED_SIGNALS)),
@@ -259,12 +259,12 @@ const LEGACY: &[Row] = &[
     row(SYS_symlink, Call::Symlink(0, path(1))),
     row(SYS_mkdir, Call::MakeDirectory(path(0), 1)),
     row(SYS_mknod, Call::MakeNode(path(0), 1)),
-    row(SYS_chmod, Call::Change(Kind::ChangeMode, path(0), Some(1), None)),
-    row(SYS_chown, Call::Change(Kind::ChangeOwner, path(0), None, None)),
-    row(SYS_lchown, Call::Change(Kind::ChangeOwner, path(0), None, None)),
-    row(SYS_utime, Call::Change(Kind::SetTimes, path(0), None, None)),
-    row(SYS_utimes, Call::Change(Kind::SetTimes, path(0), None, None)),
-    row(SYS_futimesat, Call::Change(Kind::SetTimes, below(0, 1), None, None)),
+    row(SYS_chmod, Call::Change(EventKind::ChangeMode, path(0), Some(1), None)),
+    row(SYS_chown, Call::Change(EventKind::ChangeOwner, path(0), None, None)),
+    row(SYS_lchown, Call::Change(EventKind::ChangeOwner, path(0), None, None)),
+    row(SYS_utime, Call::Change(EventKind::SetTimes, path(0), None, None)),
+    row(SYS_utimes, Call::Change(EventKind::SetTimes, path(0), None, None)),
+    row(SYS_futimesat, Call::Change(EventKind::SetTimes, below(0, 1), None, None)),
     row(SYS_time, Call::Clock(1)),
     some(SYS_arch_prctl, Call::Begin, When::IsOneOf(0, &[ARCH_SET_FS])),
     not(SYS_uselib, "uselib"),

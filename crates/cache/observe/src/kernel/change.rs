@@ -6,14 +6,14 @@
 use std::io;
 
 use larder_model::path::parent;
-use larder_sys::{Kind as FileKind, Notification, Stat};
+use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::{At, Call};
 use super::open::{error_of_making, may_make_in};
 use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
 use super::watch::{DROP_UNSUPPORTED, Watch, bare, error_of};
-use crate::{Event, Kind, OpenFlags};
+use crate::{Event, EventKind, OpenFlags};
 
 const RENAME_NOREPLACE: u32 = 1;
 
@@ -23,10 +23,10 @@ impl Watch {
         let flags = |index: Option<u8>| index.map_or(0, argument);
         match what {
             Call::Unlink(at, index) if flags(index) & libc::AT_REMOVEDIR as u32 != 0 => {
-                self.remove(caller, call, at, Kind::RemoveDirectory)?;
+                self.remove(caller, call, at, EventKind::RemoveDirectory)?;
             }
-            Call::Unlink(at, _) => self.remove(caller, call, at, Kind::Unlink)?,
-            Call::RemoveDirectory(at) => self.remove(caller, call, at, Kind::RemoveDirectory)?,
+            Call::Unlink(at, _) => self.remove(caller, call, at, EventKind::Unlink)?,
+            Call::RemoveDirectory(at) => self.remove(caller, call, at, EventKind::RemoveDirectory)?,
             Call::Rename(from, to, index) => self.rename(caller, call, (from, to), flags(index))?,
             Call::Link(from, to) => {
                 let (Some(path), Some(path2)) = (caller.path(call, from)?, caller.path(call, to)?) else {
@@ -36,17 +36,17 @@ impl Watch {
                     0 => error_of_making(&path2),
                     error => error,
                 };
-                self.changed(caller, Event { path, path2, error, ..bare(caller, Kind::Link) }, None);
+                self.changed(caller, Event { path, path2, error, ..bare(caller, EventKind::Link) }, None);
             }
             Call::Symlink(text, at) => {
                 let path = caller.text(call.arguments[usize::from(text)])?;
                 let Some(path2) = caller.path(call, at)? else { return Ok(()) };
                 let error = error_of_making(&path2);
                 let there = Some((path2.clone(), Expected::There));
-                self.changed(caller, Event { path, path2, error, ..bare(caller, Kind::Symlink) }, there);
+                self.changed(caller, Event { path, path2, error, ..bare(caller, EventKind::Symlink) }, there);
             }
-            Call::MakeDirectory(at, mode) => self.make(caller, call, at, Kind::MakeDirectory, argument(mode))?,
-            Call::MakeNode(at, mode) => self.make(caller, call, at, Kind::MakeNode, argument(mode))?,
+            Call::MakeDirectory(at, mode) => self.make(caller, call, at, EventKind::MakeDirectory, argument(mode))?,
+            Call::MakeNode(at, mode) => self.make(caller, call, at, EventKind::MakeNode, argument(mode))?,
             Call::Change(kind, at, extra, index) => {
                 let follow = flags(index) & libc::AT_SYMLINK_NOFOLLOW as u32 == 0;
                 // `utimensat` with a null path is about the descriptor itself.
@@ -82,7 +82,7 @@ impl Watch {
         self.events.push(event);
     }
 
-    fn remove(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
+    fn remove(&mut self, caller: Caller, call: &Notification, at: At, kind: EventKind) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let error = error_of(&larder_sys::lstat(&path).and_then(|stat| may_remove(&path, &stat, kind)));
         let gone = Some((path.clone(), Expected::Gone));
@@ -102,12 +102,12 @@ impl Watch {
             false => error_of(&may_rename(&path, &path2)),
         };
         let there = Some((path2.clone(), Expected::There));
-        let kind = Kind::Rename(OpenFlags(if fresh { OpenFlags::NEW } else { 0 }));
+        let kind = EventKind::Rename(OpenFlags(if fresh { OpenFlags::NEW } else { 0 }));
         self.changed(caller, Event { path, path2, error, ..bare(caller, kind) }, there);
         Ok(())
     }
 
-    fn make(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind, mode: u32) -> Result<(), Trouble> {
+    fn make(&mut self, caller: Caller, call: &Notification, at: At, kind: EventKind, mode: u32) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let error = error_of_making(&path);
         let there = Some((path.clone(), Expected::There));
@@ -115,7 +115,7 @@ impl Watch {
         Ok(())
     }
 
-    fn change(&mut self, caller: Caller, kind: Kind, path: Vec<u8>, extra: u32, follow: bool) {
+    fn change(&mut self, caller: Caller, kind: EventKind, path: Vec<u8>, extra: u32, follow: bool) {
         let here = caller.seen_from_here(&path);
         let found = if follow { larder_sys::stat(&here) } else { larder_sys::lstat(&here) };
         let error = error_of(&found.and_then(|stat| may_change(&stat)));
@@ -128,12 +128,12 @@ fn refused(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-fn may_remove(path: &[u8], stat: &Stat, kind: Kind) -> io::Result<()> {
-    let directory = stat.kind == FileKind::Directory;
+fn may_remove(path: &[u8], stat: &Stat, kind: EventKind) -> io::Result<()> {
+    let directory = stat.kind == FileType::Directory;
     match kind {
-        Kind::Unlink if directory => return Err(refused(libc::EISDIR)),
-        Kind::RemoveDirectory if !directory => return Err(refused(libc::ENOTDIR)),
-        Kind::RemoveDirectory if has_names(path) => return Err(refused(libc::ENOTEMPTY)),
+        EventKind::Unlink if directory => return Err(refused(libc::EISDIR)),
+        EventKind::RemoveDirectory if !directory => return Err(refused(libc::ENOTDIR)),
+        EventKind::RemoveDirectory if has_names(path) => return Err(refused(libc::ENOTEMPTY)),
         _ => {}
     }
     may_make_in(path)
@@ -148,11 +148,11 @@ fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
     let stat = larder_sys::lstat(from)?;
     may_make_in(from)?;
     may_make_in(to)?;
-    let directory = stat.kind == FileKind::Directory;
+    let directory = stat.kind == FileType::Directory;
     match larder_sys::lstat(to) {
         Ok(old) if old.device != stat.device => Err(refused(libc::EXDEV)),
-        Ok(old) if old.kind == FileKind::Directory && !directory => Err(refused(libc::EISDIR)),
-        Ok(old) if old.kind != FileKind::Directory && directory => Err(refused(libc::ENOTDIR)),
+        Ok(old) if old.kind == FileType::Directory && !directory => Err(refused(libc::EISDIR)),
+        Ok(old) if old.kind != FileType::Directory && directory => Err(refused(libc::ENOTDIR)),
         Ok(_) if directory && has_names(to) => Err(refused(libc::ENOTEMPTY)),
         Ok(_) => Ok(()),
         Err(_) => match larder_sys::stat(parent(to).unwrap_or(b".")) {

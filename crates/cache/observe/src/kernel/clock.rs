@@ -12,7 +12,7 @@ use super::pending::{Expected, Pending};
 use super::process::Caller;
 use super::vdso::Patches;
 use super::watch::Watch;
-use crate::event::{CLOCK_GETTIME, Kind};
+use crate::event::{CLOCK_GETTIME, EventKind};
 
 /// More reads than any known program makes in every run (`LARDER_FEW` in `preload/log.h`).
 const OFTEN: usize = 4;
@@ -56,6 +56,6 @@ impl Watch {
 
     fn clock_was_hidden(&mut self, process: u32) {
         let caller = Caller { thread: process, process };
-        (0..OFTEN).for_each(|_| self.number_event(caller, Kind::Clock, CLOCK_GETTIME, b""));
+        (0..OFTEN).for_each(|_| self.number_event(caller, EventKind::Clock, CLOCK_GETTIME, b""));
     }
 }

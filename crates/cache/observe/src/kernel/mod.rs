@@ -84,7 +84,7 @@ use std::collections::HashMap;
 use self::process::Caller;
 pub use self::watch::INTERRUPTED;
 use self::watch::{Watch, bare};
-use crate::{Event, Kind, Observed, Observer, Trace};
+use crate::{Event, EventKind, Observed, Observer, Trace};
 
 /// The maximum number of events of one command. A run with more is not recorded.
 const EVENTS_MAX: usize = 4 << 20;
@@ -192,7 +192,7 @@ impl Supervisor {
             let signal = handle.as_ref().and_then(larder_sys::signal_that_ended).filter(|_| *process != first);
             if let Some(signal) = signal {
                 let caller = Caller { thread: *process, process: *process };
-                watch.events.push(Event { extra: signal as u32, ..bare(caller, Kind::ChildDied) });
+                watch.events.push(Event { extra: signal as u32, ..bare(caller, EventKind::ChildDied) });
             }
             false
         });
@@ -262,7 +262,7 @@ impl Attendant for Supervisor {
         if self.interrupted && self.watch.may_be_interrupted && !self.calls_are_repeated {
             let caller = Caller { thread: self.first, process: self.first };
             let what = b"a signal arrived while the kernel asked about a system call".to_vec();
-            self.watch.events.push(Event { extra: INTERRUPTED, path: what, ..bare(caller, Kind::Drop) });
+            self.watch.events.push(Event { extra: INTERRUPTED, path: what, ..bare(caller, EventKind::Drop) });
         }
         let events = std::mem::take(&mut self.watch.events);
         let incomplete = others_live || events.len() >= EVENTS_MAX;

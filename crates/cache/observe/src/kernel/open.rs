@@ -4,13 +4,13 @@
 
 use std::io;
 
-use larder_sys::{Kind as FileKind, Notification, Stat};
+use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::{At, Call};
 use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
 use super::watch::{DROP_UNSUPPORTED, Watch, error_of, looked};
-use crate::event::{Event, Kind, LOCAL_TIME, OpenFlags, identity_of, mode_of};
+use crate::event::{Event, EventKind, LOCAL_TIME, OpenFlags, identity_of, mode_of};
 
 const EXECUTE: u8 = 1;
 const WRITE: u8 = 2;
@@ -59,7 +59,7 @@ impl Watch {
         let found = found(&here, flags);
         let makes = matches!(found, Ok(None));
         let stat = found.and_then(|stat| stat.ok_or_else(|| io::Error::from_raw_os_error(0)));
-        let kind = Kind::Open(OpenFlags(open_flags(flags).0 | if makes { OpenFlags::NEW } else { 0 }));
+        let kind = EventKind::Open(OpenFlags(open_flags(flags).0 | if makes { OpenFlags::NEW } else { 0 }));
         let creates = flags & libc::O_CREAT != 0;
         let event = Event { extra: if creates { mode } else { 0 }, ..looked(caller, kind, &stat) };
         if makes {
@@ -72,14 +72,14 @@ impl Watch {
         let zone = names_time_zone(&path);
         self.events.push(Event { path, ..event });
         if zone {
-            self.number_event(caller, Kind::Clock, LOCAL_TIME, b"");
+            self.number_event(caller, EventKind::Clock, LOCAL_TIME, b"");
         }
         Ok(())
     }
 
     fn note(&mut self, stat: &Stat, flags: i32, path: &[u8]) {
         let key = (stat.device, stat.inode);
-        if stat.kind == FileKind::Directory {
+        if stat.kind == FileType::Directory {
             self.directories.insert(key, path.to_vec());
         } else if flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0 {
             self.written.insert(key);
@@ -92,11 +92,11 @@ impl Watch {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
         let found = larder_sys::stat(&here).and_then(|stat| match stat.kind {
-            FileKind::Directory => larder_sys::may_access(&here, EXECUTE, true).map(|()| stat),
+            FileType::Directory => larder_sys::may_access(&here, EXECUTE, true).map(|()| stat),
             _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
         });
         let flags = OpenFlags(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY);
-        let event = looked(caller, Kind::Open(flags), &found);
+        let event = looked(caller, EventKind::Open(flags), &found);
         drop(here);
         self.events.push(Event { path, ..event });
         Ok(())
@@ -139,9 +139,9 @@ fn found(path: &[u8], flags: i32) -> io::Result<Option<Stat>> {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     match stat.kind {
         _ if exclusive && !path_only => return error(libc::EEXIST),
-        FileKind::Link if !path_only && !has(libc::O_DIRECTORY) => return error(libc::ELOOP),
-        FileKind::Directory if !path_only && (writes || has(libc::O_CREAT)) => return error(libc::EISDIR),
-        FileKind::Directory => {}
+        FileType::Link if !path_only && !has(libc::O_DIRECTORY) => return error(libc::ELOOP),
+        FileType::Directory if !path_only && (writes || has(libc::O_CREAT)) => return error(libc::EISDIR),
+        FileType::Directory => {}
         _ if has(libc::O_DIRECTORY) => return error(libc::ENOTDIR),
         _ => {}
     }

@@ -34,7 +34,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Returns what libc may use the random bytes at `address` for, as the `extra` of a
-    /// [`Kind::Random`](crate::Kind::Random) event. libc guards its memory by a variable of its
+    /// [`EventKind::Random`](crate::EventKind::Random) event. libc guards its memory by a variable of its
     /// own, which lies neither on the first thread's stack nor in the heap. So an address there can
     /// only be for a name.
     pub(super) fn libc_draws(self, address: u64) -> u32 {

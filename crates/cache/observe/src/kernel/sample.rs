@@ -30,7 +30,7 @@ use super::vdso::Patches;
 use super::watch::{Watch, bare};
 use crate::encoding::encode;
 use crate::preload::{SampleSlot, SampleSlots};
-use crate::{Event, Kind, Trace};
+use crate::{Event, EventKind, Trace};
 
 /// The maximum number of calls in one sample, if only the beginning of a program is of interest. It
 /// takes about 10 ms.
@@ -226,7 +226,7 @@ impl Sampler<'_> {
                 let life = &mut self.lives[at];
                 life.parts.push(Part { pid: child, begin: self.slots.tail(), end: 0 });
                 let caller = Caller { thread: child, process: child };
-                life.watch.events.push(Event { extra: process, ..bare(caller, Kind::Forked) });
+                life.watch.events.push(Event { extra: process, ..bare(caller, EventKind::Forked) });
             }
         }
     }
@@ -430,7 +430,7 @@ mod tests {
         let living = |how, calls: u32| {
             let parts = vec![Part { pid: 7, begin: 1, end: 9 }, Part { pid: 8, begin: 2, end: u64::from(calls) }];
             let mut watch = Watch::new(true);
-            watch.number_event(Caller { thread: 7, process: 7 }, Kind::Umask, 0o22, b"");
+            watch.number_event(Caller { thread: 7, process: 7 }, EventKind::Umask, 0o22, b"");
             Living { how, ..Living::of(watch, slot, parts, Interest::Everything) }
         };
         let mut bytes = living(How::Cut, 5).encoded();
@@ -440,8 +440,8 @@ mod tests {
         let read = lives(&file).expect("reads");
         assert_eq!(read.iter().map(|life| life.how).collect::<Vec<_>>(), [How::Cut, How::Unclear]);
         assert_eq!(read[0].parts[1], Part { pid: 8, begin: 2, end: 5 });
-        let kinds: Vec<Kind> = read[0].trace().iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, [Kind::Umask]);
+        let kinds: Vec<EventKind> = read[0].trace().iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [EventKind::Umask]);
         // Not all bytes were written.
         file.set_len(bytes.len() as u64 - 1).expect("is cut");
         assert_eq!(lives(&file).expect("reads"), []);

@@ -8,14 +8,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use larder_sys::{Kind as FileKind, Notification, Stat};
+use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::At;
 use super::pending::{Expected, Pending};
 use super::process::{Caller, Trouble};
 use super::watch::{DROP_CLASS, DROP_UNREADABLE, DROP_UNSUPPORTED, Watch, bare, looked};
 use crate::elf::loader_of;
-use crate::event::{ARGUMENT_END, ARGUMENTS_BYTES_MAX, Event, Kind};
+use crate::event::{ARGUMENT_END, ARGUMENTS_BYTES_MAX, Event, EventKind};
 
 const DROP_SUID: u32 = 2;
 const INTERPRETERS_MAX: usize = 5;
@@ -75,12 +75,12 @@ impl Watch {
     fn announce(&mut self, caller: Caller, path: &[u8], interpreters: &[Vec<u8>], verdict: &Verdict) {
         for interpreter in interpreters {
             let found = larder_sys::stat(&caller.seen_from_here(interpreter));
-            self.events.push(Event { path: interpreter.clone(), ..looked(caller, Kind::Stat, &found) });
+            self.events.push(Event { path: interpreter.clone(), ..looked(caller, EventKind::Stat, &found) });
         }
         if !matches!(verdict, Verdict::Drops(_)) {
             let found = larder_sys::stat(&caller.seen_from_here(path));
             let path2 = interpreters.last().cloned().unwrap_or_default();
-            self.events.push(Event { path: path.to_vec(), path2, ..looked(caller, Kind::Exec, &found) });
+            self.events.push(Event { path: path.to_vec(), path2, ..looked(caller, EventKind::Exec, &found) });
         }
     }
 
@@ -93,7 +93,7 @@ impl Watch {
         {
             self.expect_image(caller, &path, &stat);
         }
-        self.events.push(Event { path, error, ..bare(caller, Kind::ExecFailed) });
+        self.events.push(Event { path, error, ..bare(caller, EventKind::ExecFailed) });
     }
 
     fn begins(&mut self, caller: Caller, image: &[u8], stat: Stat, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
@@ -111,10 +111,10 @@ impl Watch {
         // The parent's pid is needed because a parent may have opened files for its child. For
         // example, a shell opens `FILE` for `< FILE` before it calls `vfork`.
         let extra = caller.parent().unwrap_or_default();
-        self.events.push(Event { path: real, path2: arguments, extra, ..looked(caller, Kind::Start, &Ok(stat)) });
+        self.events.push(Event { path: real, path2: arguments, extra, ..looked(caller, EventKind::Start, &Ok(stat)) });
         if let Some(loader) = loader {
             let found = larder_sys::stat(&loader);
-            self.events.push(Event { path: loader, ..looked(caller, Kind::Object, &found) });
+            self.events.push(Event { path: loader, ..looked(caller, EventKind::Object, &found) });
         }
         self.clock_is_hidden(caller);
     }
@@ -131,7 +131,7 @@ impl Watch {
         let parents = Caller { thread: parent, process: parent }.image();
         let same = |stat: Stat| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (stat.device, stat.inode));
         if caller.image().is_ok_and(same) {
-            self.events.push(Event { extra: parent, mode: parent, ..bare(caller, Kind::Forked) });
+            self.events.push(Event { extra: parent, mode: parent, ..bare(caller, EventKind::Forked) });
         }
     }
 
@@ -141,7 +141,7 @@ impl Watch {
     }
 }
 
-/// Appends the arguments at `address`, without the first, in the form of a [`Kind::Start`] event.
+/// Appends the arguments at `address`, without the first, in the form of an [`EventKind::Start`] event.
 fn add_arguments(caller: Caller, address: u64, to: &mut Vec<u8>) {
     const WORDS_MAX: u64 = 4096;
     for word in 1..WORDS_MAX {
@@ -173,7 +173,7 @@ fn foresee(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Resu
             Ok(stat) => stat,
             Err(error) => return Ok(Verdict::Fails(error.raw_os_error().unwrap_or(libc::EIO))),
         };
-        if stat.kind != FileKind::File || larder_sys::may_access(&path, EXECUTE, true).is_err() {
+        if stat.kind != FileType::File || larder_sys::may_access(&path, EXECUTE, true).is_err() {
             return Ok(Verdict::Fails(libc::EACCES));
         }
         let Ok(mut file) = File::open(OsStr::from_bytes(&path)) else { return Ok(Verdict::Drops(DROP_UNREADABLE)) };

@@ -13,13 +13,13 @@ use super::pending::Pending;
 use super::process::{Caller, Trouble, process_of};
 use super::vdso::Patches;
 use crate::event::{RANDOM_BY_VDSO, identity_of, mode_of};
-use crate::{Event, Kind};
+use crate::{Event, EventKind};
 
-/// The `extra` of a `Kind::Drop` event: the reason (`LARDER_DROP_*` in `preload/log.h`).
+/// The `extra` of an `EventKind::Drop` event: the reason (`LARDER_DROP_*` in `preload/log.h`).
 pub(super) const DROP_CLASS: u32 = 3;
 pub(super) const DROP_UNREADABLE: u32 = 5;
 pub(super) const DROP_UNSUPPORTED: u32 = 8;
-/// The `extra` of a `Kind::Drop` event: a signal may have made a call fail with EINTR because the
+/// The `extra` of an `EventKind::Drop` event: a signal may have made a call fail with EINTR because the
 /// kernel asked about that call.
 pub const INTERRUPTED: u32 = 0x417;
 
@@ -86,12 +86,12 @@ impl Watch {
     /// is kept, because the new program itself is not observed.
     pub(super) fn ends_by_executing(&mut self, mark: &Mark, process: u32) -> bool {
         let since = &self.events[mark.events..];
-        let begins = since.iter().any(|event| event.kind == Kind::Start);
+        let begins = since.iter().any(|event| event.kind == EventKind::Start);
         if !begins {
             return self.dropped_since(mark);
         }
         let mut rest = self.events.split_off(mark.events);
-        rest.retain(|event| !matches!(event.kind, Kind::Start | Kind::Object));
+        rest.retain(|event| !matches!(event.kind, EventKind::Start | EventKind::Object));
         self.events.append(&mut rest);
         self.pending.truncate(mark.pending);
         self.hidden_clocks.remove(&process);
@@ -107,7 +107,7 @@ impl Watch {
     /// Returns true if a `Drop` event was written since `mark`, after which the run cannot be
     /// recorded.
     pub(super) fn dropped_since(&self, mark: &Mark) -> bool {
-        self.events.iter().skip(mark.events).any(|event| event.kind == Kind::Drop)
+        self.events.iter().skip(mark.events).any(|event| event.kind == EventKind::Drop)
     }
 
     /// Returns the thread that makes a call, and its process.
@@ -148,9 +148,9 @@ impl Watch {
             Call::Open(..) | Call::Create(..) | Call::OpenHow(..) => self.opening(caller, call, what)?,
             Call::Stat(at, index) => {
                 let follow = flags(index) & libc::AT_SYMLINK_NOFOLLOW == 0;
-                self.looking(caller, call, at, if follow { Kind::Stat } else { Kind::Lstat })?;
+                self.looking(caller, call, at, if follow { EventKind::Stat } else { EventKind::Lstat })?;
             }
-            Call::Lstat(at) => self.looking(caller, call, at, Kind::Lstat)?,
+            Call::Lstat(at) => self.looking(caller, call, at, EventKind::Lstat)?,
             Call::Access(at, mode, index) => self.access(caller, call, at, flags(mode) as u32, flags(index))?,
             Call::ReadLink(at) => self.read_link(caller, call, at)?,
             Call::List(index) => self.list(caller, argument(index) as i32)?,
@@ -166,10 +166,10 @@ impl Watch {
                     self.may_be_interrupted |= !NO_HANDLERS.contains(&handler) && flags & libc::SA_RESTART as u64 == 0;
                 }
             }
-            Call::Socket => self.number_event(caller, Kind::Network, argument(0), b"socket"),
+            Call::Socket => self.number_event(caller, EventKind::Network, argument(0), b"socket"),
             Call::Address => self.address(caller, call)?,
-            Call::Identity => self.number_event(caller, Kind::Identity, 0, b"uname"),
-            Call::Umask => self.number_event(caller, Kind::Umask, argument(0) & 0o777, b""),
+            Call::Identity => self.number_event(caller, EventKind::Identity, 0, b"uname"),
+            Call::Umask => self.number_event(caller, EventKind::Umask, argument(0) & 0o777, b""),
             Call::Clock(which) => self.clock(caller, which),
             Call::Random => {
                 // libc's own calls for random bytes have this size.
@@ -180,7 +180,7 @@ impl Watch {
                     false if caller.is_in_vdso(call.instruction) => RANDOM_BY_VDSO,
                     false => 0,
                 };
-                self.number_event(caller, Kind::Random, what_for, b"getrandom");
+                self.number_event(caller, EventKind::Random, what_for, b"getrandom");
             }
             Call::CloneArguments => {
                 const CLONE_NEWTIME: u64 = 0x80;
@@ -221,11 +221,11 @@ impl Watch {
 
     // ------------------------------------------------------------ looking
 
-    fn looking(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
+    fn looking(&mut self, caller: Caller, call: &Notification, at: At, kind: EventKind) -> Result<(), Trouble> {
         // Without a path, the call is about a descriptor.
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let here = caller.seen_from_here(&path);
-        let found = if kind == Kind::Stat { larder_sys::stat(&here) } else { larder_sys::lstat(&here) };
+        let found = if kind == EventKind::Stat { larder_sys::stat(&here) } else { larder_sys::lstat(&here) };
         let event = Event { ..looked(caller, kind, &found) };
         drop(here);
         self.events.push(Event { path, ..event });
@@ -242,7 +242,7 @@ impl Watch {
         };
         let error = error_of(&found);
         drop(here);
-        self.events.push(Event { path, error, extra: mode, ..bare(caller, Kind::Access) });
+        self.events.push(Event { path, error, extra: mode, ..bare(caller, EventKind::Access) });
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Watch {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
         let found = larder_sys::link_target(&caller.seen_from_here(&path));
         let error = error_of(&found);
-        self.events.push(Event { path, error, path2: found.unwrap_or_default(), ..bare(caller, Kind::ReadLink) });
+        self.events.push(Event { path, error, path2: found.unwrap_or_default(), ..bare(caller, EventKind::ReadLink) });
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl Watch {
         let Ok(stat) = larder_sys::stat(&caller.descriptor_link(fd)) else { return Ok(()) };
         let identity = identity_of(&stat);
         let again = self.events.last().is_some_and(|last| {
-            last.kind == Kind::List && last.pid == caller.process && last.identity == Some(identity)
+            last.kind == EventKind::List && last.pid == caller.process && last.identity == Some(identity)
         });
         if again {
             return Ok(());
@@ -268,7 +268,7 @@ impl Watch {
             Some(path) => path.clone(),
             None => caller.descriptor(fd)?,
         };
-        self.events.push(Event { path, ..looked(caller, Kind::List, &Ok(stat)) });
+        self.events.push(Event { path, ..looked(caller, EventKind::List, &Ok(stat)) });
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl Watch {
         }
         let Ok(stat) = larder_sys::stat(&caller.descriptor_link(fd)) else { return };
         if self.written.contains(&(stat.device, stat.inode)) && caller.writes(fd) {
-            self.events.push(looked(caller, Kind::Closed, &Ok(stat)));
+            self.events.push(looked(caller, EventKind::Closed, &Ok(stat)));
         }
     }
 
@@ -287,8 +287,8 @@ impl Watch {
     /// file.
     fn clock(&mut self, caller: Caller, which: u32) {
         let output = larder_sys::stat(&caller.descriptor_link(1)).ok();
-        let identity = output.filter(|stat| stat.kind == larder_sys::Kind::File).as_ref().map(identity_of);
-        self.events.push(Event { extra: which, identity, ..bare(caller, Kind::Clock) });
+        let identity = output.filter(|stat| stat.kind == larder_sys::FileType::File).as_ref().map(identity_of);
+        self.events.push(Event { extra: which, identity, ..bare(caller, EventKind::Clock) });
     }
 
     fn address(&mut self, caller: Caller, call: &Notification) -> Result<(), Trouble> {
@@ -297,7 +297,7 @@ impl Watch {
         let Some((family, name)) = bytes.split_at_checked(2) else { return Ok(()) };
         let family = u32::from(u16::from_ne_bytes([family[0], family[1]]));
         if family != libc::AF_UNIX as u32 {
-            self.number_event(caller, Kind::Network, family, b"");
+            self.number_event(caller, EventKind::Network, family, b"");
             return Ok(());
         }
         let name = name.split(|&b| b == 0).next().unwrap_or_default();
@@ -308,19 +308,19 @@ impl Watch {
             && name.starts_with(b"/")
             && error_of(&missing) == libc::ENOENT
         {
-            self.events.push(Event { path: name.to_vec(), ..looked(caller, Kind::Stat, &missing) });
+            self.events.push(Event { path: name.to_vec(), ..looked(caller, EventKind::Stat, &missing) });
         } else {
-            self.events.push(Event { path: name.to_vec(), ..bare(caller, Kind::UnixSocket) });
+            self.events.push(Event { path: name.to_vec(), ..bare(caller, EventKind::UnixSocket) });
         }
         Ok(())
     }
 
-    pub(super) fn number_event(&mut self, caller: Caller, kind: Kind, extra: u32, name: &[u8]) {
+    pub(super) fn number_event(&mut self, caller: Caller, kind: EventKind, extra: u32, name: &[u8]) {
         self.events.push(Event { extra, path: name.to_vec(), ..bare(caller, kind) });
     }
 
     pub(super) fn drop_event(&mut self, caller: Caller, reason: u32, name: &[u8]) {
-        self.number_event(caller, Kind::Drop, reason, name);
+        self.number_event(caller, EventKind::Drop, reason, name);
     }
 }
 
@@ -334,7 +334,7 @@ pub(super) fn error_of<T>(found: &std::io::Result<T>) -> i32 {
 }
 
 /// Returns an event with only a process and a kind.
-pub(super) fn bare(caller: Caller, kind: Kind) -> Event {
+pub(super) fn bare(caller: Caller, kind: EventKind) -> Event {
     Event {
         pid: caller.process,
         error: 0,
@@ -348,7 +348,7 @@ pub(super) fn bare(caller: Caller, kind: Kind) -> Event {
 }
 
 /// Returns an event with the result of a stat, or its error.
-pub(super) fn looked(caller: Caller, kind: Kind, found: &std::io::Result<Stat>) -> Event {
+pub(super) fn looked(caller: Caller, kind: EventKind, found: &std::io::Result<Stat>) -> Event {
     let identity: Option<Identity> = found.as_ref().ok().map(identity_of);
     let mode = found.as_ref().map_or(0, mode_of);
     Event { error: error_of(found), identity, mode, ..bare(caller, kind) }

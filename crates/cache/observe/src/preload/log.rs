@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Duration;
 
 use crate::encoding::{FIRST_EVENT, u32_at, u64_at, whole_bytes};
-use crate::event::{Event, Kind};
+use crate::event::{Event, EventKind};
 use crate::trace::Trace;
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
@@ -106,8 +106,8 @@ pub(super) fn close(file: &File) {
 /// itself, which we have started without an `Exec` event.
 fn under_way(trace: &Trace) -> i64 {
     let change = |event: Event<&[u8]>| match event.kind {
-        Kind::Exec | Kind::Anonymous => 1,
-        Kind::Start | Kind::ExecFailed => -1,
+        EventKind::Exec | EventKind::Anonymous => 1,
+        EventKind::Start | EventKind::ExecFailed => -1,
         _ => 0,
     };
     1 + trace.iter().map(change).sum::<i64>()
@@ -166,9 +166,12 @@ mod tests {
         let events: Vec<_> = decode(&log[80..]).collect();
         let [open, rename] = &events[..] else { panic!("{events:?}") };
         let identity = Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
-        assert_eq!((open.kind, open.path, open.identity), (Kind::Open(OpenFlags(5)), &b"/w/x.c"[..], Some(identity)));
+        assert_eq!(
+            (open.kind, open.path, open.identity),
+            (EventKind::Open(OpenFlags(5)), &b"/w/x.c"[..], Some(identity))
+        );
         assert_eq!((open.pid, open.error, open.mode, open.extra), (77, 0, 0o100_644, 0o666));
-        assert_eq!((rename.kind, rename.error), (Kind::Rename(OpenFlags(0)), 13));
+        assert_eq!((rename.kind, rename.error), (EventKind::Rename(OpenFlags(0)), 13));
         assert_eq!((rename.path, rename.path2), (&b"/"[..], &b"a/b"[..]));
     }
 
@@ -192,7 +195,7 @@ mod tests {
     fn events_and_what_is_wrong_with_them() {
         let good = sample(9, b"/x");
         let first = decode(&good).next().expect("an event");
-        assert_eq!((first.path, first.kind), (&b"/x"[..], Kind::Stat));
+        assert_eq!((first.path, first.kind), (&b"/x"[..], EventKind::Stat));
         assert!(!check(good.clone()).incomplete);
         for (what, bytes) in [
             ("unfinished", vec![0; 80]),

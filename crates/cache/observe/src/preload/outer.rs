@@ -15,7 +15,7 @@ use larder_sys::Words;
 use super::log;
 use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
 use crate::encoding::{FIRST_EVENT, encode, whole_bytes};
-use crate::event::{Event, Kind, REPORTED_WHOLE};
+use crate::event::{Event, EventKind, REPORTED_WHOLE};
 use crate::trace::Trace;
 
 /// The log of an outer run, and the library that its programs preload.
@@ -75,7 +75,7 @@ impl OuterLog {
     pub fn report_whole(&self, trace: &Trace) {
         let whole = |event: Event<&[u8]>| {
             let mut event = event.owned();
-            event.mode |= if event.kind == Kind::Start { REPORTED_WHOLE } else { 0 };
+            event.mode |= if event.kind == EventKind::Start { REPORTED_WHOLE } else { 0 };
             event
         };
         let events = trace.iter().map(whole).collect();
@@ -131,7 +131,7 @@ mod tests {
                 events: vec![Event {
                     pid: 1,
                     error: 0,
-                    kind: Kind::Umask,
+                    kind: EventKind::Umask,
                     path: vec![],
                     path2: vec![],
                     identity: None,

@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::{PreloadObserver, log};
-use crate::Kind;
+use crate::EventKind;
 
 /// The program of the self-test, as `build.rs` compiled it.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/self-test"));
@@ -60,13 +60,13 @@ impl PreloadObserver {
             )));
         }
         let trace = log::read(&observer.log)?;
-        let saw = |kind: fn(Kind) -> bool, path: &[u8], error: i32| {
+        let saw = |kind: fn(EventKind) -> bool, path: &[u8], error: i32| {
             trace.iter().any(|event| kind(event.kind) && event.error == error && event.path.ends_with(path))
         };
-        let seen = saw(|kind| kind == Kind::Start, b"", 0)
-            && saw(|kind| matches!(kind, Kind::Open(_)), b"/proc/self/exe", 0)
-            && saw(|kind| kind == Kind::Access, b"/larder/self-test/nothing", libc::ENOENT)
-            && saw(|kind| kind == Kind::GetEnvironment, b"LARDER_SELF_TEST", 0);
+        let seen = saw(|kind| kind == EventKind::Start, b"", 0)
+            && saw(|kind| matches!(kind, EventKind::Open(_)), b"/proc/self/exe", 0)
+            && saw(|kind| kind == EventKind::Access, b"/larder/self-test/nothing", libc::ENOENT)
+            && saw(|kind| kind == EventKind::GetEnvironment, b"LARDER_SELF_TEST", 0);
         if seen && !trace.incomplete {
             return Ok(());
         }

@@ -12,14 +12,14 @@ use crate::text::replace;
 /// The strings of a section with their old and new text.
 #[derive(Debug, Default)]
 pub(super) struct Strings<'a> {
-    all: Vec<Entry<'a>>,
+    all: Vec<StringEntry<'a>>,
     /// The new order of the entries.
     order: Vec<usize>,
     is_changed: bool,
 }
 
 #[derive(Debug)]
-struct Entry<'a> {
+struct StringEntry<'a> {
     offset: usize,
     here: &'a [u8],
     there: Cow<'a, [u8]>,
@@ -43,7 +43,7 @@ impl<'a> Strings<'a> {
                     strings.is_changed = true;
                 }
             }
-            strings.all.push(Entry { offset, here, there, offset_there: 0 });
+            strings.all.push(StringEntry { offset, here, there, offset_there: 0 });
             offset += whole.len();
         }
         strings.put((0..strings.all.len()).collect());

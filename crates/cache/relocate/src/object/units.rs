@@ -83,7 +83,7 @@ impl Units {
 const USES_NAMES: [&[u8]; 3] = [b".debug_macro", b".debug_names", b".debug_pubnames"];
 
 /// The content of the first entry of a unit.
-struct Found {
+struct FirstEntry {
     is_gcc: bool,
     references: Vec<Reference>,
     lines_at: usize,
@@ -91,7 +91,7 @@ struct Found {
 }
 
 impl<'a> Sections<'a> {
-    fn unit(&self, header: &UnitHeader<Reader<'a>>) -> Option<Found> {
+    fn unit(&self, header: &UnitHeader<Reader<'a>>) -> Option<FirstEntry> {
         if header.version() != 5 || header.type_() != UnitType::Compilation || header.format() != Format::Dwarf32 {
             return None;
         }
@@ -131,7 +131,7 @@ impl<'a> Sections<'a> {
         if is_gcc == is_clang || forms.line_names_below {
             return None;
         }
-        Some(Found { is_gcc, references, lines_at: lines_at?, uses_names: forms.names })
+        Some(FirstEntry { is_gcc, references, lines_at: lines_at?, uses_names: forms.names })
     }
 
     /// Returns the forms that the entries of a unit use. It reads the unit's abbreviations, which

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use larder_sys::{Kind, Opening, Stat};
+use larder_sys::{FileType, Opening, Stat};
 
 /// Opens the file `named`, or else the user's own file at the first path that works. Also returns
 /// its size in bytes.
@@ -42,7 +42,7 @@ fn places(user: u32) -> [PathBuf; 3] {
 fn open_at(path: &Path) -> io::Result<(File, u64)> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::MakePlain)?;
     let Stat { kind, owner, mode, size_bytes, .. } = larder_sys::fstat(&file)?;
-    let is_ours = kind == Kind::File && owner == larder_sys::effective_user() && mode & 0o066 == 0;
+    let is_ours = kind == FileType::File && owner == larder_sys::effective_user() && mode & 0o066 == 0;
     if is_ours { Ok((file, size_bytes)) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 

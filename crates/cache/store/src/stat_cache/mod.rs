@@ -340,7 +340,7 @@ mod tests {
 
     fn stat(inode: u64, changed_ns: i64) -> Stat {
         Stat {
-            kind: larder_sys::Kind::File,
+            kind: larder_sys::FileType::File,
             mode: 0o644,
             volume: 9,
             device: 9,

@@ -5,7 +5,7 @@
 
 use larder_model::path::join;
 use larder_model::{Looked, Unrecorded};
-use larder_sys::Kind;
+use larder_sys::FileType;
 
 use super::facts::OwnedFact;
 use super::{Done, SplitPath, Walk, refuse};
@@ -19,7 +19,7 @@ impl Walk<'_> {
         let SplitPath { path, directory, name } = at;
         let entry = self.entry(directory);
         (entry.links_matter, entry.wanted) = (true, true);
-        let is_link = stat_in(self.opened(directory), name, false).is_ok_and(|found| found.kind == Kind::Link);
+        let is_link = stat_in(self.opened(directory), name, false).is_ok_and(|found| found.kind == FileType::Link);
         if is_link && !name.is_empty() {
             let Ok(target) = self.opened(directory).read_link(name) else {
                 return refuse(Unrecorded::InputChanged, path);

@@ -17,7 +17,7 @@ use std::io;
 use larder_model::path::join;
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
-use larder_sys::{Dir, Kind, Stat, Trust};
+use larder_sys::{Dir, FileType, Stat, Trust};
 
 pub use self::facts::VerifiedInputs;
 pub(crate) use self::facts::class_of;
@@ -197,7 +197,7 @@ impl Walk<'_> {
             return Ok(());
         }
         match stat_in(self.opened(directory), name, false) {
-            Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(at, looked, depth),
+            Ok(found) if found.kind == FileType::Link && !name.is_empty() => self.link(at, looked, depth),
             Ok(found) => self.present(at, looked, &found, looked.link),
             Err(error) if error.kind() == io::ErrorKind::NotFound && looked.absent => {
                 self.absent(directory, name);
@@ -253,14 +253,14 @@ impl Walk<'_> {
             return refuse(Unrecorded::InputChanged, path);
         }
         match found.kind {
-            Kind::File => {
+            FileType::File => {
                 let fact = self.content(at, looked, found, plain)?;
                 if looked.content {
                     self.note_source(path, found, &fact);
                 }
                 self.fact(directory, name, fact);
             }
-            Kind::Directory => {
+            FileType::Directory => {
                 self.fact(directory, name, OwnedFact::Directory);
                 let itself = join(directory, name);
                 if plain && self.open(&itself).is_ok() {
@@ -282,14 +282,14 @@ impl Walk<'_> {
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }
-        let has_mode = matches!(found.kind, Kind::File | Kind::Directory);
+        let has_mode = matches!(found.kind, FileType::File | FileType::Directory);
         if (Times::Mode..Times::Status).contains(&looked.times) && has_mode {
             self.fact(directory, name, OwnedFact::Mode(found.mode));
         }
         match looked.times {
             Times::Blind | Times::Mode => {}
             Times::Status | Times::Uses => self.fact(directory, name, OwnedFact::Status(status_of(found))),
-            Times::Inputs | Times::Files if found.kind == Kind::File => {
+            Times::Inputs | Times::Files if found.kind == FileType::File => {
                 self.fact(directory, name, OwnedFact::Modified(found.modified_ns));
             }
             Times::Inputs | Times::Files => {}
@@ -330,7 +330,7 @@ impl Walk<'_> {
                 Ok(OwnedFact::Content { digest, executable, plain, rooted })
             }
             // The tool did not read it and we cannot, so only its kind counts.
-            Err(_) if !looked.content => Ok(OwnedFact::Other(Kind::File.code())),
+            Err(_) if !looked.content => Ok(OwnedFact::Other(FileType::File.code())),
             _ => refuse(Unrecorded::InputChanged, path),
         }
     }
@@ -403,7 +403,7 @@ impl Walk<'_> {
                 (None, true) if counts == Listing::Order => return refuse(Unrecorded::UpdatesFile, changed),
                 // It is assumed to have been a file. If it was something else, the fact does not
                 // hold later, which only costs a hit.
-                (None, true) => names.push((name.to_vec(), Kind::File.code())),
+                (None, true) => names.push((name.to_vec(), FileType::File.code())),
                 _ => {}
             }
         }

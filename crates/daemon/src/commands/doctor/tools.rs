@@ -26,13 +26,13 @@ enum Leads {
 }
 
 /// A program with one of the names, found along `PATH`.
-struct Found {
+struct FoundProgram {
     path: Vec<u8>,
     leads: Leads,
 }
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
-    let named: Vec<(&str, Vec<Found>)> = NAMES.iter().map(|name| (*name, along_path(name, around))).collect();
+    let named: Vec<(&str, Vec<FoundProgram>)> = NAMES.iter().map(|name| (*name, along_path(name, around))).collect();
     let mut checks: Vec<Check> = named.iter().filter_map(|(name, found)| order(name, found)).collect();
     if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::Us) {
         checks.push(ok(
@@ -44,7 +44,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     checks
 }
 
-fn along_path(name: &str, around: &Surroundings) -> Vec<Found> {
+fn along_path(name: &str, around: &Surroundings) -> Vec<FoundProgram> {
     let path = around.variable(b"PATH").unwrap_or_default();
     let found = |directory: &[u8]| {
         let tool = find(name.as_bytes(), Some(directory), &nobody(), false)?;
@@ -55,16 +55,16 @@ fn along_path(name: &str, around: &Surroundings) -> Vec<Found> {
         } else {
             Leads::Compiler
         };
-        Some(Found { path: tool.path, leads })
+        Some(FoundProgram { path: tool.path, leads })
     };
     path.split(|&b| b == b':').filter_map(found).collect()
 }
 
 /// Checks that a name that leads to larder in some directory leads to larder first, and to a
 /// compiler after it.
-fn order(name: &str, found: &[Found]) -> Option<Check> {
+fn order(name: &str, found: &[FoundProgram]) -> Option<Check> {
     let what = "masquerade";
-    let shown = |found: &Found| say::clean(&found.path);
+    let shown = |found: &FoundProgram| say::clean(&found.path);
     let first = found.first()?;
     let ours = found.iter().position(|f| f.leads == Leads::Us);
     let real = found.iter().find(|f| f.leads == Leads::Compiler);
@@ -89,13 +89,13 @@ fn order(name: &str, found: &[Found]) -> Option<Check> {
     })
 }
 
-fn directory_of(found: &Found) -> String {
+fn directory_of(found: &FoundProgram) -> String {
     let end = found.path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     say::clean(&found.path[..end])
 }
 
 /// Checks each real compiler once, even if it has several names.
-fn compilers(around: &Surroundings, named: &[(&str, Vec<Found>)]) -> Vec<Check> {
+fn compilers(around: &Surroundings, named: &[(&str, Vec<FoundProgram>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let all = named.iter().flat_map(|(_, found)| found).filter(|found| found.leads == Leads::Compiler);
@@ -137,7 +137,8 @@ mod tests {
     fn the_order_on_path() {
         use Leads::{AnotherCache, Compiler, Us};
         let check = |leads: &[Leads], expect: Option<State>| {
-            let found: Vec<Found> = leads.iter().map(|&leads| Found { path: b"/d/gcc".to_vec(), leads }).collect();
+            let found: Vec<FoundProgram> =
+                leads.iter().map(|&leads| FoundProgram { path: b"/d/gcc".to_vec(), leads }).collect();
             assert_eq!(order("gcc", &found).map(|check| check.state), expect, "{leads:?}");
         };
         check(&[], None);

@@ -23,7 +23,8 @@ use anyhow::{Result, bail};
 use larder_compiler::{Family, is_masquerade_name};
 use larder_config::Settings;
 use larder_lookup::{
-    Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, remapped, subject,
+    Abilities, Answer, EarlierRecords, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, remapped,
+    subject,
 };
 use larder_model::path::file_name;
 use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output};
@@ -246,7 +247,7 @@ fn verdict(
     };
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
     let answer = ask(&manifest, request, place, store, stat_cache, &mut rejected, &mut effort);
-    let known = Known::of(&manifest, &rejected);
+    let known = EarlierRecords::of(&manifest, &rejected);
     let line = |rejected| rejected_line(rejected, &manifest, request);
     let rejected: Vec<RejectedLine> = rejected.iter().map(line).collect();
     let (result, observer, at) = match answer {
@@ -327,7 +328,7 @@ fn unrecorded(store: &Store, stat_cache: &StatCache, request: &Request, place: &
             _ => Nearest::Gone,
         },
     };
-    let running = store.running(&Known::default().turn(request, place, stat_cache)).is_some();
+    let running = store.running(&EarlierRecords::default().turn(request, place, stat_cache)).is_some();
     Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: None, running, facts: Vec::new() })
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use larder_lookup::find;
 use larder_model::{Manifest, Outcome, Roots};
-use larder_store::{Counters, Found, Recent, Store, Wanted};
+use larder_store::{Counters, FoundCommand, Recent, Store, Wanted};
 use serde_json::json;
 
 use super::{facts, sentence};
@@ -55,7 +55,7 @@ fn is_command(around: &Surroundings, word: &Path) -> bool {
     find(word.as_os_str().as_bytes(), around.variable(b"PATH"), &nobody(), false).is_some()
 }
 
-fn show(store: &Store, found: &Found, options: &Explain, out: &mut dyn Write) -> Result<u8> {
+fn show(store: &Store, found: &FoundCommand, options: &Explain, out: &mut dyn Write) -> Result<u8> {
     let recent = found.recent();
     let (source, cause) = (say::clean(recent.source), say::clean(recent.cause));
     let summary = sentence::of_outcome(recent.outcome, &cause, &source, recent.run_time_us);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use larder_image::{Exported, Format, Found, ImageError, Rights, export as write_archive, unpack};
+use larder_image::{Exported, Format, FoundImage, ImageError, Rights, export as write_archive, unpack};
 use larder_model::ImageKey;
 use larder_store::Store;
 use serde_json::json;
@@ -93,7 +93,7 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
         let file = say::one_line(&options.file.display().to_string());
         writeln!(out, "{}: {}: {} in {file}", found.word(), record.key, say::bytes(size))?;
     }
-    Ok(if matches!(found, Found::Fallback(_)) { FALLBACK } else { FINE })
+    Ok(if matches!(found, FoundImage::Fallback(_)) { FALLBACK } else { FINE })
 }
 
 /// Finds the image, and returns it, its wanted paths, and how many bytes of packs were downloaded.

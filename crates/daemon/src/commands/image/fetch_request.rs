@@ -26,7 +26,7 @@ const DESCRIPTORS_MAX: usize = 8;
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     /// Writes to a file how much memory it takes to decode the image, in bytes, as a u64,
     /// little-endian.
     Weigh,
@@ -48,8 +48,16 @@ pub(super) enum Kind {
     Trace,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Describe, Kind::Record, Kind::Metadata, Kind::Whole, Kind::Squashfs, Kind::Prepare, Kind::Fill, Kind::Trace];
+const KINDS: [RequestKind; 8] = [
+    RequestKind::Describe,
+    RequestKind::Record,
+    RequestKind::Metadata,
+    RequestKind::Whole,
+    RequestKind::Squashfs,
+    RequestKind::Prepare,
+    RequestKind::Fill,
+    RequestKind::Trace,
+];
 
 /// The result of a request.
 #[derive(Debug)]
@@ -64,7 +72,7 @@ pub(super) enum Failed {
 
 /// A received request.
 pub(super) struct Request {
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) reply: Channel,
@@ -74,7 +82,7 @@ pub(super) struct Request {
 /// Sends a request, and waits for the reply. A process that does not answer in time counts as dead.
 pub(super) fn ask(
     line: &Channel,
-    kind: Kind,
+    kind: RequestKind,
     bytes: (u64, u64),
     files: &[BorrowedFd],
     patience: Duration,

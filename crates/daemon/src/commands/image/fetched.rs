@@ -28,9 +28,9 @@ use larder_mount::{Backend, Fill, Image as Files, erofs_has_data};
 use larder_store::{Lease, Live, Store};
 use larder_sys::Channel;
 
-use super::fetch_request::{Description, Failed, Kind, ask};
+use super::fetch_request::{Description, Failed, RequestKind, ask};
 use super::fetcher::{Limits, UNCONFINED};
-use super::supply::{Asked, PACKS_AT_ONCE, STORED, asked_for};
+use super::supply::{Asked, PACKS_AT_ONCE, STORED, asked_for, made_on_a_thread};
 use crate::say;
 
 /// How often a request is made if the process ends each time.
@@ -126,9 +126,9 @@ impl Drop for Running {
 
 impl Session {
     /// Makes a request. If the process ends meanwhile, another one is asked.
-    fn request(&self, kind: Kind, bytes: (u64, u64), files: &[BorrowedFd]) -> Result<(), Failed> {
+    fn request(&self, kind: RequestKind, bytes: (u64, u64), files: &[BorrowedFd]) -> Result<(), Failed> {
         self.has_fetched.store(true, Relaxed);
-        let patience = if kind == Kind::Fill { FILL_PATIENCE } else { PATIENCE };
+        let patience = if kind == RequestKind::Fill { FILL_PATIENCE } else { PATIENCE };
         let mut how = String::new();
         for _ in 0..TRIES {
             let line = self.line().map_err(|error| {
@@ -203,7 +203,7 @@ impl Session {
             return Ok(described);
         }
         let mut file = Store::open(&self.store)?.nameless_file()?;
-        self.decode(Kind::Describe, &file)?;
+        self.decode(RequestKind::Describe, &file)?;
         file.rewind()?;
         let description =
             Description::read(BufReader::new(&file)).context("the description of the image is invalid")?;
@@ -211,12 +211,12 @@ impl Session {
     }
 
     /// Makes a request for which trees are decoded, once there is memory for that.
-    fn decode(&self, kind: Kind, file: &File) -> Result<()> {
+    fn decode(&self, kind: RequestKind, file: &File) -> Result<()> {
         let weight_bytes = match self.weight_bytes.get() {
             Some(weight) => *weight,
             None => {
                 let mut file = Store::open(&self.store)?.nameless_file()?;
-                self.request(Kind::Weigh, (0, 0), &[file.as_fd()]).map_err(of_request)?;
+                self.request(RequestKind::Weigh, (0, 0), &[file.as_fd()]).map_err(of_request)?;
                 let mut bytes = [0; 8];
                 file.rewind()?;
                 file.read_exact(&mut bytes)?;
@@ -228,7 +228,7 @@ impl Session {
     }
 
     /// Has a file for mounts made, unless it exists. Returns its path.
-    fn make(&self, store: &Store, asked: &Asked, live: Live, kind: Kind) -> Result<PathBuf> {
+    fn make(&self, store: &Store, asked: &Asked, live: Live, kind: RequestKind) -> Result<PathBuf> {
         let path = store.live_file(&asked.image, live)?;
         if path.exists() {
             return Ok(path);
@@ -280,7 +280,7 @@ impl FetchedSupply {
         let session = self.session(&store, name, &asked)?;
         let described = session.description()?;
         let Asked { via, saved, ref image, .. } = asked;
-        session.make(&store, &asked, Live::Record, Kind::Record)?;
+        session.make(&store, &asked, Live::Record, RequestKind::Record)?;
         let supplied = |files: Files, below, lazily, ready| Supplied {
             id: format!("{via} {image} {saved}"),
             image: files,
@@ -295,14 +295,14 @@ impl FetchedSupply {
         let (metadata, whole) = (Live::Metadata(saved), Live::Whole(saved));
         let done = match via {
             Backend::Squashfs | Backend::Fuse => {
-                let made = session.make(&store, &asked, Live::Squashfs(saved, STORED), Kind::Squashfs)?;
+                let made = session.make(&store, &asked, Live::Squashfs(saved, STORED), RequestKind::Squashfs)?;
                 store.forget_earlier(image, Live::Squashfs(saved, STORED));
                 Ok(supplied(Files::Squashfs(made), Some(SQUASHED), None, None))
             }
-            Backend::Mount if !erofs_has_data() => only(session.make(&store, &asked, whole, Kind::Whole)?, None),
-            Backend::LazyFuse => only(session.make(&store, &asked, metadata, Kind::Metadata)?, None),
+            Backend::Mount if !erofs_has_data() => only(session.make(&store, &asked, whole, RequestKind::Whole)?, None),
+            Backend::LazyFuse => only(session.make(&store, &asked, metadata, RequestKind::Metadata)?, None),
             Backend::Mount => {
-                let file = session.make(&store, &asked, metadata, Kind::Metadata)?;
+                let file = session.make(&store, &asked, metadata, RequestKind::Metadata)?;
                 let (data, directory) =
                     (store.live_file(image, Live::Data(saved))?, store.live_file(image, Live::Lazy(saved))?);
                 let fill = SessionFill(Arc::clone(&session));
@@ -423,16 +423,8 @@ pub(super) fn evict(store: &Store, fetcher: &[OsString]) -> Result<()> {
 /// Has the metadata made while something else is done. The returned function waits for it.
 fn made_beside(session: &Arc<Session>, store: &Path, name: &str) -> Result<Ready> {
     let (session, store, asked) = (Arc::clone(session), Store::open(store)?, asked_for(name)?);
-    let made = move || session.make(&store, &asked, Live::Metadata(asked.saved), Kind::Metadata).map(drop);
-    let thread = Mutex::new(Some(std::thread::Builder::new().spawn(made)?));
-    Ok(Box::new(move || {
-        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match thread.map(std::thread::JoinHandle::join) {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(say::one_line(&format!("{error:#}"))),
-            Some(Err(_)) => Err("the image file to mount could not be created".to_owned()),
-        }
-    }))
+    let made = move || session.make(&store, &asked, Live::Metadata(asked.saved), RequestKind::Metadata).map(drop);
+    made_on_a_thread(made)
 }
 
 fn preparer(session: Arc<Session>) -> Prepare {
@@ -441,7 +433,7 @@ fn preparer(session: Arc<Session>) -> Prepare {
         let nameless = || Store::open(&session.store).and_then(|store| store.nameless_file());
         let [made, listed] = [nameless(), nameless()].map(|file| file.map_err(|error| other(error.into())));
         let (made, listed) = (made?, listed?);
-        let asked = session.request(Kind::Prepare, (0, 0), &[metadata.as_fd(), made.as_fd(), listed.as_fd()]);
+        let asked = session.request(RequestKind::Prepare, (0, 0), &[metadata.as_fd(), made.as_fd(), listed.as_fd()]);
         asked.map_err(|failed| other(of_request(failed)))?;
         copy(&made, to)?;
         copy(&listed, table)
@@ -460,7 +452,7 @@ fn tracer(session: Arc<Session>) -> Traced {
                 let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
                 io::Write::write_all(&mut file, &bytes)?;
                 file.rewind()?;
-                session.request(Kind::Trace, (0, 0), &[file.as_fd()]).map_err(of_request)
+                session.request(RequestKind::Trace, (0, 0), &[file.as_fd()]).map_err(of_request)
             };
             if let Err(error) = stored() {
                 say::tell(&say::one_line(&format!("an access trace could not be stored: {error:#}")));
@@ -474,7 +466,7 @@ struct SessionFill(Arc<Session>);
 
 impl Fill for SessionFill {
     fn fill(&self, offset: u64, length: u64, into: BorrowedFd<'_>) -> io::Result<()> {
-        self.0.request(Kind::Fill, (offset, length), &[into]).map_err(|failed| match failed {
+        self.0.request(RequestKind::Fill, (offset, length), &[into]).map_err(|failed| match failed {
             Failed::Unreachable(why) => io::Error::new(io::ErrorKind::HostUnreachable, why),
             failed => io::Error::other(of_request(failed).to_string()),
         })

@@ -27,7 +27,7 @@ use larder_store::{FetcherView, Store};
 use larder_sys::Channel;
 
 use super::super::{FINE, evict};
-use super::fetch_request::{Description, Failed, Kind, Request, answer, next};
+use super::fetch_request::{Description, Failed, Request, RequestKind, answer, next};
 use super::find;
 use super::remote_images::RemoteImages;
 use super::supply::{ImageSupply, PackFill, STORED, asked_for, directory};
@@ -190,14 +190,14 @@ struct Fetcher {
     settings: Settings,
     store: PathBuf,
     name: String,
-    found: Once<Found>,
+    found: Once<FoundRecord>,
     opened: Once<Opened>,
 }
 
 type Once<T> = Mutex<Option<Result<Arc<T>, String>>>;
 
 /// The record of the image.
-struct Found {
+struct FoundRecord {
     record: ImageRecord,
     saved: usize,
     remotes: Option<Arc<RemoteImages>>,
@@ -219,15 +219,15 @@ impl Fetcher {
             let file = files.get(at).and_then(|file| file.try_clone().ok());
             file.map(File::from).ok_or_else(|| Failed::Other("the request has no file".to_owned()))
         };
-        if *kind == Kind::Prepare {
+        if *kind == RequestKind::Prepare {
             let prepared = prepare(&file(0)?, &file(1)?, &file(2)?);
             return prepared.map_err(|error| Failed::Other(format!("the metadata cannot be prepared: {error}")));
         }
-        if *kind == Kind::Weigh {
+        if *kind == RequestKind::Weigh {
             return self.weigh(&file(0)?).map_err(|error| Failed::Other(say::one_line(&format!("{error:#}"))));
         }
         let opened = self.opened().map_err(Failed::Other)?;
-        if *kind == Kind::Fill {
+        if *kind == RequestKind::Fill {
             let filled = opened.fill.fill(request.offset, request.length, file(0)?.as_fd());
             return filled.map_err(|error| match error.kind() {
                 io::ErrorKind::HostUnreachable => Failed::Unreachable(error.to_string()),
@@ -245,7 +245,7 @@ impl Fetcher {
     }
 
     /// Writes what was asked for to the file, or reads it.
-    fn made(&self, opened: &Opened, kind: Kind, mut file: &File) -> Result<()> {
+    fn made(&self, opened: &Opened, kind: RequestKind, mut file: &File) -> Result<()> {
         let store = Store::open(&self.store)?;
         let whole = || -> Result<Image> {
             let image = Image::open(&store, opened.record.clone())?;
@@ -253,14 +253,14 @@ impl Fetcher {
             Ok(image)
         };
         match kind {
-            Kind::Describe => file.write_all(&self.description(opened, &store).encode())?,
-            Kind::Record => file.write_all(&opened.record.encode())?,
-            Kind::Metadata => {
+            RequestKind::Describe => file.write_all(&self.description(opened, &store).encode())?,
+            RequestKind::Record => file.write_all(&opened.record.encode())?,
+            RequestKind::Metadata => {
                 let image = whole()?;
                 metadata(&image.trees[opened.saved], image.packs.blocks(), STORED, file)?;
             }
-            Kind::Whole => self.supply(opened.remotes.clone()).write_whole(&whole()?, opened.saved, file)?,
-            Kind::Squashfs => {
+            RequestKind::Whole => self.supply(opened.remotes.clone()).write_whole(&whole()?, opened.saved, file)?,
+            RequestKind::Squashfs => {
                 let image = whole()?;
                 super::supply::bring_lacking(&store, opened.remotes.as_deref(), &image, opened.saved)?;
                 let workplace = store.workplace()?;
@@ -273,7 +273,7 @@ impl Fetcher {
                 let _ = std::fs::remove_dir_all(&workplace);
                 done?;
             }
-            Kind::Trace => {
+            RequestKind::Trace => {
                 let mut bytes = Vec::new();
                 file.take(TRACE_BYTES_MAX).read_to_end(&mut bytes)?;
                 let numbers: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|one| u64::from_le_bytes(*one)).collect();
@@ -281,7 +281,7 @@ impl Fetcher {
                 let keep = trace::kept(self.store.clone(), opened.remotes.clone(), Arc::clone(&opened.image));
                 keep(&Trace { ranges });
             }
-            Kind::Weigh | Kind::Prepare | Kind::Fill => {}
+            RequestKind::Weigh | RequestKind::Prepare | RequestKind::Fill => {}
         }
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Fetcher {
     }
 
     /// Finds the image, and downloads everything but its packs. Done once.
-    fn found(&self) -> Result<Arc<Found>, String> {
+    fn found(&self) -> Result<Arc<FoundRecord>, String> {
         once(&self.found, || self.find())
     }
 
@@ -315,7 +315,7 @@ impl Fetcher {
         once(&self.opened, || self.open())
     }
 
-    fn find(&self) -> Result<Found> {
+    fn find(&self) -> Result<FoundRecord> {
         let store = Store::open(&self.store)?;
         let remotes = RemoteImages::with_settings(&self.settings, &store)?.map(Arc::new);
         let asked = asked_for(&self.name)?;
@@ -323,12 +323,12 @@ impl Fetcher {
         // It is mounted, but its tree is not in the store any more.
         let record = record.or_else(|error| store.live_image(&asked.image).ok_or(error))?;
         ensure!(asked.saved < record.saved.len(), "the image has no such path");
-        Ok(Found { record, saved: asked.saved, remotes })
+        Ok(FoundRecord { record, saved: asked.saved, remotes })
     }
 
     fn open(&self) -> Result<Opened> {
         let found = self.found().map_err(anyhow::Error::msg)?;
-        let Found { record, saved, remotes } = &*found;
+        let FoundRecord { record, saved, remotes } = &*found;
         let store = Store::open(&self.store)?;
         // An image of several paths needs its trees to know which packs belong to this one.
         let mut image = match record.saved.len() {

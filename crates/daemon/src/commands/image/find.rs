@@ -4,7 +4,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use larder_image::{Found, Image, Rights, find_here, newest_of};
+use larder_image::{FoundImage, Image, Rights, find_here, newest_of};
 use larder_model::{Blob, ImageKey, ImageRecord, listed_prefix};
 use larder_mount::Backend;
 use larder_mount::lazy::is_whole;
@@ -38,12 +38,12 @@ pub(super) fn find(
     remotes: Option<&RemoteImages>,
     key: &ImageKey,
     fallbacks: &[String],
-) -> Result<(Found, bool)> {
+) -> Result<(FoundImage, bool)> {
     let here = find_here(store, key, fallbacks)?;
-    let Some(remotes) = remotes.filter(|_| !matches!(here, Found::Exact(_))) else { return Ok((here, false)) };
+    let Some(remotes) = remotes.filter(|_| !matches!(here, FoundImage::Exact(_))) else { return Ok((here, false)) };
     let exact = remotes.images(&key.digest())?.into_iter().find(|record| record.key == *key);
     if let Some(record) = exact {
-        return Ok((Found::Exact(record), true));
+        return Ok((FoundImage::Exact(record), true));
     }
     for fallback in fallbacks {
         let near = store.images()?.into_iter().map(|image| image.record);
@@ -52,10 +52,10 @@ pub(super) fn find(
         let (near, listed) = (newest_of(&near, fallback), newest_of(&listed, fallback));
         let is_far = near.map_or(0, |record| record.created_ms) < listed.map_or(0, |record| record.created_ms);
         if let Some(record) = if is_far { listed } else { near } {
-            return Ok((Found::Fallback(record.clone()), is_far));
+            return Ok((FoundImage::Fallback(record.clone()), is_far));
         }
     }
-    Ok((Found::Miss, false))
+    Ok((FoundImage::Miss, false))
 }
 
 /// A larger image is not written out while a job waits for its mount. Writing took 2.1 s for
@@ -124,7 +124,7 @@ pub(super) fn ways(mount_waits: impl FnOnce() -> bool) -> impl Iterator<Item = B
 /// An image that was found. Its trees are in the store, and it is not evicted while the lease
 /// exists.
 pub(super) struct Opened {
-    pub(super) found: Found,
+    pub(super) found: FoundImage,
     pub(super) lease: Lease,
     pub(super) image: Image,
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use larder_image::{Existing, Found, Image, ImageError, LocalPacks, Rights, Target, Unset, restore};
+use larder_image::{Existing, FoundImage, Image, ImageError, LocalPacks, Rights, Target, Unset, restore};
 use larder_model::{ImageKey, ImageRecord};
 use larder_mount::MountError;
 use larder_store::Store;
@@ -25,7 +25,7 @@ use crate::surroundings::Surroundings;
 
 /// An image that was restored or mounted.
 pub(super) struct Done {
-    pub(super) found: Found,
+    pub(super) found: FoundImage,
     pub(super) targets: Vec<PathBuf>,
     /// The downloaded bytes of packs. `None` for a mount, because the broker or the server
     /// downloads them.

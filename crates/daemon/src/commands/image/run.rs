@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use larder_image::{Found, Rights, Step, Target, Unset};
+use larder_image::{FoundImage, Rights, Step, Target, Unset};
 use larder_lookup::find as find_program;
 use larder_model::{ImageKey, ImageRecord};
 use larder_mount::broker::Client;
@@ -81,7 +81,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     if options.inside {
         return inside(around, &key, &fallbacks, &how, options);
     }
-    let found = || -> Result<Found> {
+    let found = || -> Result<FoundImage> {
         let store = around.store()?;
         let remotes = RemoteImages::open(around, &store)?;
         let (found, _) = find(&store, remotes.as_ref(), &key, &fallbacks)?;
@@ -92,7 +92,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         Policy::Push => None,
         _ => borne(found().map(Some), options.strict, None)?,
     };
-    let word = found.as_ref().map_or("miss", Found::word);
+    let word = found.as_ref().map_or("miss", FoundImage::word);
     if found.as_ref().is_some_and(|found| found.record().is_none()) {
         say::tell(&format!("miss: nothing under {key}"));
     }

@@ -323,6 +323,11 @@ fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<
         let written = Image::open(&store, record).map_err(Into::into);
         written.and_then(|image| write_metadata(&store, &image, 0, stored))
     };
+    made_on_a_thread(made)
+}
+
+/// Makes an image file in a thread of its own. The returned function waits for it.
+pub(super) fn made_on_a_thread(made: impl FnOnce() -> Result<()> + Send + 'static) -> Result<Ready> {
     let thread = Mutex::new(Some(std::thread::Builder::new().spawn(made)?));
     Ok(Box::new(move || {
         let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -209,18 +209,11 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).with_context(writing)?;
     let mode = match fs::metadata(&real) {
         Ok(look) => look.permissions(),
-        Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o666 & !umask()),
+        Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o666 & !larder_sys::umask()),
     };
     file.as_file().set_permissions(mode).with_context(writing)?;
     file.persist(&real).with_context(writing)?;
     Ok(())
-}
-
-/// Returns the umask of this process. It has one thread here.
-fn umask() -> u32 {
-    let old = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(old);
-    old.bits()
 }
 
 #[cfg(test)]

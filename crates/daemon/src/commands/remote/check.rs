@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The results for one remote.
 #[derive(Default)]
-struct Found {
+struct CheckResult {
     name: String,
     latency: Option<Duration>,
     read: Option<f64>,
@@ -44,7 +44,7 @@ pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn W
     exposed(settings).iter().for_each(|why| say::tell(why));
     for url in &settings.remote {
         let _inside = runtime.enter();
-        let mut found = Found { name: masked(url), ..Found::default() };
+        let mut found = CheckResult { name: masked(url), ..CheckResult::default() };
         match open(url, settings) {
             Ok((remote, read_only)) => {
                 found.read_only = read_only;
@@ -56,7 +56,7 @@ pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn W
     }
     runtime.shutdown_background();
     if options.json {
-        let object = |found: &Found| {
+        let object = |found: &CheckResult| {
             json!({
                 "remote": found.name,
                 "latency_ms": found.latency.map(|latency| latency.as_secs_f64() * 1e3),
@@ -74,7 +74,7 @@ pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn W
 }
 
 /// Runs the steps in the order in which larder needs them. The first failing step is the problem.
-async fn ask(remote: &Arc<dyn Remote>, found: &mut Found) {
+async fn ask(remote: &Arc<dyn Remote>, found: &mut CheckResult) {
     found.read_only |= !remote.abilities().writable;
     let asked = tokio::time::timeout(PATIENCE * 3, steps(remote, found)).await;
     let failed = match asked {
@@ -85,7 +85,7 @@ async fn ask(remote: &Arc<dyn Remote>, found: &mut Found) {
     found.problem = Some(say::one_line(&failed));
 }
 
-async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), RemoteError> {
+async fn steps(remote: &Arc<dyn Remote>, found: &mut CheckResult) -> Result<(), RemoteError> {
     // The object is the same on every machine, so that a remote has it only once. It cannot be
     // compressed.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -130,7 +130,7 @@ async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), Remote
 }
 
 /// Returns what to do about an error.
-fn advice(error: &RemoteError, found: &Found) -> String {
+fn advice(error: &RemoteError, found: &CheckResult) -> String {
     let writing = found.latency.is_some() && found.write.is_none() && !found.read_only;
     let what = match error.trouble() {
         Some(Trouble::Unreachable) => "is the server running, and are host and port right?",
@@ -174,7 +174,7 @@ fn credentials(url: &str) -> &'static str {
     }
 }
 
-fn show(all: &[Found], out: &mut dyn Write) -> Result<()> {
+fn show(all: &[CheckResult], out: &mut dyn Write) -> Result<()> {
     let mut table = plain_table();
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{}/s", say::bytes(rate as u64)));
     table.add_row(["remote", "latency", "read", "write", ""]);

@@ -12,7 +12,7 @@ use larder_config::{Settings, masked};
 use larder_ipc::flush_remotes;
 use larder_store::Store;
 
-use super::daemon::{self, Found};
+use super::daemon::{self, Reachability};
 use super::{FINE, PROBLEM};
 use crate::cli::{Remotes, RemotesFlush, RemotesWord};
 use crate::remote::{Moved, pull, push, remote_client, runtime, settings_digest};
@@ -79,10 +79,10 @@ fn said(moved: Moved, how: &str, settings: &Settings, out: &mut dyn Write) -> Re
 
 fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut dyn Write) -> Result<u8> {
     match daemon::find_settled(store) {
-        Found::Runs(_) => {}
+        Reachability::Runs(_) => {}
         // It is unknown what a larderd that does not answer still has to upload.
-        Found::Silent(why) => bail!("{}: {why}", daemon::unanswered(store)),
-        Found::OnDemand | Found::Nothing => {
+        Reachability::Silent(why) => bail!("{}: {why}", daemon::unanswered(store)),
+        Reachability::OnDemand | Reachability::Nothing => {
             if store.queued_uploads()?.is_empty() {
                 writeln!(out, "nothing to upload, and larderd does not run")?;
                 let unopened = unopened(around.settings());

@@ -78,7 +78,7 @@ pub fn squash(
 fn write(
     store: &Store,
     image: &Image,
-    entries: &[out::Entry],
+    entries: &[out::ArchiveEntry],
     format: Format,
     to: &Path,
     progress: &Progress,

@@ -12,7 +12,7 @@ use crate::{Image, ImageError};
 
 /// An entry of an archive.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct ArchiveEntry {
     /// Its path. It is never empty, and that of a directory has no trailing slash.
     pub(super) path: Vec<u8>,
     /// The number of the saved path, and of the node in its tree.
@@ -24,7 +24,7 @@ pub(super) struct Entry {
     saver: Option<(u32, u32)>,
 }
 
-impl Entry {
+impl ArchiveEntry {
     pub(super) fn tree<'a>(&self, image: &'a Image) -> &'a Tree {
         &image.trees[self.saved]
     }
@@ -58,7 +58,7 @@ impl Entry {
 const SAVER: u32 = 0;
 
 /// Returns all entries of saved paths, under their own names.
-pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<Entry>, ImageError> {
+pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<ArchiveEntry>, ImageError> {
     let mut all = Vec::new();
     for &saved in saved {
         let top = name_in_archive(&image.record.saved[saved].path, to)?;
@@ -79,7 +79,7 @@ pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<E
 /// its files, then each of its directories with everything below. So a program that unpacks has
 /// finished a directory after its last name, and a file comes before its hard links. For example:
 /// `a`, `a/x`, `a/b`, `a/b/y`.
-pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Option<(u32, u32)>) -> Vec<Entry> {
+pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Option<(u32, u32)>) -> Vec<ArchiveEntry> {
     let mut all = Vec::new();
     let tree = &image.trees[saved];
     let path = |node: u32| match (top, tree.path(node)) {
@@ -93,7 +93,7 @@ pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Opti
             NodeKind::Again(first) => Some(path(first)),
             _ => None,
         };
-        Entry { path: path(node), saved, node, first, saver }
+        ArchiveEntry { path: path(node), saved, node, first, saver }
     };
     let mut open = vec![0];
     while let Some(node) = open.pop() {

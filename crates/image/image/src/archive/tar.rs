@@ -16,7 +16,7 @@ use ::tar::{Archive, Builder, EntryType, Header};
 use super::contents::{Contents, failed};
 use super::exported::Exported;
 use super::format::{self, Format, Packing};
-use super::out::Entry;
+use super::out::ArchiveEntry;
 use super::squash::{TRIES, begin, unreadable};
 use super::stage::{Meta, Stage};
 use crate::tree::{Attribute, NodeKind};
@@ -36,7 +36,7 @@ const HEADERS_BYTES_MAX: u64 = 8 << 20;
 /// Writes an archive. For squashfs the tar goes to `mksquashfs`.
 pub(super) fn write(
     contents: &mut Contents<'_>,
-    entries: &[Entry],
+    entries: &[ArchiveEntry],
     format: Format,
     to: &Path,
     progress: &Progress,
@@ -52,7 +52,7 @@ pub(super) fn write(
 /// Writes a squashfs file and reads it back. Writes it again if it cannot be read.
 fn squashed(
     contents: &mut Contents<'_>,
-    entries: &[Entry],
+    entries: &[ArchiveEntry],
     to: &Path,
     progress: &Progress,
 ) -> Result<Exported, ImageError> {
@@ -82,7 +82,7 @@ fn squashed(
 
 fn stream(
     contents: &mut Contents<'_>,
-    entries: &[Entry],
+    entries: &[ArchiveEntry],
     file: Box<dyn Write + Send>,
     packing: Packing,
     to: &Path,
@@ -97,7 +97,7 @@ fn stream(
     Ok(Exported::default())
 }
 
-fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Write>) -> io::Result<u64> {
+fn add(contents: &mut Contents<'_>, entry: &ArchiveEntry, builder: &mut Builder<impl Write>) -> io::Result<u64> {
     let image = contents.image;
     let (tree, node) = (entry.tree(image), entry.known(image));
     let mut header = Header::new_gnu();

@@ -12,7 +12,7 @@ use ::zip::{CompressionMethod, DateTime, ExtraField, ZipArchive, ZipWriter};
 
 use super::contents::{Contents, failed};
 use super::exported::Exported;
-use super::out::Entry;
+use super::out::ArchiveEntry;
 use super::stage::{Meta, Stage};
 use crate::tree::NodeKind;
 use crate::{ImageError, Progress};
@@ -28,7 +28,7 @@ const TYPE_LINK: u32 = 0o120_000;
 /// Writes an archive.
 pub(super) fn write(
     contents: &mut Contents<'_>,
-    entries: &[Entry],
+    entries: &[ArchiveEntry],
     to: &Path,
     progress: &Progress,
 ) -> Result<Exported, ImageError> {
@@ -46,7 +46,7 @@ pub(super) fn write(
 
 fn add(
     contents: &mut Contents<'_>,
-    entry: &Entry,
+    entry: &ArchiveEntry,
     writer: &mut ZipWriter<impl Write + Seek>,
     exported: &mut Exported,
     to: &Path,
@@ -85,7 +85,7 @@ fn add(
 
 fn add_file(
     contents: &mut Contents<'_>,
-    entry: &Entry,
+    entry: &ArchiveEntry,
     writer: &mut ZipWriter<impl Write + Seek>,
     name: String,
     options: FullFileOptions<'_, '_>,

@@ -27,7 +27,7 @@ use larder_model::{
 };
 use larder_store::{Lease, Store};
 
-use self::plan::{Known, Plan, Wanted};
+use self::plan::{EarlierPacks, Plan, Wanted};
 use self::snapshot::{Opened, Snapshot};
 use crate::compress::Packer;
 use crate::image::check_tree;
@@ -136,7 +136,7 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
 /// Earlier images whose packs can be reused.
 #[derive(Default)]
 struct Bases {
-    known: Known,
+    known: EarlierPacks,
     /// The packs that jobs read, in order: from the first of these images with an access trace.
     touched: Vec<Digest>,
     /// Keep these images from being evicted.
@@ -203,10 +203,10 @@ fn there(store: &Store, packs: &[Pack], elsewhere: &dyn Fn(&[Blob]) -> Vec<bool>
 }
 
 /// A piece: its snapshot, its node, and its number in the file.
-type Place = (usize, u32, u64);
+type PiecePosition = (usize, u32, u64);
 
 /// Returns all pieces that are not holes, in the order of files.
-fn pieces(snapshots: &[Snapshot]) -> Vec<(Place, Wanted)> {
+fn pieces(snapshots: &[Snapshot]) -> Vec<(PiecePosition, Wanted)> {
     let mut all = Vec::new();
     for (at, snapshot) in snapshots.iter().enumerate() {
         for (node, size, pieces) in snapshot.files() {
@@ -228,7 +228,7 @@ fn pieces(snapshots: &[Snapshot]) -> Vec<(Place, Wanted)> {
 fn pack_new(
     store: &Store,
     snapshots: &[Snapshot],
-    pieces: &[(Place, Wanted)],
+    pieces: &[(PiecePosition, Wanted)],
     plan: &Plan,
     progress: &Progress,
 ) -> Result<Vec<Pack>, ImageError> {

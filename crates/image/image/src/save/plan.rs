@@ -14,12 +14,12 @@ const NEEDED_SHARE_MIN: u32 = 4;
 
 /// The packs of earlier images and their pieces.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct EarlierPacks {
     packs: Vec<(Pack, Vec<(Digest, u32)>)>,
     seen: HashSet<Digest>,
 }
 
-impl Known {
+impl EarlierPacks {
     /// Adds the packs of an earlier image.
     pub(super) fn add(&mut self, packs: &[Pack], pieces: Vec<Vec<(Digest, u32)>>) {
         for (pack, pieces) in packs.iter().zip(pieces) {
@@ -51,7 +51,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Returns a plan for these pieces, which are in the order of their files.
-    pub(super) fn new(pieces: &[Wanted], known: Known) -> Plan {
+    pub(super) fn new(pieces: &[Wanted], known: EarlierPacks) -> Plan {
         let needed: HashSet<Digest> = pieces.iter().map(|piece| piece.digest).collect();
         let mut plan = Plan { places: HashMap::with_capacity(needed.len()), ..Plan::default() };
         for (pack, inside) in known.packs {
@@ -108,8 +108,8 @@ mod tests {
         all.iter().enumerate().map(one).collect()
     }
 
-    fn known(packs: &[&[u32]]) -> Known {
-        let mut known = Known::default();
+    fn known(packs: &[&[u32]]) -> EarlierPacks {
+        let mut known = EarlierPacks::default();
         for (at, inside) in packs.iter().enumerate() {
             let blob = Blob { digest: digest(1000 + at as u32), size_bytes: 1 };
             let pieces = inside.iter().map(|&n| (digest(n), 1)).collect();
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn no_pack_is_larger_than_its_limit() {
         let pieces: Vec<(u32, u64)> = (0..1000).map(|n| (n, if n % 7 == 0 { PIECE_BYTES } else { 4097 })).collect();
-        let plan = Plan::new(&wanted(&pieces), Known::default());
+        let plan = Plan::new(&wanted(&pieces), EarlierPacks::default());
         for pack in &plan.new {
             let blocks: u64 = pack.iter().map(|piece| piece.length.div_ceil(BLOCK_BYTES)).sum();
             assert!(blocks <= PACK_BLOCKS_MAX, "{blocks}");

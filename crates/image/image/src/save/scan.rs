@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use larder_sys::{Dir, Kind as Type, Stat};
+use larder_sys::{Dir, FileType, Stat};
 
 use crate::tree::{ATTRIBUTES_MAX, Attribute, VALUE_BYTES_MAX, is_kept};
 use crate::{ImageError, Progress, threads};
@@ -23,9 +23,9 @@ const TYPE_SOCKET: u8 = 12;
 /// The result of a scan.
 pub(super) struct Scanned {
     /// The path itself.
-    pub(super) top: Entry,
+    pub(super) top: ScannedEntry,
     /// The entries of each directory, sorted by name. The first is the top.
-    pub(super) directories: Vec<Vec<Entry>>,
+    pub(super) directories: Vec<Vec<ScannedEntry>>,
     /// Sockets, which an image cannot hold.
     pub(super) left: Vec<PathBuf>,
     /// How many files and directories have attributes that are not kept.
@@ -33,15 +33,15 @@ pub(super) struct Scanned {
 }
 
 /// A name and its metadata.
-pub(super) struct Entry {
+pub(super) struct ScannedEntry {
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
     pub(super) attributes: Vec<Attribute>,
-    pub(super) kind: Found,
+    pub(super) kind: EntryKind,
 }
 
 /// The kind of an entry.
-pub(super) enum Found {
+pub(super) enum EntryKind {
     File,
     /// Its number in [`Scanned::directories`].
     Directory(usize),
@@ -64,7 +64,7 @@ pub(super) fn scan(path: &Path, progress: &Progress) -> Result<Scanned, ImageErr
     let Some(top) = entry(path, Vec::new(), stat, &mut left)? else {
         return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a socket" });
     };
-    let is_directory = matches!(top.kind, Found::Directory(_));
+    let is_directory = matches!(top.kind, EntryKind::Directory(_));
     let scanned = Scanned { top, directories: vec![Vec::new()], left: Vec::new(), attributes_left: left };
     let open = if is_directory { vec![(0, path.to_owned())] } else { Vec::new() };
     let (state, wake) = (Mutex::new(State { scanned, open, busy: 0 }), Condvar::new());
@@ -105,7 +105,7 @@ fn worker(
         let (mut entries, left, attributes_left) = read?;
         progress.add(entries.len() as u64);
         for entry in &mut entries {
-            if let Found::Directory(number) = &mut entry.kind {
+            if let EntryKind::Directory(number) = &mut entry.kind {
                 *number = own.scanned.directories.len();
                 own.open.push((*number, path.join(OsStr::from_bytes(&entry.name))));
                 own.scanned.directories.push(Vec::new());
@@ -121,7 +121,7 @@ fn worker(
     }
 }
 
-type Read = (Vec<Entry>, Vec<PathBuf>, u64);
+type Read = (Vec<ScannedEntry>, Vec<PathBuf>, u64);
 
 fn directory(path: &Path) -> Result<Read, ImageError> {
     let dir = Dir::open(path.as_os_str().as_bytes(), false).map_err(ImageError::io("open the directory", path))?;
@@ -143,20 +143,20 @@ fn directory(path: &Path) -> Result<Read, ImageError> {
 }
 
 /// Returns an entry, or `None` for a socket.
-fn entry(path: &Path, name: Vec<u8>, stat: Stat, left: &mut u64) -> Result<Option<Entry>, ImageError> {
+fn entry(path: &Path, name: Vec<u8>, stat: Stat, left: &mut u64) -> Result<Option<ScannedEntry>, ImageError> {
     let kind = match stat.kind {
-        Type::File => Found::File,
-        Type::Directory => Found::Directory(0),
-        Type::Link => {
+        FileType::File => EntryKind::File,
+        FileType::Directory => EntryKind::Directory(0),
+        FileType::Link => {
             let target = rustix::fs::readlink(path, Vec::new()).map_err(ImageError::io("read the link", path))?;
-            Found::Link(target.into_bytes())
+            EntryKind::Link(target.into_bytes())
         }
-        Type::Other(TYPE_FIFO) => Found::Fifo,
-        Type::Other(TYPE_SOCKET) => return Ok(None),
-        Type::Other(_) => return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a device" }),
+        FileType::Other(TYPE_FIFO) => EntryKind::Fifo,
+        FileType::Other(TYPE_SOCKET) => return Ok(None),
+        FileType::Other(_) => return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a device" }),
     };
     let attributes = attributes(path, left)?;
-    Ok(Some(Entry { name, stat, attributes, kind }))
+    Ok(Some(ScannedEntry { name, stat, attributes, kind }))
 }
 
 /// Returns the extended attributes that are kept.

@@ -12,8 +12,8 @@ use std::sync::Mutex;
 use larder_model::Digest;
 use larder_sys::{Dir, Stat};
 
-use super::scan::{Entry, Found, Scanned};
-use crate::tree::{Grower, Known, NODES_MAX, NodeKind, Span, Tree};
+use super::scan::{EntryKind, Scanned, ScannedEntry};
+use crate::tree::{Grower, NODES_MAX, NodeKind, NodeMetadata, Span, Tree};
 use crate::{ImageError, Progress, threads};
 
 /// The names that a thread takes at once.
@@ -96,7 +96,7 @@ impl Snapshot {
 fn is_same(now: &Stat, then: &Stat) -> bool {
     let content =
         |stat: &Stat| (stat.kind, stat.inode, stat.device, stat.modified_ns, stat.mode, stat.owner, stat.group);
-    let is_directory = matches!(now.kind, larder_sys::Kind::Directory);
+    let is_directory = matches!(now.kind, larder_sys::FileType::Directory);
     content(now) == content(then)
         && (is_directory || (now.size_bytes, now.changed_ns) == (then.size_bytes, then.changed_ns))
 }
@@ -106,20 +106,20 @@ struct Growing {
     looks: Vec<Stat>,
     /// By device and inode: the first node of each file with several names.
     seen: HashMap<(u64, u64), u32>,
-    directories: Vec<Vec<Entry>>,
+    directories: Vec<Vec<ScannedEntry>>,
 }
 
 impl Growing {
     /// Adds a node. For a directory, returns it with its number among the scanned directories.
-    fn add(&mut self, parent: u32, entry: Entry) -> Result<Option<(u32, usize)>, ImageError> {
+    fn add(&mut self, parent: u32, entry: ScannedEntry) -> Result<Option<(u32, usize)>, ImageError> {
         if self.looks.len() as u64 >= NODES_MAX {
             return Err(ImageError::TooLarge("67 million names"));
         }
-        let Entry { name, stat, attributes, kind } = entry;
+        let ScannedEntry { name, stat, attributes, kind } = entry;
         let identity = (stat.device, stat.inode);
-        let is_again = stat.links > 1 && !matches!(kind, Found::Directory(_));
+        let is_again = stat.links > 1 && !matches!(kind, EntryKind::Directory(_));
         let first = if is_again { self.seen.get(&identity).copied() } else { None };
-        let known = Known {
+        let known = NodeMetadata {
             mode: (stat.mode & 0o7777) as u16,
             owner: (stat.owner, stat.group),
             modified: (stat.modified_ns.div_euclid(1_000_000_000), stat.modified_ns.rem_euclid(1_000_000_000) as u32),
@@ -127,10 +127,10 @@ impl Growing {
         };
         let (kind, directory) = match (first, kind) {
             (Some(first), _) => (NodeKind::Again(first), None),
-            (None, Found::File) => (self.grower.file(stat.size_bytes), None),
-            (None, Found::Directory(number)) => (NodeKind::Directory(Span::default()), Some(number)),
-            (None, Found::Link(target)) => (self.grower.link(&target), None),
-            (None, Found::Fifo) => (NodeKind::Fifo, None),
+            (None, EntryKind::File) => (self.grower.file(stat.size_bytes), None),
+            (None, EntryKind::Directory(number)) => (NodeKind::Directory(Span::default()), Some(number)),
+            (None, EntryKind::Link(target)) => (self.grower.link(&target), None),
+            (None, EntryKind::Fifo) => (NodeKind::Fifo, None),
         };
         let node = self.grower.add(parent, &name, known, kind);
         self.looks.push(stat);

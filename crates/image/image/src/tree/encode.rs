@@ -17,7 +17,7 @@ pub(crate) struct Grower {
 }
 
 /// The metadata of a name.
-pub(crate) struct Known {
+pub(crate) struct NodeMetadata {
     pub(crate) mode: u16,
     pub(crate) owner: (u32, u32),
     pub(crate) modified: (i64, u32),
@@ -37,7 +37,7 @@ impl Grower {
     }
 
     /// Adds a node and returns its number. For a file `kind` is the result of `file`.
-    pub(crate) fn add(&mut self, parent: u32, name: &[u8], known: Known, kind: NodeKind) -> u32 {
+    pub(crate) fn add(&mut self, parent: u32, name: &[u8], known: NodeMetadata, kind: NodeKind) -> u32 {
         let owners = self.tree.owners.len() as u32;
         let owner = *self.owners.entry(known.owner).or_insert(owners);
         if owner == owners {
@@ -52,7 +52,7 @@ impl Grower {
             }
         };
         let name = self.text(name);
-        let Known { mode, modified, .. } = known;
+        let NodeMetadata { mode, modified, .. } = known;
         self.tree.nodes.push(Node { name, parent, mode, owner, set, modified, kind });
         self.tree.nodes.len() as u32 - 1
     }

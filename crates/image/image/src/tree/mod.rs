@@ -29,7 +29,7 @@ pub(crate) use decode::ROOM_PER_BYTE;
 use larder_model::{BLOCK_BYTES, PIECE_BYTES, PackList};
 use std::ops::Range;
 
-pub(crate) use encode::{Grower, Known};
+pub(crate) use encode::{Grower, NodeMetadata};
 
 /// The most nodes of a tree.
 pub(crate) const NODES_MAX: u64 = 1 << 26;

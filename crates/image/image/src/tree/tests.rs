@@ -1,12 +1,12 @@
-use super::encode::Known;
+use super::encode::NodeMetadata;
 use super::*;
 use larder_model::DecodeError;
 use larder_testkit::golden;
 use std::path::Path;
 
-fn known(mode: u16, owner: u32, seconds: i64, attributes: &[(&str, &str)]) -> Known {
+fn known(mode: u16, owner: u32, seconds: i64, attributes: &[(&str, &str)]) -> NodeMetadata {
     let attributes = attributes.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
-    Known { mode, owner: (owner, owner), modified: (seconds, 999_999_999), attributes: attributes.collect() }
+    NodeMetadata { mode, owner: (owner, owner), modified: (seconds, 999_999_999), attributes: attributes.collect() }
 }
 
 /// Returns a tree with each kind of node, holes, another owner, attributes, and times before 1970.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use larder_sys::Channel;
 
-use super::message::{Kind, RELEASE, TEXT_BYTES_MAX, encode, receive};
+use super::message::{MessageKind, RELEASE, TEXT_BYTES_MAX, encode, receive};
 use super::policy::refused;
 use crate::{Mount, MountError};
 
@@ -44,9 +44,9 @@ impl Client {
         let place =
             larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory to mount on"))?;
         let (kind, process) = match wish {
-            Wish::Held => (Kind::MountHeld, None),
-            Wish::Process(process) => (Kind::MountForProcess, Some(process)),
-            Wish::Kept => (Kind::MountKept, None),
+            Wish::Held => (MessageKind::MountHeld, None),
+            Wish::Process(process) => (MessageKind::MountForProcess, Some(process)),
+            Wish::Kept => (MessageKind::MountKept, None),
         };
         let passed: Vec<BorrowedFd> = [place.as_fd()].into_iter().chain(process).collect();
         ask(socket, kind, name, &passed).map(|(client, _)| client)
@@ -60,7 +60,7 @@ impl Client {
     ///
     /// If no broker answers, or if it refuses.
     pub fn detached(socket: &Path, name: &str) -> Result<(Client, Mount), MountError> {
-        let (client, mut passed) = ask(socket, Kind::Detached, name, &[])?;
+        let (client, mut passed) = ask(socket, MessageKind::Detached, name, &[])?;
         let root = passed.pop().ok_or_else(no_mount)?;
         Ok((client, Mount::passed(root)))
     }
@@ -76,7 +76,7 @@ impl Client {
     ///
     /// If no broker answers, or if it refuses.
     pub fn layer(socket: &Path, name: &str, owner: (u32, u32)) -> Result<(Client, Mount), MountError> {
-        let (client, mut passed) = ask(socket, Kind::Layer, &format!("{} {} {name}", owner.0, owner.1), &[])?;
+        let (client, mut passed) = ask(socket, MessageKind::Layer, &format!("{} {} {name}", owner.0, owner.1), &[])?;
         let root = passed.pop().ok_or_else(no_mount)?;
         Ok((client, Mount::passed(root)))
     }
@@ -100,7 +100,7 @@ impl Client {
     /// `NotMounted` if the broker did not mount it, or mounted it for another user.
     pub fn unmount(socket: &Path, target: &Path) -> Result<(), MountError> {
         let root = larder_sys::open_place(target).map_err(MountError::path(target, "is not a directory"))?;
-        ask(socket, Kind::Unmount, "", &[root.as_fd()]).map(drop).map_err(|error| match error {
+        ask(socket, MessageKind::Unmount, "", &[root.as_fd()]).map(drop).map_err(|error| match error {
             MountError::NotMounted(_) => MountError::NotMounted(target.to_owned()),
             error => error,
         })
@@ -114,7 +114,7 @@ impl Client {
     pub fn mounts(socket: &Path) -> Result<Vec<(String, PathBuf)>, MountError> {
         let (mut found, mut last) = (Vec::new(), String::new());
         loop {
-            let said = match ask(socket, Kind::Next, &last, &[]) {
+            let said = match ask(socket, MessageKind::Next, &last, &[]) {
                 Err(MountError::NotMounted(_)) => return Ok(found),
                 said => said?.0.id,
             };
@@ -145,7 +145,7 @@ fn no_mount() -> MountError {
 
 fn ask(
     socket: &Path,
-    kind: Kind,
+    kind: MessageKind,
     name: &str,
     passed: &[BorrowedFd],
 ) -> Result<(Client, Vec<std::os::fd::OwnedFd>), MountError> {
@@ -162,8 +162,8 @@ fn ask(
     };
     let (channel, reply) = asked().map_err(MountError::path(socket, "the broker does not answer"))?;
     match reply.kind {
-        Kind::Done => Ok((Client { channel, id: reply.text }, reply.passed)),
-        Kind::Nothing => Err(MountError::NotMounted(PathBuf::new())),
+        MessageKind::Done => Ok((Client { channel, id: reply.text }, reply.passed)),
+        MessageKind::Nothing => Err(MountError::NotMounted(PathBuf::new())),
         _ => Err(refused(reply.text)),
     }
 }

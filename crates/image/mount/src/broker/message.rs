@@ -39,7 +39,7 @@ const DESCRIPTORS_MAX: usize = 2;
 
 /// The kind of a request or a reply. On the wire it is the position in `KINDS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     /// Request: mount the image as long as this connection is open.
     MountHeld,
     /// Request: mount the image as long as the passed process lives.
@@ -64,28 +64,28 @@ pub(super) enum Kind {
     Layer,
 }
 
-const KINDS: [Kind; 10] = [
-    Kind::MountHeld,
-    Kind::MountForProcess,
-    Kind::MountKept,
-    Kind::Detached,
-    Kind::Unmount,
-    Kind::Done,
-    Kind::Refused,
-    Kind::Next,
-    Kind::Nothing,
-    Kind::Layer,
+const KINDS: [MessageKind; 10] = [
+    MessageKind::MountHeld,
+    MessageKind::MountForProcess,
+    MessageKind::MountKept,
+    MessageKind::Detached,
+    MessageKind::Unmount,
+    MessageKind::Done,
+    MessageKind::Refused,
+    MessageKind::Next,
+    MessageKind::Nothing,
+    MessageKind::Layer,
 ];
 
 /// A request or a reply with the descriptors that were passed with it.
 #[derive(Debug)]
 pub(super) struct Message {
-    pub(super) kind: Kind,
+    pub(super) kind: MessageKind,
     pub(super) text: String,
     pub(super) passed: Vec<OwnedFd>,
 }
 
-pub(super) fn encode(kind: Kind, text: &str) -> Vec<u8> {
+pub(super) fn encode(kind: MessageKind, text: &str) -> Vec<u8> {
     let end = (0..=text.len().min(TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     let text = &text.as_bytes()[..end];
     let number = KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len()) as u8;
@@ -97,7 +97,7 @@ pub(super) fn encode(kind: Kind, text: &str) -> Vec<u8> {
 }
 
 /// Decodes a message without its length prefix. Returns `None` if the bytes are not a message.
-pub(super) fn decode(bytes: &[u8]) -> Option<(Kind, String)> {
+pub(super) fn decode(bytes: &[u8]) -> Option<(MessageKind, String)> {
     let [VERSION, kind, low, high, text @ ..] = bytes else { return None };
     if text.len() != usize::from(u16::from_le_bytes([*low, *high])) || text.len() > TEXT_BYTES_MAX {
         return None;
@@ -152,8 +152,8 @@ mod tests {
             assert_eq!(decode(&bytes[4..]), Some((kind, "deps-1".to_owned())));
             assert_eq!(bytes.len() - 4, u32::from_le_bytes(bytes[..4].try_into().expect("four")) as usize);
         }
-        assert_eq!(encode(Kind::Unmount, "k"), [5, 0, 0, 0, 1, 4, 1, 0, b'k']);
-        assert_eq!(decode(&encode(Kind::Done, &"ä".repeat(3000))[4..]).expect("is one").1.len(), TEXT_BYTES_MAX);
+        assert_eq!(encode(MessageKind::Unmount, "k"), [5, 0, 0, 0, 1, 4, 1, 0, b'k']);
+        assert_eq!(decode(&encode(MessageKind::Done, &"ä".repeat(3000))[4..]).expect("is one").1.len(), TEXT_BYTES_MAX);
         for odd in [&[][..], &[2, 0, 0, 0], &[1, 10, 0, 0], &[1, 0, 2, 0, b'x'], &[1, 0, 1, 0, 0xff]] {
             assert_eq!(decode(odd), None, "{odd:?}");
         }

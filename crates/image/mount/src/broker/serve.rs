@@ -17,7 +17,7 @@ use larder_sys::{Channel, Door, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::host::{Host, Programs, Shared};
-use super::message::{Kind, Message, RELEASE, encode, receive};
+use super::message::{Message, MessageKind, RELEASE, encode, receive};
 use super::policy::{name_of, refused};
 use super::seats::{Lines, Making, Seat, Seats};
 use super::{Policy, Supplied, Supply};
@@ -153,7 +153,7 @@ impl Broker {
             Ok(admitted) => admitted,
             Err(error) => {
                 self.say_of_client(&format!("refused: {error}"));
-                let reply = encode(Kind::Refused, &error.to_string());
+                let reply = encode(MessageKind::Refused, &error.to_string());
                 return drop(channel.set_patience(NO_PATIENCE).and_then(|()| channel.send(&reply, &[])));
             }
         };
@@ -182,16 +182,16 @@ impl Broker {
                 if !is_nothing {
                     self.say_of_client(&format!("refused: {error}"));
                 }
-                let kind = if is_nothing { Kind::Nothing } else { Kind::Refused };
+                let kind = if is_nothing { MessageKind::Nothing } else { MessageKind::Refused };
                 let _ = channel.send(&encode(kind, &error.to_string()), &[]);
                 return;
             }
         };
         match outcome {
-            Outcome::Said(id) => drop(channel.send(&encode(Kind::Done, &id), &[])),
+            Outcome::Said(id) => drop(channel.send(&encode(MessageKind::Done, &id), &[])),
             Outcome::Held(stay, _image, mount) => {
                 let passed: Vec<BorrowedFd> = mount.iter().map(AsFd::as_fd).collect();
-                let sent = channel.send(&encode(Kind::Done, &stay.id()), &passed);
+                let sent = channel.send(&encode(MessageKind::Done, &stay.id()), &passed);
                 drop(mount);
                 seat.answered();
                 if sent.is_ok() {
@@ -201,7 +201,7 @@ impl Broker {
                 drop(stay);
             }
             Outcome::Layer(stay, _image, mount) => {
-                let sent = channel.send(&encode(Kind::Done, &stay.id()), &[mount.as_fd()]);
+                let sent = channel.send(&encode(MessageKind::Done, &stay.id()), &[mount.as_fd()]);
                 drop(mount);
                 seat.answered();
                 if sent.is_ok() && !is_released(channel) {
@@ -209,7 +209,7 @@ impl Broker {
                 }
             }
             Outcome::ForProcess(id, process) => {
-                let _ = channel.send(&encode(Kind::Done, &id), &[]);
+                let _ = channel.send(&encode(MessageKind::Done, &id), &[]);
                 seat.answered();
                 wait_for_end(process.as_fd());
                 self.end(&id);
@@ -228,12 +228,16 @@ impl Broker {
         channel.set_patience(PATIENCE).map_err(odd)?;
         let caller = caller(channel, peer)?;
         match message.kind {
-            Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
-            Kind::Detached => self.detached(&caller, &message.text),
-            Kind::Layer => self.layer(&caller, &message.text),
-            Kind::Unmount => self.unmount(&caller, message.passed),
-            Kind::Next => self.next(&caller, &message.text),
-            Kind::Done | Kind::Refused | Kind::Nothing => Err(refused("the message is not a request".to_owned())),
+            MessageKind::MountHeld | MessageKind::MountForProcess | MessageKind::MountKept => {
+                self.mount(&caller, message)
+            }
+            MessageKind::Detached => self.detached(&caller, &message.text),
+            MessageKind::Layer => self.layer(&caller, &message.text),
+            MessageKind::Unmount => self.unmount(&caller, message.passed),
+            MessageKind::Next => self.next(&caller, &message.text),
+            MessageKind::Done | MessageKind::Refused | MessageKind::Nothing => {
+                Err(refused("the message is not a request".to_owned()))
+            }
         }
     }
 
@@ -244,10 +248,10 @@ impl Broker {
         let is_shared = is_everybodys(caller)?;
         self.policy.allows(caller.peer.user, place.as_fd(), &target, is_shared)?;
         let (lease, process) = match (message.kind, passed.next()) {
-            (Kind::MountHeld, _) => (Lease::Held, None),
-            (Kind::MountForProcess, Some(process)) => (lease_of(&process)?, Some(process)),
-            (Kind::MountKept, _) if is_shared => (Lease::Kept, None),
-            (Kind::MountKept, _) => {
+            (MessageKind::MountHeld, _) => (Lease::Held, None),
+            (MessageKind::MountForProcess, Some(process)) => (lease_of(&process)?, Some(process)),
+            (MessageKind::MountKept, _) if is_shared => (Lease::Kept, None),
+            (MessageKind::MountKept, _) => {
                 let why = "is in the job's own namespace, where nothing would unmount it: say for which process it is";
                 return Err(refused(format!("{}: {why}", target.display())));
             }

@@ -13,7 +13,7 @@ pub(super) const NAME_BYTES_MAX: usize = 255;
 
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct DirectoryEntry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) number: u64,
     /// The file type as EROFS numbers it: 1 is a regular file, 2 a directory, 7 a symbolic link.
@@ -21,7 +21,7 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Returns the entry of this index in a block of a directory, or `None` if the block has fewer.
-pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
+pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<DirectoryEntry<'_>>> {
     let cut = || damaged("an entry of a directory is cut");
     let count = entries(block)?;
     if number >= count {
@@ -37,7 +37,7 @@ pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&b'/') {
         return Err(damaged("a file name is invalid"));
     }
-    Ok(Some(Entry { name, number: u64_at(this, 0), kind: this[10] }))
+    Ok(Some(DirectoryEntry { name, number: u64_at(this, 0), kind: this[10] }))
 }
 
 fn entries(block: &[u8]) -> io::Result<usize> {

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub(crate) use self::directory::{Entry, entry};
+pub(crate) use self::directory::{DirectoryEntry, entry};
 
 use self::bytes::{Attribute, attribute, attribute_bytes, damaged, read_some, u16_at, u32_at, u64_at};
 use self::directory::{NAME_BYTES_MAX, find};

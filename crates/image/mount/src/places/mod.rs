@@ -33,7 +33,7 @@ use larder_sys::MountNumber;
 
 pub use self::ask::{Ask, Inside};
 pub use self::lease::Lease;
-use self::record::{Known, Record};
+use self::record::{MountIdentity, Record};
 use crate::overlay::{overlay_by_program, remove_scratch, source};
 use crate::{Backend, Image, Life, Mount, MountError, Placed, Scratch, fuse, layer, overlay};
 
@@ -192,7 +192,7 @@ impl Places {
         } else {
             (layer.another()?, None)
         };
-        let numbered = Known::of(mount.descriptor(), source).and_then(|known| {
+        let numbered = MountIdentity::of(mount.descriptor(), source).and_then(|known| {
             let mut to = record;
             to.write_all(known.line().as_bytes())
         });
@@ -286,7 +286,7 @@ impl Places {
                 mounted: !matches!(place, Ok(None)),
                 name: record.name,
                 user: record.user,
-                number: record.known.as_ref().map(Known::number),
+                number: record.known.as_ref().map(MountIdentity::number),
                 target: place.ok().flatten().unwrap_or(record.target),
                 image: record.image,
                 via: record.via,
@@ -323,7 +323,9 @@ impl Places {
     /// If the state directory cannot be read.
     pub(crate) fn id_of_number(&self, user: u32, number: MountNumber) -> Result<Option<String>, MountError> {
         let is_it = |record: &Record| {
-            record.user == user && record.is_of_this_boot() && record.known.as_ref().map(Known::number) == Some(number)
+            record.user == user
+                && record.is_of_this_boot()
+                && record.known.as_ref().map(MountIdentity::number) == Some(number)
         };
         Ok(self.records()?.0.iter().find(|(_, record)| is_it(record)).map(|(directory, _)| id_of(directory)))
     }
@@ -482,7 +484,7 @@ fn unmount(directory: &Path, record: &Record) -> io::Result<bool> {
 fn among_its_mounts<T: Send>(
     directory: &Path,
     record: &Record,
-    act: impl FnOnce(&Known, PathBuf, BorrowedFd) -> io::Result<T> + Send,
+    act: impl FnOnce(&MountIdentity, PathBuf, BorrowedFd) -> io::Result<T> + Send,
 ) -> io::Result<Option<T>> {
     // A mount without a number in its record was never attached to a directory.
     let Some(known) = record.known.as_ref().filter(|_| record.is_of_this_boot()) else { return Ok(None) };

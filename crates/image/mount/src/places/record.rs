@@ -52,12 +52,12 @@ pub(super) struct Record {
     pub(super) user: u32,
     pub(super) image: PathBuf,
     pub(super) target: PathBuf,
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<MountIdentity>,
 }
 
 /// The identity of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum MountIdentity {
     /// The unique ID of the mount, which the kernel never reuses.
     Unique(u64),
     /// A mount ID that the kernel may reuse, together with the device, once this mount is gone. An
@@ -66,24 +66,26 @@ pub(super) enum Known {
     Reused { number: u64, device: u64, kind: u64, source: Option<String> },
 }
 
-impl Known {
+impl MountIdentity {
     /// Identifies a mount by its root directory. `source` is the mount's source, if it is an
     /// overlay of larder.
-    pub(super) fn of(root: BorrowedFd, source: Option<String>) -> io::Result<Known> {
+    pub(super) fn of(root: BorrowedFd, source: Option<String>) -> io::Result<MountIdentity> {
         let number = match larder_sys::mount_number(root)? {
-            MountNumber::Unique(number) => return Ok(Known::Unique(number)),
+            MountNumber::Unique(number) => return Ok(MountIdentity::Unique(number)),
             MountNumber::Reused(number) => number,
         };
         let (look, system) = (rustix::fs::fstat(root)?, rustix::fs::fstatfs(root)?);
-        Ok(Known::Reused { number, device: look.st_dev, kind: system.f_type as u64, source })
+        Ok(MountIdentity::Reused { number, device: look.st_dev, kind: system.f_type as u64, source })
     }
 
     /// Returns true if this is the mount that the descriptor `root` is in. The calling thread must
     /// be in the mount's namespace. `own` is an open `/proc/self`.
     pub(super) fn is(&self, root: BorrowedFd, own: BorrowedFd) -> io::Result<bool> {
-        let Known::Reused { number, source, .. } = self else { return Ok(Known::of(root, None)? == *self) };
+        let MountIdentity::Reused { number, source, .. } = self else {
+            return Ok(MountIdentity::of(root, None)? == *self);
+        };
         // The open descriptor keeps the mount alive, so its number cannot be reused meanwhile.
-        let is_alike = Known::of(root, source.clone())? == *self;
+        let is_alike = MountIdentity::of(root, source.clone())? == *self;
         Ok(is_alike
             && match source {
                 Some(source) => {
@@ -107,7 +109,7 @@ impl Known {
             Ok(larder_sys::seen_mounts(own)?.into_iter().rfind(is_it))
         };
         match self {
-            Known::Unique(number) => match larder_sys::mount_place(*number) {
+            MountIdentity::Unique(number) => match larder_sys::mount_place(*number) {
                 // A process in a container may not be allowed to call `statmount`. Then an overlay
                 // is found by its unique source. For other mounts the error is returned.
                 Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::NOSYS)) => {
@@ -117,7 +119,7 @@ impl Known {
                 }
                 found => found,
             },
-            Known::Reused { number, device, source, .. } => {
+            MountIdentity::Reused { number, device, source, .. } => {
                 let is_it = |mount: &SeenMount| {
                     mount.number == *number
                         && mount.device == *device
@@ -130,31 +132,31 @@ impl Known {
 
     pub(super) fn number(&self) -> MountNumber {
         match *self {
-            Known::Unique(number) => MountNumber::Unique(number),
-            Known::Reused { number, .. } => MountNumber::Reused(number),
+            MountIdentity::Unique(number) => MountNumber::Unique(number),
+            MountIdentity::Reused { number, .. } => MountNumber::Reused(number),
         }
     }
 
     /// The last line of the record, which is added when the mount is made.
     pub(super) fn line(&self) -> String {
         match self {
-            Known::Unique(number) => format!("number {number}\n"),
-            Known::Reused { number, device, kind, source } => {
+            MountIdentity::Unique(number) => format!("number {number}\n"),
+            MountIdentity::Reused { number, device, kind, source } => {
                 let source = source.as_ref().map(|source| format!(" {source}")).unwrap_or_default();
                 format!("reused {number} {device} {kind}{source}\n")
             }
         }
     }
 
-    fn read(line: &str) -> Option<Known> {
+    fn read(line: &str) -> Option<MountIdentity> {
         let mut words = line.split(' ');
         let name = words.next()?;
         let mut next = || words.next()?.parse().ok();
         match name {
-            "number" => next().map(Known::Unique),
+            "number" => next().map(MountIdentity::Unique),
             "reused" => {
                 let (number, device, kind) = (next()?, next()?, next()?);
-                Some(Known::Reused { number, device, kind, source: words.next().map(str::to_owned) })
+                Some(MountIdentity::Reused { number, device, kind, source: words.next().map(str::to_owned) })
             }
             _ => None,
         }
@@ -181,7 +183,7 @@ impl Record {
         let Record { boot, namespace, via, lease, name, user, image, target, known } = self;
         let (name, image, target) = (escaped(Path::new(name)), escaped(image), escaped(target));
         let lease = lease.text();
-        let known = known.as_ref().map(Known::line).unwrap_or_default();
+        let known = known.as_ref().map(MountIdentity::line).unwrap_or_default();
         format!(
             "{FIRST}\nboot {boot}\nnamespace {namespace}\nvia {via}\nlease {lease}\nname {name}\nuser {user}\nimage {image}\ntarget {target}\n{known}"
         )
@@ -202,7 +204,7 @@ impl Record {
             image: unescaped(&value("image")?)?,
             target: unescaped(&value("target")?)?,
             // The last line may be missing or incomplete.
-            known: whole().and_then(Known::read),
+            known: whole().and_then(MountIdentity::read),
         })
     }
 
@@ -299,9 +301,13 @@ mod tests {
         );
         let text = record.encode();
         assert_eq!(Record::decode(&text).as_ref(), Some(&record));
-        let reused =
-            |source: Option<&str>| Known::Reused { number: 4, device: 5, kind: 6, source: source.map(str::to_owned) };
-        for known in [Known::Unique(12), reused(None), reused(Some("larder-07"))] {
+        let reused = |source: Option<&str>| MountIdentity::Reused {
+            number: 4,
+            device: 5,
+            kind: 6,
+            source: source.map(str::to_owned),
+        };
+        for known in [MountIdentity::Unique(12), reused(None), reused(Some("larder-07"))] {
             let line = known.line();
             record.known = Some(known);
             assert_eq!(Record::decode(&(text.clone() + &line)).as_ref(), Some(&record));

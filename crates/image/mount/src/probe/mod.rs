@@ -40,7 +40,7 @@ pub fn ladder(directory: &Path) -> Vec<Step> {
     };
     let backends = Backend::ALL.into_iter();
     backends
-        .map(|backend| Step { backend, found: trial.try_rung(backend).map_err(|why| because(backend, &why)) })
+        .map(|backend| Step { backend, found: trial.try_backend(backend).map_err(|why| because(backend, &why)) })
         .collect()
 }
 
@@ -103,7 +103,7 @@ impl Trial {
     }
 
     /// Tries one backend. Returns how it works on this machine, or why it does not.
-    fn try_rung(&self, backend: Backend) -> Result<String, String> {
+    fn try_backend(&self, backend: Backend) -> Result<String, String> {
         let text = |error: MountError| error.to_string();
         match backend {
             Backend::Lazy => {

@@ -21,7 +21,7 @@ use fuser::{
 
 use super::data::{Data, Pieces};
 use crate::Owners;
-use crate::erofs::{DIRECTORY, Entry, Erofs, FILE, From, Inode, KIND_MASK, LINK, entry};
+use crate::erofs::{DIRECTORY, DirectoryEntry, Erofs, FILE, From, Inode, KIND_MASK, LINK, entry};
 
 /// How long the kernel may cache answers. They never become wrong, and a few years are enough.
 const FOR_EVER: Duration = Duration::from_secs(1 << 28);
@@ -126,7 +126,7 @@ impl Files {
         &self,
         directory: INodeNo,
         from: u64,
-        mut each: impl FnMut(Entry, u64) -> io::Result<bool>,
+        mut each: impl FnMut(DirectoryEntry, u64) -> io::Result<bool>,
     ) -> io::Result<()> {
         let directory = self.inode(directory)?;
         let mut buffer = vec![0; self.tree.block_bytes() as usize];

@@ -44,7 +44,7 @@ pub(crate) struct Grpc {
 }
 
 /// The content of a result.
-enum Found {
+enum ResultContent {
     /// The object itself.
     Here(Bytes),
     /// The blob that is the object.
@@ -64,7 +64,7 @@ impl Grpc {
     }
 
     /// Fetches the result of a key.
-    async fn result(&self, calls: &Calls, key: Key) -> Result<Option<Found>, RemoteError> {
+    async fn result(&self, calls: &Calls, key: Key) -> Result<Option<ResultContent>, RemoteError> {
         let request = api::GetActionResultRequest {
             instance_name: self.server.instance.clone(),
             action_digest: Some(action_digest(key)),
@@ -81,26 +81,28 @@ impl Grpc {
         }
         let file = result.output_files.into_iter().find(|file| file.path == OBJECT_NAME);
         Ok(Some(match (file.and_then(|file| file.digest), result.stdout_digest) {
-            (Some(digest), _) => Found::There(digest),
+            (Some(digest), _) => ResultContent::There(digest),
             // A server may have moved inline content into a blob.
-            (None, Some(digest)) if result.stdout_raw.is_empty() && digest.size_bytes > 0 => Found::There(digest),
-            (None, _) => Found::Here(result.stdout_raw.into()),
+            (None, Some(digest)) if result.stdout_raw.is_empty() && digest.size_bytes > 0 => {
+                ResultContent::There(digest)
+            }
+            (None, _) => ResultContent::Here(result.stdout_raw.into()),
         }))
     }
 
-    async fn results(&self, calls: &Calls, keys: &[Key]) -> Result<Vec<Option<Found>>, RemoteError> {
+    async fn results(&self, calls: &Calls, keys: &[Key]) -> Result<Vec<Option<ResultContent>>, RemoteError> {
         let asked: Vec<_> = keys.iter().map(|&key| self.result(calls, key)).collect();
         stream::iter(asked).buffered(RESULTS_AT_ONCE).try_collect().await
     }
 
-    async fn write_result(&self, calls: &Calls, key: Key, found: Found) -> Result<(), RemoteError> {
+    async fn write_result(&self, calls: &Calls, key: Key, found: ResultContent) -> Result<(), RemoteError> {
         let mut result = api::ActionResult {
             execution_metadata: Some(api::ExecutedActionMetadata { worker: "larder".into(), ..Default::default() }),
             ..Default::default()
         };
         match found {
-            Found::Here(bytes) => result.stdout_raw = bytes.into(),
-            Found::There(digest) => result.output_files.push(api::OutputFile {
+            ResultContent::Here(bytes) => result.stdout_raw = bytes.into(),
+            ResultContent::There(digest) => result.output_files.push(api::OutputFile {
                 path: OBJECT_NAME.into(),
                 digest: Some(digest),
                 ..Default::default()
@@ -126,8 +128,8 @@ impl Grpc {
         let calls = self.server.calls(key).await?;
         match self.result(&calls, key).await? {
             None => Ok(None),
-            Some(Found::Here(bytes)) => Ok(Some((Some(bytes.len() as u64), whole(bytes)))),
-            Some(Found::There(digest)) => {
+            Some(ResultContent::Here(bytes)) => Ok(Some((Some(bytes.len() as u64), whole(bytes)))),
+            Some(ResultContent::There(digest)) => {
                 let size = self.size(key, &digest)?;
                 let body = self.server.read(&calls, key, &digest, size).await?;
                 Ok(body.map(|body| (Some(size), body::exactly(self.server.name.clone(), key, size, body))))
@@ -140,14 +142,14 @@ impl Grpc {
         let calls = self.server.calls(first).await?;
         let found = self.results(&calls, keys).await?;
         let digests = found.iter().filter_map(|found| match found {
-            Some(Found::There(digest)) => Some(digest.clone()),
+            Some(ResultContent::There(digest)) => Some(digest.clone()),
             _ => None,
         });
         let missing = self.server.missing(&calls, first, digests.collect()).await?;
-        let is_there = |found: &Option<Found>| match found {
+        let is_there = |found: &Option<ResultContent>| match found {
             None => false,
-            Some(Found::Here(_)) => true,
-            Some(Found::There(digest)) => !missing.contains(&digest.hash),
+            Some(ResultContent::Here(_)) => true,
+            Some(ResultContent::There(digest)) => !missing.contains(&digest.hash),
         };
         Ok(found.iter().map(is_there).collect())
     }
@@ -158,14 +160,14 @@ impl Grpc {
         }
         let calls = self.server.calls(key).await?;
         let found = if size <= INLINE_BYTES_MAX as u64 {
-            Found::Here(body::collect(&self.server.name, key, body, size).await?)
+            ResultContent::Here(body::collect(&self.server.name, key, body, size).await?)
         } else if size <= SMALL_BYTES_MAX {
             let bytes = body::collect(&self.server.name, key, body, size).await?;
             let digest = content_digest(&bytes);
             self.server.write_batches(&calls, key, vec![(digest.clone(), bytes)]).await?;
-            Found::There(digest)
+            ResultContent::There(digest)
         } else {
-            Found::There(self.server.write_large(&calls, key, size, body).await?)
+            ResultContent::There(self.server.write_large(&calls, key, size, body).await?)
         };
         self.write_result(&calls, key, found).await?;
         Ok(Stored::New)
@@ -177,7 +179,7 @@ impl Grpc {
         let found = self.results(&calls, keys).await?;
         let mut wanted = Vec::new();
         for (found, &key) in found.iter().zip(keys) {
-            if let Some(Found::There(digest)) = found {
+            if let Some(ResultContent::There(digest)) = found {
                 if self.size(key, digest)? > SMALL_BYTES_MAX {
                     let why = format!("{} bytes are too many for a batch", digest.size_bytes);
                     return Err(RemoteError::failed(&self.server.name, Some(key), Trouble::TooLarge, why));
@@ -187,8 +189,8 @@ impl Grpc {
         }
         let blobs = self.server.read_batches(&calls, first, wanted).await?;
         let bytes = |found| match found {
-            Found::Here(bytes) => Some(bytes),
-            Found::There(digest) => blobs.get(&digest.hash).cloned(),
+            ResultContent::Here(bytes) => Some(bytes),
+            ResultContent::There(digest) => blobs.get(&digest.hash).cloned(),
         };
         Ok(found.into_iter().map(|found| found.and_then(bytes)).collect())
     }
@@ -207,8 +209,8 @@ impl Grpc {
         self.server.write_batches(&calls, *first, blobs).await?;
         let write = |(key, bytes): (Key, &Bytes)| {
             let found = match bytes.len() > INLINE_BYTES_MAX {
-                true => Found::There(content_digest(bytes)),
-                false => Found::Here(bytes.clone()),
+                true => ResultContent::There(content_digest(bytes)),
+                false => ResultContent::Here(bytes.clone()),
             };
             self.write_result(&calls, key, found)
         };
