@@ -105,7 +105,14 @@ pub fn header_path(word: &[u8]) -> Option<&[u8]> {
 /// Returns true for a flag that passes something to the linker which may put a path into the
 /// result.
 pub fn is_for_linker(word: &[u8]) -> bool {
-    matches!(role(word), Role::Linker | Role::RunPath | Role::Script)
+    matches!(role(word), Role::Linker | Role::RunPath | Role::Script) && !only_searches(word)
+}
+
+/// Returns true for `-Wl,-rpath-link,DIRECTORY` alone. The linker only searches that directory, as
+/// with `-L`.
+fn only_searches(word: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"-Wl,-rpath-link,", b"-Wl,--rpath-link,", b"-Wl,-rpath-link=", b"-Wl,--rpath-link="];
+    names.iter().any(|name| word.strip_prefix(*name).is_some_and(|directory| !directory.contains(&b',')))
 }
 
 /// Returns true for a flag that makes a compiler run or load code that is not part of it.
@@ -199,6 +206,7 @@ mod tests {
         assert_eq!(searched_directory(b"-include/r/x.h"), None);
         assert_eq!(header_path(b"-include/r/x.h"), Some(&b"/r/x.h"[..]));
         assert!(is_for_linker(b"-Wl,-rpath,/r") && !is_for_linker(b"-L/r"));
+        assert!(!is_for_linker(b"-Wl,-rpath-link,/r") && is_for_linker(b"-Wl,-rpath-link,/r,-rpath,/r"));
         assert!(runs_other_code(b"-fplugin-arg-x") && runs_other_code(b"-B/r") && !runs_other_code(b"/r/-B"));
         assert!(alters_text(b"-traditional-cpp") && !alters_text(b"-Wall"));
         assert!(may_alter_text(b"-std=iso9899:1990") && !may_alter_text(b"-std=gnu89"));

@@ -59,6 +59,9 @@ pub(super) fn cases() -> Vec<Case> {
             .sh("mkdir m; cp x.c h.h m; printf 'all:\\n\\t$(CC) -c $(CURDIR)/x.c -o x.o\\n' > m/Makefile; make -s -C m; cp m/x.o .; rm -r m")),
         in_jobs(case("B/gone-assembler-options").both()
             .sh("$CC -g -Wa,--fatal-warnings,--noexecstack -c x.c -o x.o")),
+        in_jobs(case("B/gone-rpath-link").both()
+            .sh("$CC -g -fPIC -shared x.c -o libx.so; echo 'int f(void);int main(void){return f();}' > m.c; \
+                 $CC -g m.c -o m -Wl,-rpath-link,$PWD libx.so; rm m.c")),
         in_jobs(case("B/gone-generator").file("in.mk", GENERATOR).any_sh("make -s -f {root}/in.mk")),
         in_jobs(case("B/gone-generator-asks-times").file("in.mk", TELLS_TIMES).any_sh("make -s -f {root}/in.mk")).never_hits(),
         in_jobs(case("B/gone-gold").program("ld.gold").sh("echo 'int main(void){return 0;}' > m.c; $CC -fuse-ld=gold m.c -o m; rm m.c")),
