@@ -654,8 +654,8 @@ async fn a_stalling_remote_is_left_alone() {
     println!("200 requests to a remote with a fault in every answer: {:?}", start.elapsed());
 }
 
-/// On a service where the last writer wins, a writer checks that its records stay. Many records
-/// wait for that together. The clock is stopped, so only these waits count.
+/// Checks how long records wait together on a service where the last writer wins. The clock is
+/// stopped, so only these waits count.
 #[tokio::test(start_paused = true)]
 async fn twenty_records_need_few_requests_and_wait_less_than_half_a_second() {
     let last_wins = Abilities { swap: false, create_new: false, ..Memory::new("memory://").abilities() };

@@ -20,7 +20,8 @@ use super::single_record::{Alone, alone};
 
 /// The number of records that are uploaded at once.
 const AT_ONCE: usize = 32;
-/// The same if a remote packs small objects: those that wait together go in one pack.
+/// The number of records that are uploaded at once if a remote packs small objects, because those
+/// that wait together go in one pack.
 const AT_ONCE_PACKED: usize = 256;
 /// How long `push` retries failures after the last successful upload.
 const AGAIN: Duration = Duration::from_secs(15);

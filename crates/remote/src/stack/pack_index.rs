@@ -172,7 +172,8 @@ impl Index {
         self.find_places();
     }
 
-    /// Of two objects with one key, the first one counts, because an object never changes.
+    /// Finds the place of each object. Of two objects with one key the first one counts, because an
+    /// object never changes.
     fn find_places(&mut self) {
         self.places.clear();
         for pack in &self.packs {

@@ -224,8 +224,8 @@ pub(crate) fn serve() -> Cache {
     cache
 }
 
-/// The library reads the version of the protocol from the environment, so a test starts itself with
-/// that variable set. Returns false if the test has run like this and has nothing more to do.
+/// Returns true if the library uses version 2 of the protocol. It reads that from the environment,
+/// so otherwise this starts the test again with the variable set, and returns false.
 fn has_version_2(test: &str) -> bool {
     const VERSION: &str = "ACTIONS_CACHE_SERVICE_V2";
     if std::env::var_os(VERSION).is_some() {
@@ -253,7 +253,7 @@ fn actions_cache() {
     }
 }
 
-/// The records of a build: weak fingerprint, manifest, the blob of the output, and its bytes.
+/// Returns the records of a build: weak fingerprint, manifest, the blob of the output, and its bytes.
 fn build(units: usize) -> Vec<(Digest, Vec<u8>, Blob, Bytes)> {
     let unit = |number: usize| {
         let bytes = sample::bytes(&format!("output {number}"), 9_000 + number);
