@@ -63,7 +63,7 @@ impl Http {
             413 => Trouble::TooLarge,
             507 => Trouble::Full,
             502 | 504 => Trouble::Unreachable,
-            300..400 | 400 => Trouble::NoPlace,
+            300..=400 => Trouble::NoPlace,
             _ => Trouble::Other,
         };
         if status == StatusCode::BAD_REQUEST && answer.url().scheme() == "http" {
