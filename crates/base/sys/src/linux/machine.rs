@@ -242,7 +242,9 @@ mod tests {
             resident_below_kb(&[std::process::id()])
         });
         let has = looks.find(|has| *has > 0).unwrap_or(0);
-        child.kill().and_then(|()| child.wait()).expect("ends");
+        child.kill().expect("ends");
+        // A test of tracing, which waits for all children of this process, may have collected it.
+        let _ = child.wait();
         assert!(has > 0, "no memory of a running program was found");
     }
 }
