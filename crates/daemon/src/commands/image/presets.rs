@@ -316,7 +316,7 @@ fn filled(around: &Surroundings, dir: &Path, row: &Row, options: &ImagePreset) -
     })
 }
 
-/// The key up to the digest of the lock file: everything else that the files depend on.
+/// Returns the key up to the digest of the lock file: everything else that the files depend on.
 fn key_begin(dir: &Path, row: &Row, options: &ImagePreset) -> Result<String> {
     let mut parts = vec![row.name.to_owned(), "{{os}}".to_owned(), "{{arch}}".to_owned()];
     if row.is_native {
