@@ -22,6 +22,7 @@ use crate::torture;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -197,8 +198,9 @@ fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
     let log = logs.join(stage.name);
     let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
-    let mut command = Command::new(env::current_exe().context("the path of this program is not known")?);
-    command.args(["test", "--stage", stage.name]).stdin(Stdio::null()).stdout(file).stderr(copy);
+    // A stage may build this program anew, and the path of the old one would not exist any more.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("xtask").args(["test", "--stage", stage.name]).stdin(Stdio::null()).stdout(file).stderr(copy);
     if full {
         command.arg("--full");
     }
