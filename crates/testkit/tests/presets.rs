@@ -286,6 +286,25 @@ fn errors_say_what_to_do() {
     } else {
         println!("skipped: python3 is not installed");
     }
+    // Nor can its links.
+    std::os::unix::fs::symlink("../home", place.path("work/vendor")).expect("cannot create the link");
+    place.put("Gemfile.lock", "");
+    place.tool("bin/ruby", "echo ruby 3");
+    let bundler = place.run(&[larder, "image", "bundler"]).env("PATH", place.path("bin"));
+    let refused = bundler.run().ends(1).stderr;
+    assert!(refused.contains("vendor/bundle: not restored, because a link there leads out of"), "{refused}");
+    // The packages that a checkout names cannot lead out of it.
+    place.put("package.json", r#"{"workspaces": ["../*", "out", "in", "/*"]}"#);
+    place.put("package-lock.json", "{}");
+    place.put("in/package.json", "{}");
+    fs::write(place.path("home/package.json"), "{}").expect("cannot write");
+    std::os::unix::fs::symlink("../home", place.path("work/out")).expect("cannot create the link");
+    if larder_testkit::has("node") {
+        let printed = place.run(&[larder, "image", "npm", "--print"]).run().ends(0).stdout;
+        assert!(printed.trim_end().ends_with(" --replace node_modules in/node_modules"), "{printed}");
+    } else {
+        println!("skipped: node is not installed");
+    }
     // Two words that were swapped.
     let swapped = place.run(&[larder, "image", "npn"]).run().ends(2).stderr;
     assert!(swapped.contains("npm"), "{swapped}");

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +16,7 @@ use larder_image::files_in;
 use larder_model::Digest;
 use serde_json::Value;
 
-use super::paths::{cwd, home};
+use super::paths::{cwd, home, place_below};
 use super::restore;
 use super::run::{run as run_image, wanted_words, words as run_words};
 use crate::cli::{ImagePreset, ImageRestore, ImageRun, ImageWanted, Preset};
@@ -301,6 +301,12 @@ fn filled(around: &Surroundings, dir: &Path, row: &Row, options: &ImagePreset) -
     let paths = row.paths(around, dir)?;
     let install = options.install.clone().unwrap_or_else(|| row.install.to_owned());
     let is_of_account = !matches!(row.paths, Paths::Project(_) | Paths::NodeModules);
+    if !is_of_account {
+        // A checkout can have links anywhere.
+        for path in &paths {
+            place_below(dir, path.as_os_str().as_encoded_bytes())?;
+        }
+    }
     // If the path of a project is missing afterwards, the install command did something else.
     let others = if is_of_account && paths.len() > 1 { &paths[..] } else { &paths[1..] };
     Ok(ImageRestore {
@@ -418,6 +424,7 @@ impl Row {
 /// Returns the directories of the packages in a workspace, relative to it and sorted. Their
 /// `node_modules` are kept as well.
 fn workspace(manager: &str, dir: &Path) -> Result<Vec<PathBuf>> {
+    let top = fs::canonicalize(dir).with_context(|| format!("{}: cannot be resolved", dir.display()))?;
     let mut packages = if manager == "pnpm" {
         if !dir.join("pnpm-workspace.yaml").exists() {
             return Ok(Vec::new());
@@ -425,13 +432,17 @@ fn workspace(manager: &str, dir: &Path) -> Result<Vec<PathBuf>> {
         // pnpm reads its own file. It prints absolute paths.
         let listed = printed(manager, (&"pnpm", &["list", "--recursive", "--depth", "-1", "--json"]))?;
         let listed: Vec<Value> = serde_json::from_str(&listed).context("pnpm's list of packages cannot be read")?;
-        let real = fs::canonicalize(dir).with_context(|| format!("{}: cannot be resolved", dir.display()))?;
-        let below = |package: &Value| Some(Path::new(package["path"].as_str()?).strip_prefix(&real).ok()?.to_owned());
+        let below = |package: &Value| Some(Path::new(package["path"].as_str()?).strip_prefix(&top).ok()?.to_owned());
         listed.iter().filter_map(below).collect()
     } else {
         of_package_json(dir)?
     };
-    packages.retain(|package| !package.as_os_str().is_empty());
+    // A checkout says which packages there are. What it says must not lead out of it.
+    let is_below = |package: &Path| {
+        fs::canonicalize(dir.join(package)).is_ok_and(|real| real != top && real.starts_with(&top))
+            && package.components().all(|part| matches!(part, Component::Normal(_)))
+    };
+    packages.retain(|package| is_below(package));
     packages.sort();
     packages.dedup();
     Ok(packages)
