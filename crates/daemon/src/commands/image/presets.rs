@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -23,7 +23,7 @@ use crate::cli::{ImagePreset, ImageRestore, ImageRun, ImageWanted, Preset};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// What is known about a package manager.
+/// A package manager, with the files, the paths and the command that its preset needs.
 struct Row {
     name: &'static str,
     /// The row is for projects with this file and this text in it. Of rows with the same name, the
@@ -70,70 +70,44 @@ const PYTHON: &[&str] = &["python3", "-c", "import sys; print(sys.version, sys.b
 const OF_NODE: &[&str] = &["package.json", "patches/**/*", ".pnpmfile.cjs", "pnpm-workspace.yaml"];
 const OF_YARN: &[&str] = &["package.json", "patches/**/*", ".yarnrc.yml", ".yarnrc", ".yarn/patches/**/*"];
 
+/// The row of npm. Those of pnpm and yarn differ from it in a few fields.
+const NPM: Row = Row {
+    name: "npm",
+    only_with: None,
+    locks: &["npm-shrinkwrap.json", "package-lock.json"],
+    also: OF_NODE,
+    version: NODE,
+    is_native: true,
+    holds_path: false,
+    paths: Paths::NodeModules,
+    install: "npm ci",
+    // `npm ci` removes everything first.
+    is_exact: false,
+};
+
+/// The row of yarn 1. Those of later versions differ from it in a few fields.
+const YARN: Row = Row {
+    name: "yarn",
+    locks: &["yarn.lock"],
+    also: OF_YARN,
+    install: "yarn install --frozen-lockfile",
+    is_exact: true,
+    ..NPM
+};
+
 const ROWS: &[Row] = &[
-    Row {
-        name: "npm",
-        only_with: None,
-        locks: &["npm-shrinkwrap.json", "package-lock.json"],
-        also: OF_NODE,
-        version: NODE,
-        is_native: true,
-        holds_path: false,
-        paths: Paths::NodeModules,
-        install: "npm ci",
-        // `npm ci` removes everything first.
-        is_exact: false,
-    },
-    Row {
-        name: "pnpm",
-        only_with: None,
-        locks: &["pnpm-lock.yaml"],
-        also: OF_NODE,
-        version: NODE,
-        is_native: true,
-        holds_path: false,
-        paths: Paths::NodeModules,
-        install: "pnpm install --frozen-lockfile",
-        is_exact: true,
-    },
+    NPM,
+    Row { name: "pnpm", locks: &["pnpm-lock.yaml"], install: "pnpm install --frozen-lockfile", is_exact: true, ..NPM },
     // Yarn from version 2 on, which has this file: first with `node_modules`, then with
     // Plug'n'Play.
+    Row { only_with: Some((".yarnrc.yml", "nodeLinker: node-modules")), install: "yarn install --immutable", ..YARN },
     Row {
-        name: "yarn",
-        only_with: Some((".yarnrc.yml", "nodeLinker: node-modules")),
-        locks: &["yarn.lock"],
-        also: OF_YARN,
-        version: NODE,
-        is_native: true,
-        holds_path: false,
-        paths: Paths::NodeModules,
-        install: "yarn install --immutable",
-        is_exact: true,
-    },
-    Row {
-        name: "yarn",
         only_with: Some((".yarnrc.yml", "")),
-        locks: &["yarn.lock"],
-        also: OF_YARN,
-        version: NODE,
-        is_native: true,
-        holds_path: false,
         paths: Paths::Project(&[".yarn/cache", ".yarn/unplugged", ".pnp.cjs"]),
         install: "YARN_ENABLE_GLOBAL_CACHE=false yarn install --immutable",
-        is_exact: true,
+        ..YARN
     },
-    Row {
-        name: "yarn",
-        only_with: None,
-        locks: &["yarn.lock"],
-        also: OF_YARN,
-        version: NODE,
-        is_native: true,
-        holds_path: false,
-        paths: Paths::NodeModules,
-        install: "yarn install --frozen-lockfile",
-        is_exact: true,
-    },
+    YARN,
     Row {
         name: "pip",
         only_with: None,
@@ -438,11 +412,10 @@ fn workspace(manager: &str, dir: &Path) -> Result<Vec<PathBuf>> {
         of_package_json(dir)?
     };
     // A checkout says which packages there are. What it says must not lead out of it.
-    let is_below = |package: &Path| {
-        fs::canonicalize(dir.join(package)).is_ok_and(|real| real != top && real.starts_with(&top))
-            && package.components().all(|part| matches!(part, Component::Normal(_)))
-    };
-    packages.retain(|package| is_below(package));
+    packages.retain(|package| {
+        let is_the_project = fs::canonicalize(dir.join(package)).is_ok_and(|real| real == top);
+        !is_the_project && place_below(dir, package.as_os_str().as_encoded_bytes()).is_ok()
+    });
     packages.sort();
     packages.dedup();
     Ok(packages)
