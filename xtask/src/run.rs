@@ -48,12 +48,18 @@ pub(crate) fn measured(command: &mut Command) -> Result<(ExitStatus, Usage)> {
     Ok((status, Usage { wall, cpu: cpu_of_children()?.saturating_sub(cpu_before) }))
 }
 
+/// Gives `command` an empty input, and the file `log` for its output.
+pub(crate) fn to_log(command: &mut Command, log: &Path) -> Result<()> {
+    let writing = || format!("cannot write {}", log.display());
+    let file = File::create(log).with_context(writing)?;
+    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(writing)?).stdout(file);
+    Ok(())
+}
+
 /// Runs `command` with its output in the file `log`, and calls `tick` at intervals. Fails with the
 /// end of the log if the command fails.
 pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Send) -> Result<Usage> {
-    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
-    command.stdin(Stdio::null()).stdout(file).stderr(copy);
+    to_log(command, log)?;
     let (status, usage) = ticking(tick, || measured(command))?;
     if !status.success() {
         bail!("{}\nended with {status}; the end of {}:\n{}", shown(command), log.display(), tail(log));
@@ -66,9 +72,7 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
 ///
 /// If the command failed, returns its exit status and the end of the log as text.
 pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Option<String>> {
-    let saying = || format!("cannot write {}", log.display());
-    let file = File::create(log).with_context(saying)?;
-    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file);
+    to_log(command, log)?;
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
     let pid = child.id();
@@ -144,9 +148,7 @@ pub(crate) fn streamed(
 ///
 /// The output does not go through a pipe, because a process that outlives the command could keep a pipe open.
 pub(crate) fn filtered(command: &mut Command, log: &Path, is_shown: impl FnMut(&str) -> bool + Send) -> Result<()> {
-    let writing = || format!("cannot write {}", log.display());
-    let file = File::create(log).with_context(writing)?;
-    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(writing)?).stdout(file);
+    to_log(command, log)?;
     let reading = File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
     let mut lines = Lines { log: BufReader::new(reading), begun: Vec::new(), is_shown };
     let result = ticking(|| lines.show(), || measured(command));

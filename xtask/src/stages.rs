@@ -21,13 +21,12 @@ use crate::tools;
 use crate::torture;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 /// The options of `cargo xtask test`.
@@ -196,19 +195,17 @@ struct Outcome {
 fn run_stage(stage: &Stage, logs: &Path, full: bool) -> Result<Outcome> {
     println!("started {}", stage.name);
     let log = logs.join(stage.name);
-    let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
     // A stage may build this program anew, and the path of the old one would not exist any more.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("xtask").args(["test", "--stage", stage.name]).stdin(Stdio::null()).stdout(file).stderr(copy);
+    command.arg0("xtask").args(["test", "--stage", stage.name]);
+    run::to_log(&mut command, &log)?;
     if full {
         command.arg("--full");
     }
-    let start = Instant::now();
-    let status = command.status().with_context(|| format!("cannot start {}", run::shown(&command)))?;
+    let (status, usage) = run::measured(&mut command)?;
     let output = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
     let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Outcome { is_success: status.success(), took: start.elapsed(), output })
+    Ok(Outcome { is_success: status.success(), took: usage.wall, output })
 }
 
 /// The file to which the stage `tests` writes how many tests were skipped, and why.
