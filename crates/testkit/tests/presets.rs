@@ -19,7 +19,7 @@ struct Project {
     works: &'static str,
     /// Changes the lock file.
     changed: &'static str,
-    /// What the preset keeps, for `rm -rf`.
+    /// The paths that the preset keeps, as arguments of `rm -rf`.
     kept: &'static str,
 }
 

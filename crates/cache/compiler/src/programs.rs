@@ -1,4 +1,4 @@
-//! What larder knows about programs by their file names.
+//! Answers questions about programs by their file names.
 //!
 //! | file | what it answers |
 //! |---|---|

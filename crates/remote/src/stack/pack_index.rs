@@ -46,7 +46,7 @@ pub(super) struct Pack {
     pub(super) objects: Vec<(Key, u64)>,
 }
 
-/// Where an object is.
+/// An object is uploaded by itself, or is a part of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Stored by itself.

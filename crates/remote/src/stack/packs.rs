@@ -86,7 +86,7 @@ struct Shared {
     room: Arc<Semaphore>,
     /// Downloaded packs, the one used last at the end.
     kept: Mutex<Vec<(Digest, Kept)>>,
-    /// Whether the service has a pack.
+    /// True for each pack that the service has, false for each that it does not have any more.
     known: Mutex<HashMap<Digest, bool>>,
     uploads: Uploads,
 }

@@ -29,7 +29,7 @@ struct Entry {
     is_final: bool,
 }
 
-/// What clients asked, and what the next answers are.
+/// The requests that clients made, and the answers that they get next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// Entries that clients began to write.

@@ -67,7 +67,7 @@ fn it_holds_nothing_of_the_builds() {
     assert!(!environment.windows(7).any(|part| part == b"LC_ALL="), "larderd must not inherit the build's environment");
 }
 
-/// What larderd keeps open could not be unmounted.
+/// If larderd kept a file open, the file system with that file could not be unmounted.
 #[test]
 fn it_holds_nothing_of_what_is_handed_over() {
     probe_skip!(can_mount() && has("gcc"), "no mount namespaces here, or gcc is not installed");

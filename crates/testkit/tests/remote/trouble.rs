@@ -133,7 +133,7 @@ fn a_remote_that_lies_gives_a_miss() {
     assert!(far.compile(SECOND).contains("fetched from a remote"));
 }
 
-/// What a server sends before, and then as often as it is read.
+/// For each server, the bytes that it sends first, and the bytes that it then sends again and again.
 const WITHOUT_END: [(&str, &[u8]); 4] = [
     ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", &[0; 65536]),
     ("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000000\r\n\r\n", &[0; 65536]),

@@ -1,4 +1,5 @@
-//! Where the record of a run goes: the store, or `larderd` if this process cannot write the store.
+//! Puts the record of a run into the store, or gives it to `larderd` if this process cannot write
+//! the store.
 //!
 //! Unaware of: what is recorded, whether it will be.
 

@@ -1,5 +1,5 @@
-//! What the arguments of known programs say: whether the program extracts or creates, and which
-//! fields of `stat` it uses or prints.
+//! Reads the arguments of known programs: they say whether the program extracts or creates, and
+//! which fields of `stat` it uses or prints.
 //!
 //! Unaware of: what follows for a habit.
 

@@ -1,5 +1,5 @@
-//! What a program asks of the system in every run although its result does not depend on it. For
-//! example, every shell reads the clock when it starts.
+//! Lists what a program asks of the system in every run although its result does not depend on it.
+//! For example, every shell reads the clock when it starts.
 //!
 //! Unaware of: where a program is, and what it really is.
 
@@ -14,7 +14,7 @@ use super::{git, is_compiler_part};
 use crate::names::{is_named, rewrites_output};
 use crate::words::{AWK_WORDS, Named, holds_any};
 
-/// What is known about a command beyond the names of its programs.
+/// Holds facts about a command that the names of its programs do not show.
 #[derive(Clone, Copy)]
 pub struct Told<'a> {
     /// The program's arguments without `argv[0]`, or `None` if not all of them are known.
