@@ -314,19 +314,22 @@ impl Case {
     }
 
     /// None of the steps so far need hit.
-    pub fn never_hits(mut self) -> Self {
+    pub fn need_not_hit(mut self) -> Self {
         self.steps.iter_mut().for_each(|step| step.expect = Expect::Any);
+        self
+    }
+
+    /// None of the steps so far may hit.
+    pub fn never_hits(mut self) -> Self {
+        self.steps.iter_mut().for_each(|step| step.expect = Expect::Fresh);
         self
     }
 
     /// None of the steps so far may hit, and their standard output is not compared, because it
     /// differs each time.
     pub fn varies(mut self) -> Self {
-        for step in &mut self.steps {
-            step.expect = Expect::Fresh;
-            step.any_stdout = true;
-        }
-        self
+        self.steps.iter_mut().for_each(|step| step.any_stdout = true);
+        self.never_hits()
     }
 
     /// Lets the next step begin with what the last one left.

@@ -7,10 +7,9 @@
 
 mod flags;
 
-use larder_model::Bypass;
-
 use self::flags::Argument;
 use crate::names::{stem, without_target};
+use crate::response::{self, ResponseFiles};
 use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
 
 /// Programs that read standard input if no file is named.
@@ -20,10 +19,7 @@ const READ_INPUT: &[&[u8]] = &[b"as", b"gas", b"llvm-as", b"strings"];
 ///
 /// An archiver's operation comes first, with or without a dash, so `source` may be an operation
 /// (`rcs`). It is used in messages only.
-pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
-    if arguments.iter().any(|word| asks_for_statistics(word)) {
-        return Err(Bypass::TooHard);
-    }
+pub(crate) fn parse(arguments: &[Vec<u8>]) -> Invocation {
     let (mut output, mut source) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -37,7 +33,7 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
             source = word.clone();
         }
     }
-    Ok(Invocation {
+    Invocation {
         family: Family::Binutils,
         stage: Stage::End,
         source,
@@ -46,13 +42,24 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
         asks_processor: false,
         standard_input: StandardInput::Unread,
         environment: EnvironmentRule::Listed,
+    }
+}
+
+/// Returns true if an argument makes a program print timings or draw a random number. For example,
+/// `-Wl,--stats`, `-Wl,-plugin-opt=-time-passes`, `-Wa,--statistics` or `--build-id=uuid`, also if
+/// it is in a response file.
+pub(crate) fn ask_for_statistics(arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> bool {
+    arguments.iter().any(|word| {
+        word.split(|&b| b == b',').any(|part| {
+            let in_file = || response::expand(&[part.to_vec()], files).is_ok_and(|words| words.iter().any(|w| asks(w)));
+            if part.starts_with(b"@") { in_file() } else { asks(part) }
+        })
     })
 }
 
-/// Returns true if the argument makes a program print timings or draw a random number. For example,
-/// `-Wl,--stats`, `-Wa,--statistics` or `--build-id=uuid`.
-pub(crate) fn asks_for_statistics(word: &[u8]) -> bool {
-    word.split(|&b| b == b',').any(|part| flags::prints_statistics(part) || part.ends_with(b"build-id=uuid"))
+/// Does what [`ask_for_statistics`] says for an argument that names no response file.
+fn asks(word: &[u8]) -> bool {
+    word.ends_with(b"build-id=uuid") || word.split(|b| b"=, ".contains(b)).any(flags::prints_statistics)
 }
 
 /// Returns true if a linker argument affects at most the linked program, and makes the linker print
@@ -128,7 +135,7 @@ mod tests {
     #[test]
     fn files() {
         let check = |line: &str, source: &str, output: &str| {
-            let invocation = parse(&words(line)).expect("is accepted");
+            let invocation = parse(&words(line));
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let got = (text(&invocation.source), text(&invocation.output.unwrap_or_default()));
             assert_eq!(got, (source.to_owned(), output.to_owned()), "{line}");
@@ -137,7 +144,6 @@ mod tests {
         check("-ox.o --64 x.s", "x.s", "x.o");
         check("-o x -dynamic-linker /lib/ld.so a.o -lc", "a.o", "x");
         check("--output=x a.o", "a.o", "x");
-        assert_eq!(parse(&words("a.o --stats")), Err(Bypass::TooHard));
     }
 
     #[test]

@@ -17,7 +17,10 @@ use larder_model::Bypass;
 pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Result<Invocation, Bypass> {
     match family {
         Family::Command => return Ok(any_command(arguments)),
-        Family::Binutils => return binutils::parse(arguments),
+        Family::Binutils | Family::Rustc if binutils::ask_for_statistics(arguments, files) => {
+            return Err(Bypass::TooHard);
+        }
+        Family::Binutils => return Ok(binutils::parse(arguments)),
         Family::Rustc => return rust::parse(arguments),
         Family::Gcc | Family::Clang | Family::Generic => {}
     }
@@ -36,7 +39,7 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
             typed.flag(found.meaning, value);
         }
     }
-    typed.too_hard |= arguments.iter().any(|word| binutils::asks_for_statistics(word));
+    typed.too_hard |= binutils::ask_for_statistics(&arguments, files);
     typed.asks_processor |= family == Family::Generic || arguments.iter().any(|word| names_native(word));
     typed.mean()
 }
@@ -128,8 +131,9 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// Handles an argument that the driver passes to clang's front end or to LLVM. Only flags that
-    /// decide about a bypass, the processor or the stage matter.
+    /// Handles an argument that the driver passes to the preprocessor, which is the compiler proper
+    /// in gcc, to clang's front end or to LLVM. Only flags that decide about a bypass, the processor
+    /// or the stage matter.
     fn front_end(&mut self, value: &'a [u8]) {
         match table::find(value).map(|found| found.meaning) {
             Some(Meaning::Statistics | Meaning::TooHard) => self.too_hard = true,
@@ -152,8 +156,7 @@ impl<'a> Typed<'a> {
                     }
                 }
                 b"-MF" => self.depfile = words.next().or(self.depfile),
-                b"-M" | b"-MM" => self.stops_early = true,
-                _ => {}
+                _ => self.front_end(word),
             }
         }
     }

@@ -51,6 +51,12 @@ pub(super) fn cases() -> Vec<Case> {
         main_o("build-id").cmd("cc m.o f.o -Wl,--build-id=sha1 -o x").twice(),
         main_o("build-id-uuid").cmd("cc m.o f.o -Wl,--build-id=uuid -o x").loose("x", "a random number is in it").cold()
             .fresh().then("again", nothing()).fresh(),
+        main_o("stats").cmd("cc m.o f.o -Wl,--stats -o x").cold().then("again", nothing()).any_stderr_ever().never_hits(),
+        main_o("stats-in-file").file("r", "--stats").cmd("cc m.o f.o -Wl,@r -o x").cold().then("again", nothing()).any_stderr_ever().never_hits(),
+        main_o("mold-perf").program("ld.mold").cmd("cc -fuse-ld=mold m.o f.o -Wl,--perf -o x").cold().then("again", nothing()).varies(),
+        main_o("lld-time-trace").program("ld.lld")
+            .cmd("cc -fuse-ld=lld m.o f.o -Wl,--time-trace,--time-trace-file=x.json -o x")
+            .loose("x.json", "it holds times").cold().then("again", nothing()).never_hits(),
         main_o("strip").cmd("cc -s m.o f.o -o x").twice(),
         main_o("gc-sections").cmd("cc -Wl,--gc-sections -Wl,--print-gc-sections m.o f.o -o x").twice(),
         main_o("defsym").cmd("cc m.o -Wl,--defsym,foo=main -o x").twice().cmd("cc m.o -Wl,--defsym,foo=_start -o x")

@@ -47,7 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
             .changes("another name above the place", put("jobs/4444/other", "")),
         above("absent-shared", "cat \"${PWD%/*/*}/setting\" 2>/dev/null || echo none")
             .changes("a file appears above all places", put("jobs/setting", "set\n")),
-        above("absolute-above", "test -e {root}/jobs/22/setting && echo yes || echo no").never_hits()
+        above("absolute-above", "test -e {root}/jobs/22/setting && echo yes || echo no").need_not_hit()
             .changes("the absolute path appears", put("jobs/22/setting", "")),
         case("B/gone-literal-home").file("home/p/in", "1\n").file("tmp/x/in", "1\n").file("q/y/in", "1\n")
             .any_sh("cat {root}/home/.setting 2>/dev/null; cat in").cwd("tmp/x").cold()
@@ -63,7 +63,7 @@ pub(super) fn cases() -> Vec<Case> {
             .sh("$CC -g -fPIC -shared x.c -o libx.so; echo 'int f(void);int main(void){return f();}' > m.c; \
                  $CC -g m.c -o m -Wl,-rpath-link,$PWD libx.so; rm m.c")),
         in_jobs(case("B/gone-generator").file("in.mk", GENERATOR).any_sh("make -s -f {root}/in.mk")),
-        in_jobs(case("B/gone-generator-asks-times").file("in.mk", TELLS_TIMES).any_sh("make -s -f {root}/in.mk")).never_hits(),
+        in_jobs(case("B/gone-generator-asks-times").file("in.mk", TELLS_TIMES).any_sh("make -s -f {root}/in.mk")).need_not_hit(),
         in_jobs(case("B/gone-gold").program("ld.gold").sh("echo 'int main(void){return 0;}' > m.c; $CC -fuse-ld=gold m.c -o m; rm m.c")),
         in_jobs(case("B/gone-proc").any_sh("test -e /proc/$$ && cat x.c > res")),
         case("B/PATH-of-compile").both().files(&PLAIN).cmd("cc -c x.c -o x.o").prelude("PATH=/gone/1:$PATH").twice()

@@ -110,7 +110,7 @@ fn own_path() -> Vec<Case> {
         config_case("in-warning", "#include \"config.h\"\n#define S(x) _Pragma(#x)\n#define M(x) S(message x)\nM(PREFIX)\nint a;\n", Differs),
         config_case("in-assert", "#include \"config.h\"\n_Static_assert(sizeof PREFIX > 1, PREFIX);\nint a;\n", Hits),
         config_case("in-dead-code", "#include \"config.h\"\nint puts(const char*);int f(void){if(0)puts(PREFIX);return 1;}\n", Hits)
-            .never_hits(),
+            .need_not_hit(),
         config_case("in-section", "#include \"config.h\"\nint v __attribute__((section(\"s\"))) = sizeof PREFIX;\n", Differs),
         file_case("file-length", "int f(void){return sizeof __FILE__;}\n"),
         file_case("file-asserted", "_Static_assert(sizeof __FILE__ % 2, \"odd\");\nint a;\n"),
@@ -118,7 +118,7 @@ fn own_path() -> Vec<Case> {
         file_case("file-letter", "int f(void){return __FILE__[sizeof __FILE__ - 9];}\n"),
         file_case("base-file", "const char *p = __BASE_FILE__;\n"),
         file_case("file-name-only", "#ifdef __FILE_NAME__\nconst char *p = __FILE_NAME__;\n#endif\nint a;\n")
-            .never_hits(),
+            .need_not_hit(),
         file_case("line-directive", "#line 7 \"@PLACE@/other.c\"\nint f(void){return sizeof __FILE__;}\n"),
         cxx_case("source-location", "#include <source_location>\nconstexpr unsigned h(const char*p){unsigned r=5;while(*p)r=r*33+*p++;return r;}\n\
             unsigned v = h(std::source_location::current().file_name());\n").needs(crate::machine::Need::Works(
@@ -128,9 +128,9 @@ fn own_path() -> Vec<Case> {
         cxx_case("template-argument", "template<unsigned N> struct A{static int v;};template<unsigned N> int A<N>::v=N;int*p=&A<sizeof __FILE__>::v;\n"),
         in_places("own-path-sizeof-by-D", &[("src/x.c", "int f(void){return sizeof P;}\n")], "cc '-DP=\"{cwd}\"' -c src/x.c -o out/x.o", Differs),
         in_places("own-path-by-D-parent", &[("src/x.c", "const char *f(void){return P;}\n")], "cc '-DP=\"{root}\"' -c src/x.c -o out/x.o", Differs)
-            .never_hits(),
+            .need_not_hit(),
         in_places("own-path-in-asm", &[("src/x.S", ".data\n.string P\n")], "cc '-DP=\"{cwd}\"' -c src/x.S -o out/x.o", Differs),
         in_places("own-path-by-env", &[("src/x.c", "#include <h.h>\nint f(void){return H;}\n"), HEADER], "cc -c src/x.c -o out/x.o", Differs)
-            .env("CPATH", "inc").never_hits(),
+            .env("CPATH", "inc").need_not_hit(),
     ]
 }

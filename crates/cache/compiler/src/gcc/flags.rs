@@ -94,7 +94,7 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-Xassembler"                   Separate _           _              Transformed _      _         _            _;
     "-Xf"                           Separate _           _              _           _      _         _            _;
     "-Xlinker"                      Separate _           Linker         _           _      _         _            _;
-    "-Xpreprocessor"                Separate _           _              _           _      _         _            Text;
+    "-Xpreprocessor"                Separate FrontEnd    _              _           _      _         _            Text;
     "-ansi"                         None     _           _              _           Hidden _         _            _;
     "-aux-info"                     Separate _           Place          _           _      Drop      _            _;
     "-b"                            Separate _           _              _           _      _         _            _;
@@ -127,10 +127,13 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-fdebug-prefix-map="           Joined   _           Map            _           _      _         Value        _;
     "-fdebug-types-section"         Joined   _           _              Transformed _      _         Feature      _;
     "-fdiagnostics-add-output"      Joined   _           _              Transformed _      _         Feature      _;
+    "-fdiagnostics-add-output=sarif" Joined   TooHard     _              _           _      _         _          _;
     "-fdiagnostics-color="          Joined   _           _              _           _      _         Value        _;
     "-fdiagnostics-format"          Joined   _           _              Transformed _      _         Feature      _;
+    "-fdiagnostics-format=sarif"    Joined   TooHard     _              _           _      _         _          _;
     "-fdiagnostics-format=text"     Joined   _           _              _           _      _         _            _;
     "-fdiagnostics-set-output"      Joined   _           _              Transformed _      _         Feature      _;
+    "-fdiagnostics-set-output=sarif" Joined   TooHard     _              _           _      _         _          _;
     "-fdirectives-only"             None     _           _              _           _      DropExact _            _;
     "-fdump"                        Joined   _           _              Transformed _      _         _            _;
     "-fexceptions"                  Joined   _           _              _           Hidden _         Feature      _;

@@ -16,7 +16,19 @@ const ROWS: &[(&str, Bypass)] = &[
     ("-c x.c -emit-ast", Bypass::TooHard),
     ("-c x.c -ftime-report", Bypass::TooHard),
     ("x.c -o x -ftime-report", Bypass::TooHard),
+    ("-c x.c -Wp,-ftime-report", Bypass::TooHard),
+    ("-c x.c -Xpreprocessor -ftime-report", Bypass::TooHard),
+    ("-c x.c -Wp,-MD,x.d,-ftime-report", Bypass::TooHard),
+    ("-c x.c -fdiagnostics-format=sarif-file", Bypass::TooHard),
+    ("-c x.c -fdiagnostics-format=sarif-stderr", Bypass::TooHard),
+    ("-c x.c -fdiagnostics-add-output=sarif:file=x", Bypass::TooHard),
+    ("-c x.c -fdiagnostics-set-output=sarif", Bypass::TooHard),
     ("-c x.c -ftime-trace=t.json", Bypass::TooHard),
+    ("x.c -o x -Wl,--perf", Bypass::TooHard),
+    ("x.c -o x -Wl,--time-trace-file=x.json", Bypass::TooHard),
+    ("x.c -o x -Wl,-O1,@statistics", Bypass::TooHard),
+    ("x.c -o x -Wl,-mllvm,-time-passes", Bypass::TooHard),
+    ("x.c -o x -Wl,-plugin-opt=-time-passes", Bypass::TooHard),
     ("-c x.c -save-stats=obj", Bypass::TooHard),
     ("-c x.c -mllvm -time-passes", Bypass::TooHard),
     ("-c --driver-mode=cl x.c", Bypass::TooHard),
@@ -33,6 +45,22 @@ const NOT_GCC: &[(&str, Bypass)] = &[
     ("-c -x c++-header y.cc", Bypass::TooHard),
     ("-c x.cppm", Bypass::TooHard),
 ];
+
+/// Options of programs other than compiler drivers.
+const NOT_DRIVERS: &[(Family, &str)] = &[
+    (Family::Binutils, "a.o --stats"),
+    (Family::Binutils, "@statistics"),
+    (Family::Rustc, "x.rs -C link-arg=-Wl,--perf"),
+    (Family::Rustc, "x.rs -Clink-args=-s␣-Wl,--time-trace-file=x"),
+];
+
+#[test]
+fn statistics() {
+    for (family, line) in NOT_DRIVERS {
+        assert_eq!(parse(*family, &words(line), &Files), Err(Bypass::TooHard), "{line}");
+    }
+    assert!(parse(Family::Binutils, &words("a.o @rsp"), &Files).is_ok());
+}
 
 #[test]
 fn reasons() {

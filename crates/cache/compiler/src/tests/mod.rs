@@ -7,8 +7,13 @@ mod random;
 use crate::ResponseFiles;
 
 /// The response files of these tests, as (path, content).
-const FILES: &[(&str, &str)] =
-    &[("flags", "-O2 -march=native"), ("source", "-c 'a b.c'"), ("nested", "@source -o x.o"), ("loop", "@loop")];
+const FILES: &[(&str, &str)] = &[
+    ("flags", "-O2 -march=native"),
+    ("source", "-c 'a b.c'"),
+    ("nested", "@source -o x.o"),
+    ("loop", "@loop"),
+    ("statistics", "x.o --stats"),
+];
 
 struct Files;
 
