@@ -107,6 +107,7 @@ fn variables() -> Vec<Case> {
             .cmd(&format!("cc {OBJ}")).cold().over().may_miss().over().may_miss(),
         warns("env-CC_PRINT_OPTIONS_FILE").env("CC_PRINT_OPTIONS", "1").env("CC_PRINT_OPTIONS_FILE", "{root}/options")
             .cmd(&format!("cc {OBJ}")).cold().over().may_miss(),
+        warns("env-CC_PRINT_PROC_STAT").clang().env("CC_PRINT_PROC_STAT", "1").cmd(&format!("cc {OBJ}")).twice().varies(),
         warns("env-LIBCLANG").env("LIBCLANG_LOGGING", "1").env("LLVM_PROFILE_FILE", "{root}/p")
             .cmd(&format!("cc {OBJ}")).twice(),
     ]

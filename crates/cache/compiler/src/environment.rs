@@ -25,6 +25,12 @@ pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> 
     variables
 }
 
+/// Returns true if the variable makes clang print how long each program ran, or counts that hold
+/// times.
+pub fn variable_asks_for_statistics(name: &[u8]) -> bool {
+    within(name, &["CC_PRINT_INTERNAL_STAT*", "CC_PRINT_PROC_STAT*"])
+}
+
 /// Returns true if the key of an unknown tool leaves this variable out. The exception is `_`:
 /// callers search texts for these names, and `_` occurs in most texts.
 pub fn is_left_out(name: &[u8]) -> bool {

@@ -46,7 +46,7 @@ mod tests;
 pub use binutils::{archive, binutils_input};
 pub use environment::{
     environment, environment_of_libc, getenv_is_covered, is_left_out, is_search_path, is_search_path_of_compilers,
-    matters_on_terminal_only, search_paths,
+    matters_on_terminal_only, search_paths, variable_asks_for_statistics,
 };
 pub use language::is_source;
 pub use names::{

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use larder_compiler::{
     EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit,
-    is_source, parse, runs_no_script,
+    is_source, parse, runs_no_script, variable_asks_for_statistics,
 };
 use larder_model::path::{absolute, file_name, is_in, without_parents};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
@@ -183,6 +183,9 @@ impl Request {
             family => family,
         };
         let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
+        if place.environment.iter().any(|(name, _)| variable_asks_for_statistics(name)) {
+            return Err(Bypass::TooHard);
+        }
         let of_rustc = (family == Family::Rustc).then(|| rust::named(&argv));
         if of_rustc.as_ref().is_some_and(|rust| rust::has_session(rust, &place.cwd)) {
             return Err(Bypass::Session);

@@ -98,6 +98,7 @@ fn of_clang() -> Vec<Case> {
         named("time-trace", "-ftime-trace").loose("*.json", "it holds times").never_hits(),
         named("time-report", "-ftime-report").any_stderr_ever().never_hits(),
         named("MJ", "-MJ cdb.json"),
+        named("proc-stat-report", "-fproc-stat-report").varies(),
         named("save-stats", "-save-stats").loose("*.stats", "it holds times").never_hits(),
         named("print-stats", "-Xclang -print-stats").any_stderr_ever().never_hits(),
         named("coverage", "--coverage"),

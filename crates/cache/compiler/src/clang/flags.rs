@@ -136,6 +136,7 @@ pub(crate) const FLAGS: &[Flag] = flags! {
     "-save-stats"                   Joined   TooHard     _              _           _      _         _            _;
     "-serialize-diagnostics"        Separate _           _              Transformed _      _         _            _;
     "-stats"                        Optional Statistics  _              _           _      _         _            _;
+    "-stats-file-timers"            None     TooHard     _              _           _      _         _            _;
     "-stdlib++-isystem"             Either   _           Place          _           _      _         _            _;
     "-target"                       Separate _           _              _           _      _         _            _;
     "-time-passes"                  Optional Statistics  _              _           _      _         _            _;

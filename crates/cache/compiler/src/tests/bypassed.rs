@@ -29,6 +29,8 @@ const ROWS: &[(&str, Bypass)] = &[
     ("x.c -o x -Wl,-O1,@statistics", Bypass::TooHard),
     ("x.c -o x -Wl,-mllvm,-time-passes", Bypass::TooHard),
     ("x.c -o x -Wl,-plugin-opt=-time-passes", Bypass::TooHard),
+    ("-c x.c -fproc-stat-report=x", Bypass::TooHard),
+    ("-c x.c -Xclang -stats-file-timers", Bypass::TooHard),
     ("-c x.c -save-stats=obj", Bypass::TooHard),
     ("-c x.c -mllvm -time-passes", Bypass::TooHard),
     ("-c --driver-mode=cl x.c", Bypass::TooHard),
