@@ -91,8 +91,11 @@ impl RunFacts<'_> {
         match naming {
             Some(naming) if compiles => self.compiled(naming, &holding, outcome),
             // The option may make the linker print or write sizes, which change when paths are
-            // rewritten. An example is `-Map`.
-            Some(Naming { talkative: Some(word), .. }) if holding.any() || self.carried.objects => {
+            // rewritten. An example is `-Map`. Or it may remove the paths from debug information,
+            // but not what was derived from them. An example is gold's `--strip-debug-gdb`.
+            Some(naming @ Naming { talkative: Some(word), .. })
+                if holding.any() || self.carried.objects || self.links_what_may_hold_us(naming) =>
+            {
                 Err((Bound::Flag, word.clone()))
             }
             Some(naming) if self.is_plain_link(naming) => {
@@ -198,6 +201,12 @@ impl RunFacts<'_> {
         };
         let mut read = self.looked.iter().filter(|(_, looked)| looked.content);
         !self.asked_by_plugins.iter().any(|name| name == variable) && read.all(|(path, _)| is_free(path))
+    }
+
+    /// Returns true if the command compiles a source on its way to the linker, and the object may
+    /// hold a root path. We do not see that object.
+    fn links_what_may_hold_us(&self, naming: &Naming) -> bool {
+        naming.sources.iter().any(|path| may_be_source(path)) && (naming.shows_columns() || self.arguments_name_us())
     }
 
     /// Returns true for a link with these two properties: the only root paths that the linker gets

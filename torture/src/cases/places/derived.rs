@@ -55,6 +55,9 @@ pub(super) fn cases() -> Vec<Case> {
         derived("config-declares-and-debug-S", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -fdebug-prefix-map={cwd}=. -Iinc -S src/x.c -o out/x.s", Far::Differs),
         derived("config-declares-and-debug-linked", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -shared -fPIC -Iinc src/x.c -o out/x.so", Far::Differs),
         derived("config-and-old-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -gdwarf-4 -fdebug-prefix-map={{cwd}}=. {RELATIVE}"), Far::Hits),
+        // Linker options that remove paths. gold leaves the offsets of strings that it removed.
+        derived("linked-and-stripped-for-gdb", &plain, "cc -g -shared -fPIC -fuse-ld=gold -Wl,--strip-debug-gdb -Iinc src/x.c -o out/x.so", Far::Differs).program("ld.gold"),
+        derived("linked-and-stripped", &plain, "cc -g -shared -fPIC -Wl,--strip-debug -Iinc src/x.c -o out/x.so", Far::Hits),
         // A line end (carriage return) that only gcc recognizes.
         derived("config-carriage-return", &config("#define HAVE_X 1\rint n = sizeof \"@PLACE@\";\n"), &relative, Far::Differs),
         // A text file whose name looks like that of a library.
