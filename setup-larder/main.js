@@ -71,7 +71,8 @@ function masquerade(directory) {
 async function main() {
     const directory = await install();
     addPath(directory);
-    console.log(output('larder', 'version'));
+    const larder = path.join(directory, 'larder');
+    console.log(output(larder, 'version'));
     // Settings for later steps. The token of the cache is not among them: only larderd has it.
     const remote = input('remote');
     const settings = { LARDER_REMOTE: remote, LARDER_CLASS: input('class') };
@@ -79,22 +80,22 @@ async function main() {
         process.env[name] = value;
         tell('GITHUB_ENV', name, value);
     }
-    run('larder', 'stats', '--zero');
-    if (remote !== '' && run('larder', 'daemon', 'start', '--idle', '21600') !== 0) {
+    run(larder, 'stats', '--zero');
+    if (remote !== '' && run(larder, 'daemon', 'start', '--idle', '21600') !== 0) {
         warn('larderd did not start, so no results are shared: the log has the reason');
     }
     if (input('masquerade') === 'true') {
         masquerade(directory);
     }
     let exact = true;
-    for (const { directory: to, key, fallback } of images()) {
+    for (const [number, { directory: to, key, fallback }] of images().entries()) {
         const words = ['image', 'restore', '--replace', '--key', key];
-        const code = run('larder', ...words, ...(fallback === undefined ? [] : ['--fallback', fallback]), to);
+        const code = run(larder, ...words, ...(fallback === undefined ? [] : ['--fallback', fallback]), to);
         exact = exact && code === 0;
-        tell('GITHUB_STATE', `exact_${to.replace(/\W/g, '_')}`, String(code === 0));
+        tell('GITHUB_STATE', `exact_${number}`, String(code === 0));
     }
     tell('GITHUB_OUTPUT', 'images-exact', String(exact));
-    tell('GITHUB_STATE', 'installed', 'true');
+    tell('GITHUB_STATE', 'larder', larder);
 }
 
 main().catch((error) => {

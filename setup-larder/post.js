@@ -45,28 +45,31 @@ function summary(stats) {
 }
 
 function main() {
-    if (process.env.STATE_installed !== 'true') {
+    // Not by PATH: a step of the job can put another program of that name first, and this step has the
+    // token of the cache.
+    const larder = process.env.STATE_larder;
+    if (!larder) {
         return;
     }
-    for (const { directory, key } of images()) {
-        if (process.env[`STATE_exact_${directory.replace(/\W/g, '_')}`] === 'true' || !fs.existsSync(directory)) {
+    for (const [number, { directory, key }] of images().entries()) {
+        if (process.env[`STATE_exact_${number}`] === 'true' || !fs.existsSync(directory)) {
             continue;
         }
-        if (run('larder', 'image', 'save', '--key', key, directory) !== 0) {
+        if (run(larder, 'image', 'save', '--key', key, directory) !== 0) {
             warn(`${directory} was not saved: the log has the reason`);
         }
     }
     if (input('remote') !== '') {
-        if (run('larder', 'remote', 'flush', '--timeout', input('flush-timeout') || '120') !== 0) {
+        if (run(larder, 'remote', 'flush', '--timeout', input('flush-timeout') || '120') !== 0) {
             warn('not all results were uploaded: the log has the reason');
         }
     }
-    const stats = output('larder', 'stats', '--json');
+    const stats = output(larder, 'stats', '--json');
     if (stats !== null) {
-        run('larder', 'stats');
+        run(larder, 'stats');
         fs.appendFileSync(process.env.GITHUB_STEP_SUMMARY, `${summary(JSON.parse(stats))}\n`);
     }
-    run('larder', 'daemon', 'stop');
+    run(larder, 'daemon', 'stop');
 }
 
 try {

@@ -45,7 +45,7 @@ impl Surroundings {
         let cwd = std::env::current_dir().ok();
         let loaded = larder_config::load(&larder_config::Surroundings {
             env: &variables,
-            read: &read_bounded,
+            read: &|path| read_bounded(path, FILE_BYTES_MAX as u64 + 1),
             home: &larder_sys::home_of_user,
             wrapper_dir: wrapper.as_deref().and_then(Path::parent),
             cwd: cwd.as_deref(),
@@ -66,7 +66,7 @@ impl Surroundings {
         let variables: Vec<_> = environment.iter().map(|(name, value)| (text(name), text(value))).collect();
         let loaded = larder_config::load(&larder_config::Surroundings {
             env: &variables,
-            read: &read_bounded,
+            read: &|path| read_bounded(path, FILE_BYTES_MAX as u64 + 1),
             home: &larder_sys::home_of_user,
             wrapper_dir: self.wrapper.as_deref().and_then(Path::parent),
             cwd: self.cwd.as_deref(),
@@ -126,11 +126,12 @@ fn wrapper_beside_us() -> Option<PathBuf> {
     std::fs::canonicalize(own.parent()?.join("larder")).ok().filter(|path| path.is_file())
 }
 
-/// Reads at most `FILE_BYTES_MAX` + 1 bytes of a configuration file, and does not block on a FIFO.
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads at most `bytes_max` bytes of a file, and does not block on a FIFO. A checkout can have a FIFO
+/// or a link to `/dev/zero` in the place of each of its files.
+pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file: File = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -78,11 +78,10 @@ reasons! {
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";
         CannotObserve, "cannot-observe", "the tool cannot be observed here";
-        NoTool, "no-tool", "the tool was not found";
+        Session, "session", "rustc has a session of this crate (-C incremental), with which it compiles only what changed";
         Limited, "limited", "the size of files or of memory is limited (ulimit -f, -v)";
         OpenDescriptor, "open-descriptor", "a descriptor other than the standard three is open, and the command may use it";
         Query, "query", "a question to the compiler, such as -vV or --print, which it answers at once";
-        Session, "session", "rustc has a session of this crate (-C incremental), with which it compiles only what changed";
     }
 }
 

@@ -16,7 +16,6 @@ const ADVICE: &[(&str, &str)] = &[
     ("response-file", "make the @file readable: at most 16 MiB, 8 levels"),
     ("closed-descriptor", "write `2>/dev/null` in place of `2>&-`"),
     ("cannot-observe", "`larder doctor` says which observers work here"),
-    ("no-tool", "install the tool"),
     ("limited", "lift the limit (`ulimit -f`, `ulimit -v`)"),
     ("open-descriptor", "close descriptors 3 to 9 before the command starts"),
     // Misses that were not recorded.

@@ -90,7 +90,7 @@ pub(super) fn show(name: &str, groups: &[Group], all: usize, out: &mut dyn Write
         let time = say::duration_us(group.took_ns / 1000);
         writeln!(out, "\n {:>6} {} · {time} · {}", group.count, group.outcome, say::one_line(&group.cause))?;
         if !group.unrecorded.is_empty() {
-            writeln!(out, "        not recorded: {}", group.unrecorded)?;
+            writeln!(out, "        not recorded: {}", say::one_line(&group.unrecorded))?;
         }
         let examples: Vec<String> = group.examples.iter().map(|example| say::one_line(example)).collect();
         writeln!(out, "        for example {}", examples.join(", "))?;

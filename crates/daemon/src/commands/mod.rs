@@ -25,14 +25,26 @@ pub(crate) mod stats;
 pub(crate) mod version;
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Result;
 use comfy_table::{Table, presets};
+
+use crate::surroundings::read_bounded;
 
 /// The exit code for success.
 pub(crate) const FINE: u8 = 0;
 /// The exit code for a problem that was printed.
 pub(crate) const PROBLEM: u8 = 1;
+
+/// How much of a file in a project is read, in bytes.
+const PROJECT_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads a text file of a project. It is empty if it cannot be read.
+fn project_text(path: &Path) -> String {
+    let bytes = read_bounded(path, PROJECT_FILE_BYTES_MAX).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
 
 /// Returns a table without borders.
 fn plain_table() -> Table {

@@ -185,26 +185,4 @@ mod tests {
         }
         assert!(began.elapsed() < PATIENCE * 10, "git is asked only once");
     }
-
-    #[test]
-    fn no_program_runs_because_of_a_repository() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (top, ran) = (dir.path(), dir.path().join("ran"));
-        let made = Command::new("git").args(["init", "-q"]).current_dir(top).status();
-        if !made.is_ok_and(|made| made.success()) {
-            eprintln!("skipped: git is not installed");
-            return;
-        }
-        // A partial clone whose commit is missing, which git would fetch.
-        let config = format!(
-            "[extensions]\n partialClone = o\n[core]\n repositoryformatversion = 1\n sshCommand = touch {ran}; false\n \
-             fsmonitor = touch {ran}; false\n[protocol \"ext\"]\n allow = always\n[remote \"o\"]\n \
-             url = ext::touch {ran}\n promisor = true\n",
-            ran = ran.display()
-        );
-        std::fs::write(top.join(".git/config"), config).expect("writes");
-        std::fs::write(top.join(".git/HEAD"), "1".repeat(40)).expect("writes");
-        assert_eq!(ask(top, PATIENCE), Some(Commits::new()));
-        assert!(!ran.exists(), "git ran a command from the repository's configuration");
-    }
 }

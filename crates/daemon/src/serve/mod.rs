@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `mod.rs` | which process may serve a store, the accept loop, when the daemon exits |
 //! | `class.rs` | running work in the scheduling class of the client |
+//! | `places.rs` | the places for work that may take minutes, and how many each client may take |
 //! | `accept_record.rs` | one handed-over record: verified, then recorded |
 //! | `warm_stat_cache.rs` | stat cache entries for wrappers that cannot write any |
 //! | `log.rs` | failures, in the store's `daemon.log` |
@@ -17,6 +18,7 @@
 mod accept_record;
 mod class;
 mod log;
+mod places;
 mod warm_stat_cache;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -37,6 +39,7 @@ use larder_sys::{Channel, Door};
 
 use self::class::{STACK_BYTES, in_class};
 use self::log::Log;
+use self::places::Places;
 use crate::cli::Serve;
 use crate::commands::{FINE, daemon, evict};
 use crate::remote::Remoting;
@@ -46,10 +49,6 @@ use crate::surroundings::Surroundings;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest number of connections that are served at once. Others wait to be accepted.
 const AT_ONCE_MAX: usize = 128;
-/// The largest number of them that may take minutes: downloads for wrappers, and waits for uploads.
-/// A client can hold such a connection as long as it likes, so they must not take all places.
-const LONG_MAX: usize = 96;
-
 /// How long to wait for the daemon's lock, because another daemon may be about to exit.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the daemon checks that its socket still exists.
@@ -75,6 +74,8 @@ struct Daemon {
     refused: AtomicU64,
     evicting: AtomicBool,
     work: Mutex<Work>,
+    /// The places of connections that may take minutes.
+    places: Places,
     fewer: Condvar,
     /// The write end of a pipe. A stop request closes it, which wakes the accept loop.
     wake: Mutex<Option<OwnedFd>>,
@@ -83,8 +84,6 @@ struct Daemon {
 /// The open connections, for the limit and for the idle time.
 struct Work {
     connections: usize,
-    /// The connections that may take minutes.
-    long: usize,
     last: Instant,
 }
 
@@ -134,7 +133,8 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         recorded: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         evicting: AtomicBool::new(false),
-        work: Mutex::new(Work { connections: 0, long: 0, last: Instant::now() }),
+        places: Places::default(),
+        work: Mutex::new(Work { connections: 0, last: Instant::now() }),
         fewer: Condvar::new(),
         wake: Mutex::new(Some(wake)),
     });
@@ -235,20 +235,12 @@ impl Daemon {
     }
 
     /// Does what may take minutes. Returns `None`, and does nothing, if too many connections do.
-    fn at_length<T>(&self, long: impl FnOnce() -> T) -> Option<T> {
-        let has_place = {
-            let mut work = self.work();
-            let has_place = work.long < LONG_MAX;
-            work.long += usize::from(has_place);
-            has_place
-        };
-        if !has_place {
+    fn at_length<T>(&self, channel: &Channel, long: impl FnOnce() -> T) -> Option<T> {
+        let Some(_place) = self.places.take(channel) else {
             self.refuse("too many clients hold a download or wait for uploads");
             return None;
-        }
-        let done = long();
-        self.work().long -= 1;
-        Some(done)
+        };
+        Some(long())
     }
 
     fn wait_until_at_most(&self, connections: usize) {
@@ -296,7 +288,7 @@ impl Daemon {
                 }
             }
             Request::Fetch { weak, directory, session } => {
-                let served = self.at_length(|| self.fetch(channel, caller, weak, &directory, session));
+                let served = self.at_length(channel, || self.fetch(channel, caller, weak, &directory, session));
                 return served.unwrap_or_else(|| say(channel, &Frame::Nothing(Nothing::Failed), None).map(|()| 0));
             }
             Request::Recorded(recorded) => {
@@ -304,7 +296,7 @@ impl Daemon {
             }
             Request::Flush(seconds) => {
                 let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
-                self.at_length(|| self.remoting.iter().for_each(|remoting| remoting.flush(patience)));
+                self.at_length(channel, || self.remoting.iter().for_each(|remoting| remoting.flush(patience)));
                 self.say_remotes(channel)?;
                 let unshared = self.remoting.as_ref().map_or_else(Unshared::default, Remoting::unshared);
                 say(channel, &Frame::Unshared(unshared), None)?;

@@ -14,6 +14,9 @@ const KNOWN: [&str; 8] = ["key", "fallback", "policy", "remote", "path", "readOn
 /// process.
 const PLACEHOLDERS: [&str; 2] = ["{{os}}", "{{arch}}"];
 
+/// The most fallbacks of a volume. For each of them the remotes are asked, while other pods wait.
+const FALLBACKS_MAX: usize = 16;
+
 /// A pod's request for a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -38,6 +41,10 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Parses attributes. The error is a text for the person who wrote the pod.
     pub(crate) fn parse(attributes: &HashMap<String, String>) -> Result<Wanted, String> {
+        Wanted::parsed(attributes).map_err(|why| printable(&why))
+    }
+
+    fn parsed(attributes: &HashMap<String, String>) -> Result<Wanted, String> {
         let mut unknown: Vec<&str> = attributes.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
         unknown.sort_unstable();
         if let Some(name) = unknown.first() {
@@ -53,6 +60,9 @@ impl Wanted {
         let key = text("key").ok_or("volumeAttributes: `key` is missing")?.to_owned();
         let fallbacks: Vec<String> = text("fallback").unwrap_or_default().lines().map(str::to_owned).collect();
         fallbacks.iter().chain([&key]).try_for_each(|key| is_plain(key))?;
+        if fallbacks.len() > FALLBACKS_MAX {
+            return Err(format!("volumeAttributes: fallback has {} lines, at most {FALLBACKS_MAX}", fallbacks.len()));
+        }
         Ok(Wanted {
             fallbacks: fallbacks.into_iter().filter(|beginning| !beginning.is_empty()).collect(),
             pulls: match text("policy").unwrap_or("pull") {
@@ -69,6 +79,12 @@ impl Wanted {
             key,
         })
     }
+}
+
+/// Replaces control characters. A pod's author chooses the values of attributes, and the administrator
+/// of the cluster reads the errors on a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
 }
 
 fn is_known(name: &str) -> bool {
@@ -132,7 +148,8 @@ impl Rules {
         }
         match &wanted.remote {
             Some(remote) if !self.remotes.contains(remote) => Err(format!(
-                "the remote `{remote}` is none of those that a pod may name: the plugin's --remote options list them"
+                "the remote `{}` is none of those that a pod may name: the plugin's --remote options list them",
+                printable(remote)
             )),
             _ => Ok(()),
         }
@@ -167,6 +184,9 @@ mod tests {
             (&[("key", "{{env TOKEN}}")], "may only have the placeholders"),
             (&[("key", "k"), ("fallback", "{{hash /etc/shadow}}")], "may only have the placeholders"),
             (&[("key", "k\nl")], "must be one line"),
+            (&[("key", "k"), ("fallback", &"d\n".repeat(17))], "has 17 lines, at most 16"),
+            (&[("key", "k"), ("policy", "\u{1b}[31m")], "policy is `?[31m`"),
+            (&[("key", "k"), ("\u{1b}[31m", "")], "`?[31m` is not known"),
         ] {
             let said = parsed(attributes).expect_err("is wrong");
             assert!(said.contains(says), "{said}");

@@ -14,7 +14,7 @@ use larder_mount::CONFINED_USER;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::attributes::Wanted;
+use crate::attributes::{Wanted, printable};
 
 /// The time limit for finding an image. After it, the pod starts without the image.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,12 +67,12 @@ impl Finder {
         let ended = ended.with_context(|| format!("not found within {} s", PATIENCE.as_secs()))?;
         let ended = ended.with_context(|| format!("{} cannot be started", self.larder.display()))?;
         if !ended.status.code().is_some_and(|code| ANSWERS.contains(&code)) {
-            bail!("{}", String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; "));
+            bail!("{}", printable(&String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ")));
         }
         let answer: Value = serde_json::from_slice(&ended.stdout).context("`larder image locate` gave no JSON")?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let names: Vec<String> = answer["names"].as_array().into_iter().flatten().filter_map(text).collect();
-        let key = text(&answer["key"]).unwrap_or_default();
+        let key = printable(&text(&answer["key"]).unwrap_or_default());
         Ok((!names.is_empty()).then_some(Located { key, names }))
     }
 }

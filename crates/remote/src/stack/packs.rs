@@ -18,11 +18,14 @@
 use super::pack_index::{Index, Pack, Place};
 use crate::bundle::compression;
 use crate::wait::Wait;
-use crate::{Abilities, Body, Fetched, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
+use crate::{
+    Abilities, Body, Fetched, Key, ObjectKind, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole,
+};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use larder_model::Digest;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OnceCell, Semaphore, oneshot};
@@ -180,16 +183,23 @@ impl Shared {
             None => Ok(None),
             Some(Place::Alone) => self.inner.get(key).await,
             Some(Place::In { pack, offset, size }) => {
-                let Some(content) = self.pack(pack).await? else {
+                let part = self.part(key, pack, offset..offset.saturating_add(size)).await;
+                // Another client wrote the index, and it may be wrong. Without this pack, the object
+                // can be uploaded again.
+                if part.as_ref().map_or_else(|error| error.trouble() == Some(Trouble::Damaged), Option::is_none) {
                     self.index.lock().await.0.forget(pack);
-                    return Ok(None);
-                };
-                if offset.saturating_add(size) > content.len() {
-                    return Err(self.damaged(key));
                 }
-                Ok(Some((Some(size as u64), whole(content.slice(offset..offset + size)))))
+                Ok(part?.map(|bytes| (Some(size as u64), whole(bytes))))
             }
         }
+    }
+
+    /// Returns an object that is a part of a pack; `None` if the service does not have the pack.
+    async fn part(&self, key: Key, pack: Digest, range: Range<usize>) -> Result<Option<Bytes>, RemoteError> {
+        let Some(content) = self.pack(pack).await? else { return Ok(None) };
+        let bytes = (range.end <= content.len()).then(|| content.slice(range));
+        let is_right = |bytes: &Bytes| key.kind != ObjectKind::Blob || Digest::of(bytes) == key.digest;
+        bytes.filter(is_right).map(Some).ok_or_else(|| self.damaged(key))
     }
 
     /// Returns the content of a pack; `None` if the service does not have it any more.
@@ -404,5 +414,54 @@ impl Remote for Packs {
 
     fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
         Box::pin(self.shared.has(keys))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Memory;
+
+    /// Another client with the same rights may upload anything under a free name. It costs an
+    /// object at most one download that is refused, and not its place for ever.
+    #[test]
+    fn an_index_that_lies_keeps_no_object_away() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
+        let policy = PackPolicy { gather: Duration::ZERO, today: || 20_000, ..PackPolicy::default() };
+        let mine = Bytes::from_static(b"mine");
+        let key = Key::blob(Digest::of(&mine));
+        let valid = compression::pack(b"else");
+        let cases = [
+            ("other bytes", Digest::of(&valid), valid.clone(), 4),
+            ("more than the pack has", Digest::of(&valid), valid.clone(), 1 << 40),
+            ("no pack", Digest::of(b"\xffno pack"), b"\xffno pack".to_vec(), 4),
+            ("a pack with another digest", Digest::of(b"another"), valid, 4),
+        ];
+        for (case, digest, bytes, size) in cases {
+            let abilities = Abilities { replace: false, swap: false, ..Memory::new("memory://").abilities() };
+            let memory: Arc<dyn Remote> = Arc::new(Memory::with("memory://", abilities));
+            let client = || Packs::new(Arc::clone(&memory), 600, policy, 1);
+            let read = async |client: &Packs| match client.get(key).await? {
+                Some((_, body)) => collect("memory://", key, body, 100).await.map(Some),
+                None => Ok(None),
+            };
+            let lie = [Pack { digest: Some(digest), objects: vec![(key, size)] }];
+            runtime.block_on(async {
+                let lying = Index::default().next(20_000, 0, &lie).expect("the chain is empty");
+                for (key, bytes) in [(Key::blob(digest), bytes.into()), (lying.key, lying.bytes)] {
+                    let size = bytes.len() as u64;
+                    memory.put(key, size, whole(bytes), Put::IfAbsent).await.expect("is stored");
+                }
+                let first = client();
+                assert!(read(&first).await.is_err_and(|error| error.trouble() == Some(Trouble::Damaged)), "{case}");
+                assert_eq!(read(&first).await.expect("is a miss"), None, "{case}");
+                let stored = first.put(key, 4, whole(mine.clone()), Put::IfAbsent).await.expect("is stored");
+                assert_eq!(stored, Stored::New, "{case}");
+                assert_eq!(read(&first).await.expect("reads"), Some(mine.clone()), "{case}");
+                let second = client();
+                assert!(read(&second).await.is_err(), "{case}");
+                assert_eq!(read(&second).await.expect("reads"), Some(mine.clone()), "{case}");
+            });
+        }
     }
 }

@@ -72,8 +72,13 @@ impl Machine<'_> {
             self.step(&["sh", "-c", "gcc -c \"$0\" -o \"$1\"", &source, &object]).run().ends(0);
         }
         self.place.run(&["sh", "-c", "mkdir -p modules && echo 1 >modules/one"]).run().ends(0);
+        // A step of the job, such as a script of a package, puts a program of its own first in PATH.
+        self.place.tool("evil/larder", "touch \"$0.ran\"");
+        let path = self.told("GITHUB_PATH");
+        fs::write(self.file("GITHUB_PATH"), format!("{path}{}\n", self.place.text("evil"))).expect("cannot write");
         let post = self.action("post.js", inputs).ends(0);
         assert!(!post.stdout.contains("::warning"), "{post:?}");
+        assert!(!self.place.path("evil/larder.ran").exists(), "it would have had the token of the cache");
         (self.told("GITHUB_STEP_SUMMARY"), self.told("GITHUB_OUTPUT"))
     }
 }

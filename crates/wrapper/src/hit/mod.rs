@@ -12,6 +12,8 @@ use larder_lookup::Request;
 use larder_model::{ActionResult, Content, Fallback, Streams};
 use larder_store::{MaterialiseError, StatCache, Store};
 
+use crate::say::say;
+
 /// The largest message that is read into memory, in bytes. Recorded messages are never longer
 /// (`sys`, `relay.rs`).
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
@@ -58,9 +60,9 @@ pub(crate) fn replay(
     match placed {
         Ok(()) => {}
         Err(error @ MaterialiseError::HalfDone { .. }) => {
-            eprintln!(
-                "larder: {error}: some outputs of the command are in place, and it cannot run on top of them; remove them and retry"
-            );
+            say(&format!(
+                "{error}: some outputs of the command are in place, and it cannot run on top of them; remove them and retry"
+            ));
             return Err(NotPlaced::Half);
         }
         Err(MaterialiseError::Store(error)) => return Err(error.fallback().into()),

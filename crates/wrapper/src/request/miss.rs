@@ -23,6 +23,7 @@ use crate::run::observer_trust::ObserverTrust;
 use crate::run::pre_run_snapshot::PreRunSnapshot;
 use crate::run::undo::undo;
 use crate::run::{job_slot, parent_run, start};
+use crate::say::say;
 use crate::stats::{By, log, note, report, say_if_not_cached};
 
 /// Why the tool runs, and what was acquired for it.
@@ -224,7 +225,7 @@ fn outcome(
     match (recorded, trouble) {
         (_, Some(cause)) => Outcome::Fallback(cause),
         (Ok(Recorded { difference: Some(what), .. }), None) => {
-            eprintln!("larder: warning: the record of {} was wrong: {what}", String::from_utf8_lossy(source));
+            say(&format!("warning: the record of {} was wrong: {what}", String::from_utf8_lossy(source)));
             Outcome::Fallback(Fallback::Verify)
         }
         (Ok(_), None) if verifies => Outcome::Hit,

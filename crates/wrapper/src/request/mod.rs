@@ -18,6 +18,7 @@ use crate::own_file::OWN_FILE;
 use crate::request_context::RequestContext;
 use crate::run::start::{NOT_EXECUTABLE, NOT_FOUND, start};
 use crate::run::{job_slot, parent_run};
+use crate::say::say;
 use crate::stats::{By, report};
 use crate::{commands, suggest, warn};
 
@@ -98,10 +99,10 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
 /// Reports wrong options of `larder run`. Nothing is run, because we do not know what the caller
 /// wants.
 fn not_an_option(wrong: &ScopeError) -> i32 {
-    let shown = |word: &[u8]| String::from_utf8_lossy(word).replace(char::is_control, "?");
+    let shown = String::from_utf8_lossy;
     match wrong {
-        ScopeError::Unknown(word) => eprintln!("larder: run: `{}`: unknown option", shown(word)),
-        ScopeError::NoValue(name) => eprintln!("larder: run: `{}`: needs a value", shown(name)),
+        ScopeError::Unknown(word) => say(&format!("run: `{}`: unknown option", shown(word))),
+        ScopeError::NoValue(name) => say(&format!("run: `{}`: needs a value", shown(name))),
         ScopeError::Help => {}
     }
     eprintln!("larder: run: see `larder help run` for the options; put the command after `--`");
@@ -167,7 +168,7 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: 
     match larder_sys::stat(name) {
         Ok(stat) if name.contains(&b'/') => {
             let directory = stat.kind == larder_sys::FileType::Directory;
-            eprintln!("larder: {shown}: {}", if directory { "Is a directory" } else { "Permission denied" });
+            say(&format!("{shown}: {}", if directory { "Is a directory" } else { "Permission denied" }));
             NOT_EXECUTABLE
         }
         _ => {
@@ -179,7 +180,7 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: 
                 Some(meant) => format!("did you mean `larder {meant}`?"),
                 None => "searched PATH; see `larder help` for larder's own subcommands".to_owned(),
             };
-            eprintln!("larder: {shown}: command not found ({hint})");
+            say(&format!("{shown}: command not found ({hint})"));
             NOT_FOUND
         }
     }
@@ -197,7 +198,7 @@ fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     match find(&name, path.as_ref().map(|p| p.as_bytes()), &ourselves, true) {
         Some(tool) => start(&Command::new(tool.path.clone(), with_first_argument(argv, &tool), environment)),
         None => {
-            eprintln!("larder: {}: command not found", String::from_utf8_lossy(&name));
+            say(&format!("{}: command not found", String::from_utf8_lossy(&name)));
             NOT_FOUND
         }
     }

@@ -5,6 +5,7 @@
 use larder_spawn::{Command, Token, become_tool};
 
 use super::parent_run;
+use crate::say::say;
 
 /// The exit codes that a shell has for a command that does not exist and for one that cannot be
 /// executed.
@@ -21,6 +22,6 @@ pub(crate) fn start_with(command: &Command, token: &Token) -> i32 {
     let mut command = command.clone();
     parent_run::becomes(&command.program, &mut command.environment);
     let error = become_tool(&command, token);
-    eprintln!("larder: {}: {error}", String::from_utf8_lossy(&command.program));
+    say(&format!("{}: {error}", String::from_utf8_lossy(&command.program)));
     if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }

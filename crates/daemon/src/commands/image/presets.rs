@@ -16,9 +16,10 @@ use larder_image::files_in;
 use larder_model::Digest;
 use serde_json::Value;
 
+use super::super::project_text;
 use super::paths::{cwd, home, place_below};
 use super::restore;
-use super::run::{run as run_image, wanted_words, words as run_words};
+use super::run::{path_word, run as run_image, wanted_words, words as run_words};
 use crate::cli::{ImagePreset, ImageRestore, ImageRun, ImageWanted, Preset};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -67,8 +68,9 @@ const NODE: &[&str] = &["node", "--version"];
 const PYTHON: &[&str] = &["python3", "-c", "import sys; print(sys.version, sys.base_prefix)"];
 
 /// npm, pnpm and yarn run scripts of `package.json` after an install, and apply patches.
-const OF_NODE: &[&str] = &["package.json", "patches/**/*", ".pnpmfile.cjs", "pnpm-workspace.yaml"];
-const OF_YARN: &[&str] = &["package.json", "patches/**/*", ".yarnrc.yml", ".yarnrc", ".yarn/patches/**/*"];
+/// Settings of the project, such as `omit=dev`, decide what is installed.
+const OF_NODE: &[&str] = &["package.json", "patches/**/*", ".npmrc", ".pnpmfile.cjs", "pnpm-workspace.yaml"];
+const OF_YARN: &[&str] = &["package.json", "patches/**/*", ".npmrc", ".yarnrc.yml", ".yarnrc", ".yarn/patches/**/*"];
 
 /// The row of npm. Those of pnpm and yarn differ from it in a few fields.
 const NPM: Row = Row {
@@ -124,7 +126,7 @@ const ROWS: &[Row] = &[
         name: "uv",
         only_with: None,
         locks: &["uv.lock"],
-        also: &["pyproject.toml", ".python-version"],
+        also: &["pyproject.toml", ".python-version", "uv.toml"],
         version: &["uv", "python", "find"],
         is_native: true,
         holds_path: true,
@@ -136,7 +138,7 @@ const ROWS: &[Row] = &[
         name: "poetry",
         only_with: None,
         locks: &["poetry.lock"],
-        also: &["pyproject.toml"],
+        also: &["pyproject.toml", "poetry.toml"],
         version: PYTHON,
         is_native: true,
         holds_path: true,
@@ -350,7 +352,7 @@ fn with_all_paths(install: &str, paths: &[PathBuf]) -> Result<String> {
     for path in paths {
         let path = path.to_str().with_context(|| format!("{}: the path is not UTF-8", path.display()))?;
         let quoted = shlex::try_quote(path).with_context(|| format!("{path:?} cannot be written for a shell"))?;
-        command.push_str(&format!(" && {{ [ -e {quoted} ] || mkdir -p {quoted}; }}"));
+        command.push_str(&format!(" && {{ [ -e {quoted} ] || mkdir -p -- {quoted}; }}"));
     }
     Ok(command)
 }
@@ -358,7 +360,7 @@ fn with_all_paths(install: &str, paths: &[PathBuf]) -> Result<String> {
 impl Row {
     fn fits(&self, dir: &Path) -> bool {
         self.only_with
-            .is_none_or(|(file, text)| fs::read_to_string(dir.join(file)).is_ok_and(|content| content.contains(text)))
+            .is_none_or(|(file, text)| dir.join(file).exists() && project_text(&dir.join(file)).contains(text))
     }
 
     /// Returns the files that the key covers, as words of a template.
@@ -416,6 +418,9 @@ fn workspace(manager: &str, dir: &Path) -> Result<Vec<PathBuf>> {
         let is_the_project = fs::canonicalize(dir.join(package)).is_ok_and(|real| real == top);
         !is_the_project && place_below(dir, package.as_os_str().as_encoded_bytes()).is_ok()
     });
+    if let Some(package) = packages.iter().find(|package| package.to_string_lossy().contains(char::is_control)) {
+        bail!("{manager}: the name of the package {package:?} has control characters: rename its directory");
+    }
     packages.sort();
     packages.dedup();
     Ok(packages)
@@ -424,9 +429,11 @@ fn workspace(manager: &str, dir: &Path) -> Result<Vec<PathBuf>> {
 /// Reads the patterns `workspaces` of `package.json`: a list, or an object with a list `packages`.
 fn of_package_json(dir: &Path) -> Result<Vec<PathBuf>> {
     let file = dir.join("package.json");
-    let Ok(text) = fs::read(&file) else { return Ok(Vec::new()) };
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
     let package: Value =
-        serde_json::from_slice(&text).with_context(|| format!("{}: cannot be read", file.display()))?;
+        serde_json::from_str(&project_text(&file)).with_context(|| format!("{}: cannot be read", file.display()))?;
     let workspaces = &package["workspaces"];
     let patterns = workspaces.as_array().or_else(|| workspaces["packages"].as_array());
     let patterns: Vec<&str> = patterns.into_iter().flatten().filter_map(Value::as_str).collect();
@@ -437,7 +444,12 @@ fn of_package_json(dir: &Path) -> Result<Vec<PathBuf>> {
         Ok(files.iter().filter_map(|file| file.parent().map(Path::to_owned)).collect())
     };
     let mut packages = Vec::new();
-    for pattern in patterns {
+    // A pattern that leads out of the project finds nothing of it, and could find the whole disk.
+    let is_below = |pattern: &&str| {
+        let pattern = pattern.trim_start_matches('!');
+        !pattern.starts_with('/') && !pattern.split('/').any(|part| part == "..")
+    };
+    for pattern in patterns.into_iter().filter(is_below) {
         match pattern.strip_prefix('!') {
             Some(excluded) => {
                 let excluded = matching(excluded)?;
@@ -463,6 +475,6 @@ fn restore_words(how: &ImageRestore) -> Vec<OsString> {
     let mut words = wanted_words("restore", &how.wanted, how.policy, how.if_missing.as_deref());
     words.extend(how.replace.then(|| "--replace".into()));
     words.extend(how.strict.then(|| "--strict".into()));
-    words.extend(how.paths.iter().map(OsString::from));
+    words.extend(how.paths.iter().map(|path| path_word(path)));
     words
 }

@@ -151,10 +151,19 @@ pub(super) fn words(options: &ImageRun) -> Vec<OsString> {
         (options.inside, INSIDE),
     ];
     words.extend(set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| OsString::from(word)));
-    words.extend(options.paths.iter().map(OsString::from));
+    words.extend(options.paths.iter().map(|path| path_word(path)));
     words.push("--".into());
     words.extend(options.command.iter().cloned());
     words
+}
+
+/// Returns a path as a word of a command line. A relative one begins with `./` if it could be an
+/// option: a workspace of a checkout may have any name.
+pub(super) fn path_word(path: &Path) -> OsString {
+    match path.as_os_str().as_bytes() {
+        [b'-', ..] => Path::new(".").join(path).into_os_string(),
+        _ => path.as_os_str().to_owned(),
+    }
 }
 
 /// Returns the words that `image run` and `image restore` have in common.

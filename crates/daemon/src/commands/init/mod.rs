@@ -124,7 +124,7 @@ fn show(places: &Places, plan: &Plan, out: &mut dyn Write) -> Result<()> {
         writeln!(out)?;
     }
     for note in &plan.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "note: {}", say::one_line(note))?;
     }
     Ok(())
 }

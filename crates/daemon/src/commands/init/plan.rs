@@ -138,8 +138,9 @@ impl<'a> Plan<'a> {
     ) -> Result<()> {
         let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(project);
         let real = existing.canonicalize().with_context(|| format!("{} cannot be read", existing.display()))?;
+        let below = real.strip_prefix(project.canonicalize()?);
         ensure!(
-            real.starts_with(project.canonicalize()?),
+            below.is_ok_and(|below| !below.iter().any(|part| part.eq_ignore_ascii_case(".git"))),
             "{} leads out of the project, to {}: larder changes nothing there",
             path.display(),
             real.display()

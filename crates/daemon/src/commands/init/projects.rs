@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use toml_edit::{DocumentMut, Item, Table, value};
 
+use super::super::project_text;
 use super::compilers::{self, appended};
 use super::json_text;
 use super::plan::{Places, Plan};
@@ -122,7 +123,7 @@ fn cargo(user: bool, around: &Surroundings, places: &Places, plan: &mut Plan) ->
 /// Such a script calls a compiler by its name, and the name depends on the target. `CC` would be
 /// used for every target.
 fn compiles_c(project: &Path) -> bool {
-    let lock = fs::read_to_string(project.join("Cargo.lock")).unwrap_or_default();
+    let lock = project_text(&project.join("Cargo.lock"));
     lock.lines().any(|line| ["name = \"cc\"", "name = \"cmake\""].contains(&line))
 }
 
@@ -150,7 +151,7 @@ fn cmake(places: &Places, plan: &mut Plan) -> Result<()> {
         json_text::insert(before, "configurePresets", None, &preset).map(Some)
     })?;
     for directory in below(&places.cwd).filter(|directory| directory.join("CMakeCache.txt").is_file()) {
-        let cache = fs::read_to_string(directory.join("CMakeCache.txt")).unwrap_or_default();
+        let cache = project_text(&directory.join("CMakeCache.txt"));
         if !cache.contains("larder") {
             plan.note(format!(
                 "{} was configured without larder: remove its CMakeCache.txt, then configure again",
@@ -171,7 +172,9 @@ fn meson(places: &Places, plan: &mut Plan) -> Result<()> {
     plan.text(places.data.join("meson/native/larder"), |before| Ok(appended(before, &lines)))?;
     for directory in below(&places.cwd).filter(|directory| directory.join("meson-info").is_dir()) {
         let shown = places.shown(&directory);
-        plan.note(format!("{shown} was configured before: `meson setup --wipe {shown}` configures it again"));
+        // The line is typed, and a checkout chooses the name.
+        let quoted = shlex::try_quote(&shown).unwrap_or_default();
+        plan.note(format!("{shown} was configured before: `meson setup --wipe {quoted}` configures it again"));
     }
     plan.next.push("at once: `meson setup --native-file larder build && ninja -C build`".to_owned());
     plan.next.push("in a new shell: `meson setup build && ninja -C build`".to_owned());
@@ -184,7 +187,7 @@ fn bazel(around: &Surroundings, places: &Places, plan: &mut Plan) -> Result<()> 
     let line = format!("build --repo_env=CC={}\n", link.display());
     ensure!(!link.display().to_string().contains([' ', '\'', '"', '\\']), "{}: Bazel would split it", link.display());
     let imports = |name: &str| {
-        let text = fs::read_to_string(places.cwd.join(".bazelrc")).unwrap_or_default();
+        let text = project_text(&places.cwd.join(".bazelrc"));
         text.lines().any(|line| line.trim() == format!("try-import %workspace%/{name}"))
     };
     // An absolute path is for one person, so it must not be in a file that is committed.
