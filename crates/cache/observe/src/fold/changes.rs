@@ -220,6 +220,8 @@ impl<'t> Fold<'t> {
                 let writer = self.processes.program(e.pid);
                 let made = Made::File { placement: Placement::Rename, mode, writer, temporary: false };
                 self.paths.make(e.path2, made);
+                // The command made the directory, so the path was free.
+                self.paths.comes_or_goes(e.path2, false);
                 self.run.moved_aside.push(e.path2);
             }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),

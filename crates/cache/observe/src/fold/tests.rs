@@ -550,8 +550,11 @@ fn a_file_that_is_moved_aside_and_removed_is_removed() {
         if refused.is_empty() { format!("{looked}; {changed}") } else { refused }
     };
     let refused = "updates-file";
-    assert_eq!(run(vec![], end()), "/w/x.info was there, /w/.am7 absent; /w/x.info");
-    assert_eq!(run(vec![open("/w/x.info", MAKE)], end()), "/w/x.info was there, /w/.am7 absent; /w/x.info");
+    assert_eq!(run(vec![], end()), "/w/x.info was there, /w/.am7 absent, /w/.am7/x.info absent; /w/x.info");
+    assert_eq!(
+        run(vec![open("/w/x.info", MAKE)], end()),
+        "/w/x.info was there, /w/.am7 absent, /w/.am7/x.info absent; /w/x.info"
+    );
     assert_eq!(run(vec![], vec![]), refused);
     assert_eq!(run(vec![open(aside, READ)], end()), refused);
     assert_eq!(run(vec![open("/w/d/../.am7/x.info", READ)], end()), refused);
