@@ -107,11 +107,6 @@ const MISSES: &[(&str, On, &str)] = &[
         "the kernel observer does not see which variables are asked for, so all of them count",
     ),
     (
-        r"^(B/cwd-by-two-links|C/output-(dir-is-link|through-dot-dot|elsewhere))/",
-        On::Kernel("an input is as new as the run"),
-        "the kernel observer takes an output by way of a link or of `..` for another file",
-    ),
-    (
         r"python",
         On::Kernel("random numbers"),
         "glibc since 2.41 makes random numbers in the vDSO, where the kernel observer cannot count them",

@@ -7,6 +7,8 @@ use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use larder_model::INTERNAL_VARIABLES;
+
 use crate::settings::SETTINGS;
 use crate::surroundings::{Source, Surroundings};
 
@@ -15,9 +17,6 @@ const FILE_NAME: &str = "larder.toml";
 
 /// The file for all users of this machine.
 const SYSTEM_FILE: &str = "/etc/larder/larder.toml";
-
-/// Variables that larder sets for its own processes, not for people.
-const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG", "LARDER_RECORD", "LARDER_WRAPPER"];
 
 /// The relevant part of the environment. An empty variable counts as not set, except for settings,
 /// where it can switch something off.

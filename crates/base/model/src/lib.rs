@@ -54,8 +54,9 @@ pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Git, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
-    ALL_VARIABLES, Age, DirFacts, EnvFact, HOST, Links, NamedFact, ObservationSet, SIGNALS, SOCKETS, SetReader, Twins,
-    UMASK, Unread, found_along_path, looked_for_along_path, names_digest,
+    ALL_VARIABLES, Age, DirFacts, EnvFact, HISTORY_VARIABLES, HOST, INTERNAL_VARIABLES, Links, NamedFact,
+    ObservationSet, OfHistory, SIGNALS, SOCKETS, SetReader, Twins, UMASK, Unread, found_along_path,
+    looked_for_along_path, names_digest,
 };
 pub use origin::Origin;
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};

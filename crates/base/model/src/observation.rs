@@ -80,8 +80,50 @@ pub struct DirFacts<'a> {
 
 /// The name of the [`EnvFact`] for the umask. No variable has such a name.
 pub const UMASK: &[u8] = b"\0umask";
-/// The name of the [`EnvFact`] for all variables without exception.
+/// The name of the [`EnvFact`] for all variables, except [`HISTORY_VARIABLES`] and
+/// [`INTERNAL_VARIABLES`].
 pub const ALL_VARIABLES: &[u8] = b"\0all";
+/// Variables that say what a shell did before. A command that lists all variables shows them, and
+/// hardly any result depends on them.
+pub const HISTORY_VARIABLES: &[&[u8]] = &[b"OLDPWD", b"SHLVL"];
+/// Variables that larder sets for its own processes, not for people.
+pub const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG", "LARDER_RECORD", "LARDER_WRAPPER"];
+/// The start of the names that [`OfHistory::fact_name`] makes.
+const OF_HISTORY: &[u8] = b"\0history ";
+
+/// How one of [`HISTORY_VARIABLES`] counts for a command that may have listed all variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfHistory {
+    /// By its value, which has this length in bytes. It is not set if there is none.
+    Value(Option<usize>),
+    /// By whether it is set.
+    IsSet,
+}
+
+impl OfHistory {
+    /// Returns the name of the [`EnvFact`] that says it of this variable. The value is then that of
+    /// the variable, or empty for [`OfHistory::IsSet`].
+    pub fn fact_name(self, variable: &[u8]) -> Vec<u8> {
+        let how = match self {
+            OfHistory::Value(length) => length.map_or_else(|| "none".to_owned(), |length| length.to_string()),
+            OfHistory::IsSet => "set".to_owned(),
+        };
+        [OF_HISTORY, variable, b" ", how.as_bytes()].concat()
+    }
+
+    /// Returns the variable in a name that [`OfHistory::fact_name`] made, and how it counts, or `None`
+    /// if it is another name.
+    pub fn of_fact_name(name: &[u8]) -> Option<(&[u8], OfHistory)> {
+        let rest = name.strip_prefix(OF_HISTORY)?;
+        let space = rest.iter().rposition(|&byte| byte == b' ')?;
+        let how = match &rest[space + 1..] {
+            b"set" => OfHistory::IsSet,
+            b"none" => OfHistory::Value(None),
+            length => OfHistory::Value(Some(std::str::from_utf8(length).ok()?.parse().ok()?)),
+        };
+        Some((&rest[..space], how))
+    }
+}
 /// The name of the [`EnvFact`] for the answer of `uname`, host name included.
 pub const HOST: &[u8] = b"\0host";
 /// The name of the [`EnvFact`] for the kinds of sockets that exist.
@@ -111,7 +153,8 @@ pub fn looked_for_along_path(name: &[u8]) -> Option<impl Iterator<Item = &[u8]> 
 pub struct EnvFact<'a> {
     /// The name of the variable. Empty for all variables together, which is recorded if a program
     /// could read any of them unseen. Or one of [`UMASK`], [`ALL_VARIABLES`], [`HOST`],
-    /// [`SOCKETS`], [`SIGNALS`], or a name that [`found_along_path`] makes.
+    /// [`SOCKETS`], [`SIGNALS`], or a name that [`found_along_path`] or [`OfHistory::fact_name`]
+    /// makes.
     pub name: &'a [u8],
     /// The keyed digest of the value with roots replaced (see [`crate::ValueKey`]), or `None` if it
     /// was not set.

@@ -4,7 +4,10 @@
 //! Unaware of: which command it is, what is done with the values.
 
 use larder_compiler::{Family, environment};
-use larder_model::{ALL_VARIABLES, HOST, SIGNALS, SOCKETS, Terminal, UMASK, looked_for_along_path};
+use larder_model::{
+    ALL_VARIABLES, HISTORY_VARIABLES, HOST, INTERNAL_VARIABLES, OfHistory, SIGNALS, SOCKETS, Terminal, UMASK,
+    looked_for_along_path,
+};
 use larder_spawn::Destinations;
 
 use crate::scope::Scope;
@@ -52,7 +55,7 @@ impl Place {
 
     /// Returns the present value for an observation of this name. The name is that of a variable,
     /// or a reserved one for something else that a process inherits: `UMASK`, `HOST`, `SOCKETS`,
-    /// `SIGNALS`, `ALL_VARIABLES`, one of `found_along_path`, or the empty name for
+    /// `SIGNALS`, `ALL_VARIABLES`, one of `found_along_path` or `OfHistory`, or the empty name for
     /// [`Place::whole_environment`].
     pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
@@ -61,12 +64,24 @@ impl Place {
             HOST => Some(larder_sys::host()),
             SOCKETS => Some(larder_sys::sockets()),
             SIGNALS => Some(larder_sys::signals_and_niceness()),
-            ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
-            name => match looked_for_along_path(name) {
-                Some(programs) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),
-                None => self.variable(name).map(<[u8]>::to_vec),
+            ALL_VARIABLES => Some(self.listed_variables()),
+            name => match (looked_for_along_path(name), OfHistory::of_fact_name(name)) {
+                (Some(programs), _) => self.variable(b"PATH").map(|path| with_any(path, programs, &self.cwd)),
+                (None, Some((variable, OfHistory::IsSet))) => self.variable(variable).map(|_| Vec::new()),
+                (None, Some((variable, OfHistory::Value(_)))) => self.variable(variable).map(<[u8]>::to_vec),
+                (None, None) => self.variable(name).map(<[u8]>::to_vec),
             },
         }
+    }
+
+    /// Returns what a command sees that lists all variables, for the observation `ALL_VARIABLES`.
+    fn listed_variables(&self) -> Vec<u8> {
+        let is_listed = |name: &[u8]| {
+            !HISTORY_VARIABLES.contains(&name) && !INTERNAL_VARIABLES.iter().any(|own| own.as_bytes() == name)
+        };
+        let pairs = self.environment.iter().filter(|(name, _)| is_listed(name));
+        let block = pairs.map(|(name, value)| [name, &b"="[..], value].concat()).chain(self.oddities.iter().cloned());
+        block.collect::<Vec<_>>().join(&b'\n')
     }
 
     /// Returns all variables that a program may read without a call that we see, as the value of

@@ -47,7 +47,7 @@ mod sweep;
 mod threads;
 mod tree;
 
-pub use archive::{Exported, Format, Packing, SQUASHED, Unpacked, export, squash, unpack};
+pub use archive::{Exported, Format, Packing, SQUASHED, Unpacked, can_squash, export, squash, unpack};
 pub use device::Device;
 pub use erofs::{Whole, metadata, whole};
 pub use error::ImageError;

@@ -8,8 +8,8 @@ use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::Request;
 use larder_lookup::relocated::{apply, rewritten};
 use larder_model::{
-    ActionResult, Bound, Content, DirFacts, Entry, Fact, Made, Manifest, ObservationSet, Origin, Output, Rewrite,
-    Streams, is_above_root, lengths,
+    ActionResult, Bound, Content, DirFacts, Entry, EnvFact, Fact, Made, Manifest, ObservationSet, OfHistory, Origin,
+    Output, Rewrite, Streams, is_above_root, lengths,
 };
 use larder_portability::{Limit, Rewrites, SEARCHED_BYTES_MAX, rule};
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
@@ -49,6 +49,9 @@ pub(super) struct Lifted {
     /// The directories above the root that are not the same ones in both runs, as encoded paths.
     /// They differ in each place.
     pub(super) moving: Vec<Vec<u8>>,
+    /// The names of the facts about `HISTORY_VARIABLES` that differ between the runs, so that the
+    /// values do not count, each with the name of the fact that remains.
+    pub(super) of_history: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl CrossCheck<'_> {
@@ -139,7 +142,7 @@ impl CrossCheck<'_> {
             (true, true) => Some((Bound::AsLong, own_lengths)),
             (true, false) => None,
         };
-        Some(Lifted { limit, rewrites, moving: self.moving(set, alike) })
+        Some(Lifted { limit, rewrites, moving: self.moving(set, alike), of_history: of_history(set, &alike.set) })
     }
 
     /// Returns the directories that moved with the root between the runs `now` and `before`. That
@@ -327,6 +330,23 @@ impl CrossCheck<'_> {
         let here = self.searched(new)?;
         rules.iter().copied().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }
+}
+
+/// Returns the facts about variables of the history that differ between two runs of the same result.
+/// Their values have not reached the result. That is not known if the values have equal lengths,
+/// because the result may hold the length, or if one of them is not set.
+fn of_history(now: &ObservationSet, before: &ObservationSet) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let of = |fact: &EnvFact<'_>| {
+        let (variable, how) = OfHistory::of_fact_name(fact.name)?;
+        let OfHistory::Value(Some(length)) = how else { return None };
+        Some((variable.to_vec(), length))
+    };
+    let earlier: Vec<_> = before.environment.iter().filter_map(of).collect();
+    let differs = |(variable, length): &(Vec<u8>, usize)| {
+        earlier.iter().any(|(other, there)| other == variable && there != length)
+    };
+    let facts = now.environment.iter().filter_map(|fact| Some((fact.name.to_vec(), of(fact).filter(differs)?.0)));
+    facts.map(|(name, variable)| (name, OfHistory::IsSet.fact_name(&variable))).collect()
 }
 
 /// Returns true if the command ran ninja with a build file that holds a path of the place.

@@ -101,6 +101,7 @@ impl Run<'_> {
         let by_chance = self.chance(&observed_run.observed, &scripts, &folded, &outputs, &streams)?;
         let Decision { limit: otherwise, mut rewrites } =
             self.portability(&folded, &witnessed, exit_code, &outputs, &streams);
+        let mut of_history = Vec::new();
         let mut set = witnessed.set();
         // `otherwise` restricts the result after another run has shown that it holds no process id
         // and no random number.
@@ -128,6 +129,12 @@ impl Run<'_> {
         if let Some(lifted) = cross_check.lifted(&made, otherwise, &set, &result) {
             (made.bound, rewrites) = (lifted.limit, lifted.rewrites);
             set = witnessed.set_moving(&lifted.moving);
+            of_history = lifted.of_history;
+        }
+        for fact in &mut set.environment {
+            if let Some((_, name)) = of_history.iter().find(|(name, _)| name == fact.name) {
+                (fact.name, fact.value) = (name, Some(self.request.value_key.digest(b"")));
+            }
         }
         let Rewrites { messages, outputs: of_outputs } = rewrites;
         outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));

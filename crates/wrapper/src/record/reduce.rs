@@ -9,7 +9,8 @@ use larder_compiler::{
 use larder_model::Observer::Kernel;
 use larder_model::path::{file_name, is_in};
 use larder_model::{
-    ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SIGNALS, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
+    ALL_VARIABLES as ALL, Change, HISTORY_VARIABLES, HOST, Habit, Looked, OfHistory, SIGNALS, SOCKETS, Seen, Terminal,
+    Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
 use larder_portability::ScriptScan;
@@ -175,6 +176,12 @@ impl Run<'_> {
         }
         if all && !seen.environment.iter().any(|(name, _)| name == ALL) {
             seen.environment.push((ALL.to_vec(), place.asked(ALL)));
+            let of_history = HISTORY_VARIABLES.iter().map(|variable| {
+                let value = place.variable(variable);
+                let name = OfHistory::Value(value.map(<[u8]>::len)).fact_name(variable);
+                (name, value.map(<[u8]>::to_vec))
+            });
+            seen.environment.extend(of_history);
         }
         seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
     }

@@ -24,6 +24,7 @@ use larder_sys::Stat;
 use crate::own_file::own_path;
 
 const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
 
@@ -130,7 +131,8 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
             matches!(fact, Fact::Content { plain: true, .. } | Fact::Link(_) | Fact::Listing(_) | Fact::Kinds(_))
         };
         if directory.links != Links::Any && !directory.facts.iter().any(|named| follows(&named.fact)) {
-            events.push(Event { mode: DIRECTORY, ..looked(EventKind::Lstat, &path) });
+            // It shows that the directory is no link, and not which inode it has.
+            events.push(Event { error: EINVAL, identity: None, ..at(EventKind::ReadLink, &path) });
         }
         let named = |name: &[u8]| {
             let mut decoded = Vec::new();

@@ -32,6 +32,19 @@ fn in_jobs(case: Case) -> Case {
     case.cwd("jobs/4444/src").back("fourth job", only("4444"))
 }
 
+/// Runs a command in three places, each time with another previous directory of the shell.
+fn after(name: &str, text: &str, previous: [&str; 3]) -> Case {
+    let export = |directory: &str| match directory {
+        "" => "unset OLDPWD".to_owned(),
+        directory => format!("export OLDPWD={directory}"),
+    };
+    let mut case = case(format!("B/after-{name}")).any_sh(text);
+    for (job, previous) in ["1", "22", "333"].iter().zip(previous) {
+        case = case.cwd(format!("jobs/{job}/src")).prelude(&export(previous)).then(&format!("job {job}"), only(job));
+    }
+    case
+}
+
 #[rustfmt::skip]
 pub(super) fn cases() -> Vec<Case> {
     let above = |name: &str, text: &str| in_jobs(case(format!("B/gone-{name}")).any_sh(text));
@@ -65,6 +78,15 @@ pub(super) fn cases() -> Vec<Case> {
         in_jobs(case("B/gone-generator").file("in.mk", GENERATOR).any_sh("make -s -f {root}/in.mk")),
         in_jobs(case("B/gone-generator-asks-times").file("in.mk", TELLS_TIMES).any_sh("make -s -f {root}/in.mk")).need_not_hit(),
         in_jobs(case("B/gone-gold").program("ld.gold").sh("echo 'int main(void){return 0;}' > m.c; $CC -fuse-ld=gold m.c -o m; rm m.c")),
+        // A command that lists all variables shows the previous directory, too.
+        after("another-listed", "env | grep ^HOME | wc -l > res", ["/usr", "/usr/bin", "/usr/lib/gcc"]).hits(),
+        after("the-same-listed", "env | grep ^HOME | wc -l > res", ["/usr", "/usr", "/usr"]).hits(),
+        after("another-shown", "env | grep ^OLD", ["/usr", "/usr/bin", "/usr/lib/gcc"]),
+        after("another-counted", "env | grep ^OLD | wc -c", ["/usr", "/usr/bin", "/usr/lib/gcc"]),
+        after("as-long-counted", "env | grep ^OLD | wc -c", ["/usr", "/etc", "/usr/bin"]),
+        after("none-counted", "env | grep -c ^OLD; true", ["/usr", "/usr/bin", ""]),
+        after("none-before-counted", "env | grep -c ^OLD; true", ["", "/usr", "/usr/bin"]),
+        after("another-compared", "env | grep -q ^OLD.*gcc && echo gcc; true", ["/usr", "/usr", "/usr/lib/gcc"]),
         in_jobs(case("B/gone-proc").any_sh("test -e /proc/$$ && cat x.c > res")),
         case("B/PATH-of-compile").both().files(&PLAIN).cmd("cc -c x.c -o x.o").prelude("PATH=/gone/1:$PATH").twice()
             .prelude("PATH=/gone/2:$PATH").back("another directory that is not there", nothing())

@@ -2,11 +2,13 @@
 //!
 //! Unaware of: the content of files.
 
+use larder_model::path::file_name;
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy};
 use crate::event::{EventKind, OpenFlags};
+use crate::paths::has_parents;
 
 impl<'t> Fold<'t> {
     pub(super) fn change(&mut self, e: &Event<'t>, policy: &Policy) {
@@ -211,8 +213,50 @@ impl<'t> Fold<'t> {
                 self.paths.make(e.path, Made::Removed);
                 self.paths.state(e.path).would_be_reused = true;
             }
+            None if self.may_be_moved_aside(e) => {
+                self.paths.touch(e.path).kind = true;
+                self.paths.make(e.path, Made::Removed);
+                let mode = FileMode { bits: 0, rule: ModeRule::Set };
+                let writer = self.processes.program(e.pid);
+                let made = Made::File { placement: Placement::Rename, mode, writer, temporary: false };
+                self.paths.make(e.path2, made);
+                // The command made the directory, so the path was free.
+                self.paths.comes_or_goes(e.path2, false);
+                self.run.moved_aside.push(e.path2);
+            }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
+    }
+
+    /// Returns true if a file that existed before the run goes into a directory that the command made.
+    /// For example, automake's rules move an old `x.info` aside, make a new one, and remove the
+    /// directory. That is as if the file had been removed at once, unless anything else is done with
+    /// it: see [`Fold::uses_moved_aside`].
+    fn may_be_moved_aside(&self, e: &Event<'t>) -> bool {
+        let is_file = self.paths.mode_before(e.path).is_some_and(|mode| mode >> 12 == 0o10);
+        is_file && self.paths.is_below_made(e.path2) && self.paths.made(e.path2).is_none()
+    }
+
+    /// Returns true if an event does something with a file that was moved aside, besides removing it.
+    pub(super) fn uses_moved_aside(&mut self, e: &Event<'t>) -> bool {
+        if self.run.moved_aside.is_empty() {
+            return false;
+        }
+        if e.kind == EventKind::Unlink && e.error == 0 {
+            self.run.moved_aside.retain(|path| *path != e.path);
+            return false;
+        }
+        let is_look = matches!(e.kind, EventKind::Stat | EventKind::Lstat | EventKind::Access);
+        if is_look && self.processes.program(e.pid) == b"rm" {
+            return false;
+        }
+        let may_be = |path: &[u8], moved: &[u8]| {
+            let is_above = moved.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+            path == moved
+                || is_above && matches!(e.kind, EventKind::Rename(_))
+                || has_parents(path) && file_name(path) == file_name(moved)
+        };
+        self.run.moved_aside.iter().any(|moved| may_be(e.path, moved) || may_be(e.path2, moved))
     }
 
     /// Handles a change of mode. Linkers read the umask and add execute permission to the mode that

@@ -3,6 +3,7 @@
 //! Unaware of: single events.
 
 use larder_model::path::file_name;
+use larder_model::quick::Set;
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
 
 use super::path_state::Made;
@@ -15,6 +16,9 @@ impl<'t> Fold<'t> {
             self.refuse(Unrecorded::NotObserved, b"a program that was executed but not observed");
         }
         self.refuse_times_outside_of_logs();
+        if let Some(path) = self.run.moved_aside.first().copied() {
+            self.refuse(Unrecorded::UpdatesFile, path);
+        }
         if self.run.dates_count && self.run.date_is_lost {
             self.refuse(Unrecorded::ComparesTimes, b"a removed file whose time the command had set");
         }
@@ -110,14 +114,46 @@ impl<'t> Fold<'t> {
     }
 
     fn add_inputs(&mut self, policy: &Policy, seen: &mut Seen) {
-        for path in self.paths.take_looked_order() {
-            if self.is_of_this_run(path) {
+        let looked = self.paths.take_looked_order();
+        let outputs = self.outputs_by_other_paths(&looked, &seen.changed, policy);
+        for path in looked {
+            if self.is_of_this_run(path) || outputs.contains(path) {
                 continue;
             }
             if let Some(looked) = self.paths.state(path).looked.take() {
                 self.input(path, looked, policy, seen);
             }
         }
+    }
+
+    /// Returns the accessed paths that are resolved paths of outputs which the command made by way of
+    /// a link or of `..`, as in `-o out/../x.o`. To tell an output from the inputs, gcc resolves its
+    /// path before it is made: an observer of system calls sees `readlink` of the resolved path.
+    /// That does not count, as it would not if the output had been made by that path.
+    fn outputs_by_other_paths(
+        &self,
+        looked: &[&'t [u8]],
+        changed: &[(Vec<u8>, Change)],
+        policy: &Policy,
+    ) -> Set<Vec<u8>> {
+        let is_resolved = |path: &&&[u8]| {
+            let is_by_compiler = self
+                .paths
+                .get(path)
+                .is_some_and(|state| state.made.is_none() && !state.looked_at_by_others && !state.must_be_absent);
+            let only = |looked: &Looked| Looked { link: false, absent: false, ..looked.clone() } == Looked::default();
+            is_by_compiler && self.paths.looked(path).is_some_and(only)
+        };
+        let resolved: Set<&[u8]> = looked.iter().filter(is_resolved).copied().collect();
+        let names: Set<&[u8]> = resolved.iter().map(|path| file_name(path)).collect();
+        let is_compilers = |path: &[u8]| {
+            let Some(state) = self.paths.get(path) else { return false };
+            let Some(Made::File { writer, .. }) = &state.made else { return false };
+            (policy.is_compiler_part)(writer) && !state.must_be_absent && !state.looked_at_by_others
+        };
+        let named = changed.iter().filter(|(path, _)| names.contains(file_name(path)) && is_compilers(path));
+        let real = named.filter_map(|(path, _)| (policy.real)(path));
+        real.filter(|path| resolved.contains(&path[..])).collect()
     }
 
     /// Returns true for an absence of a path with a random name, which no later run will look for.

@@ -241,6 +241,8 @@ impl<'t> Fold<'t> {
             looked.identity = looked.identity.or(e.identity);
         }
         match kind {
+            // `lstat` shows the inode number of a directory, as `stat` does.
+            EventKind::Lstat if matches!(e.mode >> 12, 0 | 0o04) => (looked.link, looked.kind) = (true, true),
             EventKind::Lstat | EventKind::ReadLink => looked.link = true,
             EventKind::RealPath => (looked.link, looked.kind) = (true, true),
             EventKind::List => (looked.listed, looked.kind) = (true, true),

@@ -124,6 +124,9 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
+        if self.uses_moved_aside(e) {
+            self.refuse(Unrecorded::UpdatesFile, e.path);
+        }
         if e.kind != EventKind::Late && (self.is_job_server(e, policy) || self.is_private(e, policy)) {
             return;
         }

@@ -37,6 +37,8 @@ pub(super) struct RunState<'t> {
     pub(super) late_variables: Vec<&'t [u8]>,
     /// A plugin asked for the path of the working directory.
     pub(super) asks_directory_late: bool,
+    /// The present paths of files that the command moved into directories of its own.
+    pub(super) moved_aside: Vec<&'t [u8]>,
     /// Directories that a program made which loads plugins.
     pub(super) made_directories: Vec<&'t [u8]>,
     /// A temporary file could not be created because its directory does not exist.

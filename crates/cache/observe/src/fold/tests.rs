@@ -78,7 +78,7 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
             let known = event(EventKind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
             known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
         },
-        real: &|_| None,
+        real: &|path| (path == b"/w/o/p/../x.o").then(|| b"/w/o/x.o".to_vec()),
         is_private: &|_| false,
         may_write: &|path| path.starts_with(b"/w/"),
         is_log: &|path| path.ends_with(b"/config.log"),
@@ -512,4 +512,55 @@ fn random_numbers_by_the_vdso_are_a_programs_own() {
         let refusals = folded(program, vec![drawn.clone(), name.clone()]).refusals;
         assert_eq!(refusals.first().map(|(why, _)| *why), Some(Unrecorded::Random), "{program}");
     }
+}
+
+/// gcc resolves the path of its output before the assembler makes it. An observer of system calls
+/// sees `readlink` of the resolved path.
+#[test]
+fn a_resolved_output_is_no_input() {
+    let made = |looked: event::Event| {
+        let output = open("/w/o/p/../x.o", MAKE);
+        told(&folded("as", vec![open("/w/x.c", READ), looked, output])).0
+    };
+    let resolved = |error| failed(error, event(EventKind::ReadLink, "/w/o/x.o"));
+    assert_eq!(made(resolved(libc::EINVAL)), "/w/x.c content");
+    assert_eq!(made(resolved(libc::ENOENT)), "/w/x.c content");
+    assert_eq!(made(failed(libc::EINVAL, event(EventKind::ReadLink, "/w/p/x.o"))), "/w/x.c content, /w/p/x.o kind");
+    assert_eq!(made(open("/w/o/x.o", READ)), "/w/x.c content, /w/o/x.o content");
+    // Any other program may use what it saw.
+    let by_make = vec![resolved(libc::ENOENT), open("/w/o/p/../x.o", MAKE)];
+    assert_ne!(told(&folded("make", by_make)).0, "");
+}
+
+#[test]
+fn a_file_that_is_moved_aside_and_removed_is_removed() {
+    const FILE: u32 = 0o100_644;
+    let looked = || event::Event { mode: FILE, ..event(EventKind::Stat, "/w/x.info") };
+    let moved = |from: &str, to: &str| event::Event {
+        path2: to.into(),
+        identity: None,
+        mode: 0,
+        ..event(EventKind::Rename(OpenFlags(0)), from)
+    };
+    let aside = "/w/.am7/x.info";
+    let begin = || vec![looked(), event(EventKind::MakeDirectory, "/w/.am7"), moved("/w/x.info", aside)];
+    let end = || vec![event(EventKind::Unlink, aside), event(EventKind::RemoveDirectory, "/w/.am7")];
+    let run = |between: Vec<event::Event>, end: Vec<event::Event>| {
+        let (looked, changed, refused) = told(&folded("sh", [begin(), between, end].concat()));
+        if refused.is_empty() { format!("{looked}; {changed}") } else { refused }
+    };
+    let refused = "updates-file";
+    assert_eq!(run(vec![], end()), "/w/x.info was there, /w/.am7 absent, /w/.am7/x.info absent; /w/x.info");
+    assert_eq!(
+        run(vec![open("/w/x.info", MAKE)], end()),
+        "/w/x.info was there, /w/.am7 absent, /w/.am7/x.info absent; /w/x.info"
+    );
+    assert_eq!(run(vec![], vec![]), refused);
+    assert_eq!(run(vec![open(aside, READ)], end()), refused);
+    assert_eq!(run(vec![open("/w/d/../.am7/x.info", READ)], end()), refused);
+    assert_eq!(run(vec![event(EventKind::Stat, aside)], end()), refused);
+    assert_eq!(run(vec![moved(aside, "/w/x.info")], vec![]), refused);
+    assert_eq!(run(vec![moved("/w/.am7", "/w/d"), open("/w/d/x.info", READ)], vec![]), refused);
+    let alone = told(&folded("sh", vec![looked(), moved("/w/x.info", "/w/y.info")])).2;
+    assert_eq!(alone, refused);
 }

@@ -25,6 +25,9 @@ pub(super) struct Directory {
     pub(super) above_root: Option<Vec<u8>>,
     pub(super) links_matter: bool,
     pub(super) wanted: bool,
+    /// Its inode number may have been compared with that of another directory. `readlink`, which
+    /// `realpath` calls for each directory of a path, does not show that number.
+    pub(super) identified: bool,
     /// Its `stat`, if it has not changed since before the run and a change would have been visible.
     pub(super) unchanged: Option<Stat>,
     pub(super) facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
@@ -79,7 +82,7 @@ impl VerifiedInputs {
                 Some(real) => Links::Real(real),
             };
             let facts = directory.facts.iter().map(|((name, _), fact)| NamedFact { name, fact: fact.borrowed() });
-            let class = if directory.wanted { class_of(&mut looked_at, directory.identity) } else { 0 };
+            let class = if directory.identified { class_of(&mut looked_at, directory.identity) } else { 0 };
             set.directories.push(DirFacts {
                 path,
                 links,

@@ -18,7 +18,7 @@ impl Walk<'_> {
     pub(super) fn leads(&mut self, at: SplitPath<'_>, depth: usize) -> Done {
         let SplitPath { path, directory, name } = at;
         let entry = self.entry(directory);
-        (entry.links_matter, entry.wanted) = (true, true);
+        (entry.links_matter, entry.wanted, entry.identified) = (true, true, true);
         let is_link = stat_in(self.opened(directory), name, false).is_ok_and(|found| found.kind == FileType::Link);
         if is_link && !name.is_empty() {
             let Ok(target) = self.opened(directory).read_link(name) else {

@@ -119,6 +119,15 @@ impl<'p> SplitPath<'p> {
 
 type Done = Result<(), Refusal>;
 
+/// Returns the reason not to record an operation that failed for the tool and not for us. With EPERM
+/// and ENOSYS, a seccomp profile or an old kernel refused the tool's call, as for `faccessat2`: glibc
+/// uses the older call only after ENOSYS.
+fn why_not_again(errno: u32) -> Unrecorded {
+    const EPERM: u32 = 1;
+    const ENOSYS: u32 = 38;
+    if matches!(errno, EPERM | ENOSYS) { Unrecorded::Refused } else { Unrecorded::InputChanged }
+}
+
 fn refuse<T>(why: Unrecorded, path: &[u8]) -> Result<T, Refusal> {
     Err(Refusal { why, path: path.to_vec() })
 }
@@ -263,10 +272,12 @@ impl Walk<'_> {
             FileType::Directory => {
                 self.fact(directory, name, OwnedFact::Directory);
                 let itself = join(directory, name);
-                if plain && self.open(&itself).is_ok() {
+                if self.open(&itself).is_ok() {
+                    let only_read_as_link = *looked == Looked { link: true, ..Looked::default() };
+                    let entry = self.entry(&itself);
+                    entry.identified |= !only_read_as_link;
                     // Opening the directory without following links shows that it is none.
-                    self.entry(&itself).links_matter = true;
-                    self.entry(&itself).wanted = true;
+                    entry.links_matter |= plain;
                 }
                 if looked.listed {
                     let counts = match (looked.order, looked.kinds) {
@@ -444,7 +455,7 @@ impl Walk<'_> {
     fn failed(&mut self, at: SplitPath<'_>, operation: u8, errno: u32) -> Done {
         let SplitPath { path, directory, name } = at;
         if failure(self.opened(directory), name, operation).unwrap_or(0) != errno {
-            return refuse(Unrecorded::InputChanged, path);
+            return refuse(why_not_again(errno), path);
         }
         self.fact(directory, name, OwnedFact::Error(operation, errno));
         Ok(())
@@ -507,5 +518,62 @@ impl Walk<'_> {
         let mut encoded = Vec::new();
         self.witness.roots.encode_names(name, &mut encoded);
         encoded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::Fact;
+    use std::os::unix::ffi::OsStrExt;
+
+    fn witnessed(looked: Vec<(Vec<u8>, Looked)>) -> Result<VerifiedInputs, Refusal> {
+        let (roots, stat_cache) = (Roots::new([]), StatCache::none());
+        let witness = InputVerifier {
+            roots: &roots,
+            recorded_above: None,
+            only_once_counts: false,
+            forms: Forms::plain(|_| false),
+            stat_cache: &stat_cache,
+            started_ns: i64::MAX,
+            identities_are_the_tools: true,
+            value_key: ValueKey::ZERO,
+        };
+        witness.witness(&Seen { looked, ..Seen::default() })
+    }
+
+    #[test]
+    fn only_calls_that_show_an_inode_number_tell_directories_apart() {
+        let dir = tempfile::tempdir().expect("makes a directory");
+        let path = dir.path().canonicalize().expect("is there").as_os_str().as_bytes().to_vec();
+        let is_told_apart = |looked: Looked| {
+            let inputs = witnessed(vec![(path.clone(), looked)]).expect("is as it was");
+            let set = inputs.set();
+            let directory = set.directories.iter().find(|directory| directory.path == path);
+            directory.expect("is recorded").class != 0
+        };
+        let by_readlink = Looked { link: true, ..Looked::default() };
+        assert!(!is_told_apart(by_readlink.clone()));
+        assert!(is_told_apart(Looked { kind: true, ..by_readlink.clone() }));
+        assert!(is_told_apart(Looked { kind: true, ..Looked::default() }));
+        assert!(is_told_apart(Looked { listed: true, ..by_readlink }));
+    }
+
+    #[test]
+    fn a_call_that_a_sandbox_refused_is_no_change_of_the_file() {
+        let file = tempfile::NamedTempFile::new().expect("makes a file");
+        let path = file.path().canonicalize().expect("is there").as_os_str().as_bytes().to_vec();
+        let missing = [&path, &b"-missing"[..]].concat();
+        let below = [&path, &b"-missing/x"[..]].concat();
+        let check = |path: &[u8], errno, expect| {
+            let looked = Looked { failed: Some((Fact::ACCESS | 4, errno)), ..Looked::default() };
+            let refusal = witnessed(vec![(path.to_vec(), looked)]).expect_err("cannot be verified");
+            assert_eq!(refusal.why, expect);
+        };
+        for path in [&path, &missing, &below] {
+            check(path, 1, Unrecorded::Refused);
+            check(path, 38, Unrecorded::Refused);
+        }
+        check(&path, 13, Unrecorded::InputChanged);
     }
 }

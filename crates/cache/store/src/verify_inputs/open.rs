@@ -7,7 +7,7 @@ use std::io;
 use larder_model::{Looked, Unrecorded};
 use larder_sys::{Dir, Trust};
 
-use super::{Done, Opened, SplitPath, Walk, refuse};
+use super::{Done, Opened, SplitPath, Walk, refuse, why_not_again};
 use crate::current::stat_in;
 
 /// Linux's errno for "too many levels of symbolic links". Opening a path fails with it if symbolic
@@ -25,6 +25,11 @@ impl Walk<'_> {
         depth: usize,
     ) -> Done {
         let SplitPath { path, directory, .. } = at;
+        if let Some((_, errno)) = looked.failed
+            && why_not_again(errno) == Unrecorded::Refused
+        {
+            return refuse(Unrecorded::Refused, path);
+        }
         // A failed `access` for execution counts as an access to an existing file. If a directory
         // above may not be searched, that was the reason of the failure.
         let is_barred = error.kind() == io::ErrorKind::PermissionDenied;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use larder_image::can_squash;
 use larder_mount::broker::Client;
 use larder_mount::{Backend, Step, ladder};
 use serde_json::{Value, json};
@@ -22,10 +23,24 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     // The directory of images, or its nearest existing parent if there is no store yet. The test
     // files are removed again.
     let Some(dir) = dir.ancestors().find(|dir| dir.is_dir()) else { return Vec::new() };
-    let steps = steps(dir).unwrap_or_else(|_| ladder(dir));
+    let squashes = can_squash();
+    let steps = steps(dir).unwrap_or_else(|_| ladder(dir)).into_iter();
+    let steps: Vec<Step> = steps.map(|step| with_mksquashfs(step, &squashes)).collect();
     let best = steps.iter().position(|step| step.found.is_ok()).unwrap_or(steps.len());
     let own = steps.iter().enumerate().map(|(at, step)| check(step, at == best));
     broker().into_iter().chain(own).collect()
+}
+
+/// Returns the step of a method that needs a squashfs file as not possible if `mksquashfs` cannot make
+/// one. `squashes` says why.
+fn with_mksquashfs(step: Step, squashes: &Result<(), String>) -> Step {
+    match (step.backend, &step.found, squashes) {
+        (Backend::Squashfs | Backend::Fuse, Ok(how), Err(why)) => {
+            let why = format!("{why}; only `larder image attach` of a squashfs file works ({how})");
+            Step { found: Err(why), ..step }
+        }
+        _ => step,
+    }
 }
 
 /// Runs the test in another process of this program, in a mount namespace of its own. So the
@@ -85,5 +100,23 @@ fn check(step: &Step, is_best: bool) -> Check {
         Ok(how) => ok(&what, how.clone()),
         Err(why) if step.backend == Backend::Unpack => note(&what, why.clone()),
         Err(why) => note(&what, format!("not possible: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_by_squashfs_need_a_program_that_makes_it() {
+        let old = Err("mksquashfs 4.4.0 cannot read a tar".to_owned());
+        let step = |backend| Step { backend, found: Ok("by a loop device".to_owned()) };
+        for backend in Backend::ALL {
+            let needs_it = matches!(backend, Backend::Squashfs | Backend::Fuse);
+            assert!(with_mksquashfs(step(backend), &Ok(())).found.is_ok());
+            assert_eq!(with_mksquashfs(step(backend), &old).found.is_err(), needs_it, "{backend}");
+        }
+        let shown = with_mksquashfs(step(Backend::Squashfs), &old).found.expect_err("is not possible");
+        assert!(shown.contains("cannot read a tar; only `larder image attach`"), "{shown}");
     }
 }

@@ -3,14 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use larder_model::{ActionResult, Bound, Entry, Fact, Manifest, ObservationSet, Roots};
+use larder_compiler::{is_in_no_order, is_log, is_ninjas};
+use larder_lookup::relocated::object_anywhere;
+use larder_model::{ActionResult, Bound, Content, Entry, Fact, Manifest, ObservationSet, Output, OutputKind, Roots};
 
 use super::facts;
+
+/// Returns the bytes of a content, or `None` if they are gone.
+pub(super) type Read<'a> = dyn Fn(&Content) -> Option<Vec<u8>> + 'a;
 
 /// Describes what differs between the record at `at` and the next record that could have lifted its
 /// bound, for example one that was made in another checkout. Returns `None` if the bound of the
 /// record cannot be lifted so, or if there is no such record.
-pub(super) fn first_difference(manifest: &Manifest, at: usize, roots: &Roots) -> Option<String> {
+pub(super) fn first_difference(manifest: &Manifest, at: usize, roots: &Roots, read: &Read) -> Option<String> {
     let entry = manifest.entries.get(at)?;
     let tells = |other: &Entry| match entry.bound? {
         Bound::SeenOnce => (entry.made_in != other.made_in).then_some(()),
@@ -23,8 +28,10 @@ pub(super) fn first_difference(manifest: &Manifest, at: usize, roots: &Roots) ->
     let behind = behind.iter().enumerate().map(|(number, other)| (number + at, other));
     let (number, other) = behind.chain(before.iter().enumerate().rev()).find(is_one)?;
     let ((set, result), (other_set, other_result)) = (entry.open().ok()?, other.open().ok()?);
-    let what = of_sets(&set, &other_set, roots).or_else(|| of_results(&result, &other_result, roots));
-    let what = what.unwrap_or_else(|| "its output has other bytes, apart from paths of the checkout".to_owned());
+    let what = of_sets(&set, &other_set, roots)
+        .or_else(|| of_results(&result, &other_result, roots))
+        .or_else(|| of_bytes(&result, &other_result, roots, read));
+    let what = what.unwrap_or_else(|| "its messages have another text, apart from paths of the checkout".to_owned());
     Some(format!("unlike record {}: {what}", number + 1))
 }
 
@@ -64,4 +71,93 @@ fn of_results(result: &ActionResult, other: &ActionResult, roots: &Roots) -> Opt
     only(&here, &there)
         .map(|path| format!("that run did not create {path}"))
         .or_else(|| only(&there, &here).map(|path| format!("only that run created {path}")))
+}
+
+/// Names the first output that differs by more than the paths of the two checkouts. If there is none,
+/// names the first one that has other bytes. Files that are not compared byte by byte are left out.
+fn of_bytes(result: &ActionResult, other: &ActionResult, roots: &Roots, read: &Read) -> Option<String> {
+    let by_path: BTreeMap<&[u8], &Output> = other.outputs.iter().map(|output| (output.path, output)).collect();
+    let is_compared = |path: &[u8]| !(is_log(path) || is_ninjas(path) || is_in_no_order(path));
+    let mut any = None;
+    for output in result.outputs.iter().filter(|output| is_compared(output.path)) {
+        let Some(there) = by_path.get(output.path) else { continue };
+        let path = facts::local(output.path, roots);
+        match (&output.kind, &there.kind) {
+            (OutputKind::File { content: a, .. }, OutputKind::File { content: b, .. }) if a != b => {
+                let places = [places(result), places(other)];
+                let is_alike = read(a).zip(read(b)).is_some_and(|(a, b)| are_alike([&a, &b], &places));
+                let line = format!("{path} has other bytes, apart from paths of the checkout");
+                if !is_alike {
+                    return Some(line);
+                }
+                any = any.or(Some(line));
+            }
+            (OutputKind::File { mode: a, placement: c, .. }, OutputKind::File { mode: b, placement: d, .. }) => {
+                if (a, c) != (b, d) {
+                    return Some(format!("{path} has another mode, or was put in place in another way"));
+                }
+            }
+            (a, b) if a != b => return Some(format!("{path} is of another kind, or leads elsewhere")),
+            _ => {}
+        }
+        if output.modified != there.modified {
+            return Some(format!("{path} was given another mtime"));
+        }
+    }
+    any
+}
+
+fn places(result: &ActionResult) -> Roots {
+    Roots::new(result.origin.iter().map(|root| root.to_vec()))
+}
+
+/// Returns true if two contents differ at most by the paths of their checkouts, and by the line breaks
+/// that depend on the lengths of paths, as in dependency files.
+fn are_alike(contents: [&[u8]; 2], places: &[Roots; 2]) -> bool {
+    let plain = |at: usize| {
+        let mut text = places[at].encode_text(contents[at]);
+        text.retain(|byte| !(byte.is_ascii_whitespace() || *byte == b'\\'));
+        text
+    };
+    let object = |at: usize| object_anywhere(contents[at], &places[at]);
+    plain(0) == plain(1) || object(0).is_some_and(|first| object(1) == Some(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::{FileMode, ModeRule, Placement, Rewrite, Streams};
+
+    #[test]
+    fn the_file_with_other_bytes_is_named() {
+        let file = |path, bytes| {
+            let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
+            let content = Content::Inline(bytes);
+            Output::new(
+                path,
+                OutputKind::File { placement: Placement::Truncate, mode, rewrite: Rewrite::None, content },
+            )
+        };
+        let result = |origin, outputs| ActionResult {
+            origin: vec![origin],
+            outputs,
+            ..ActionResult::of(Streams::Together(Content::Inline(b"")))
+        };
+        let read = |content: &Content| match content {
+            Content::Inline(bytes) => Some(bytes.to_vec()),
+            Content::Blob(_) => None,
+        };
+        let outputs = |depfile, rules| {
+            vec![file(b"/w/config.log", depfile), file(b"/w/x.d", depfile), file(b"/w/rules.txt", rules)]
+        };
+        let first = result(b"/a", outputs(b"x.o: /a/x.c", b"1f"));
+        let check = |depfile, rules, expect: &str| {
+            let other = result(b"/bb", outputs(depfile, rules));
+            let found = of_bytes(&first, &other, &Roots::default(), &read).unwrap_or_default();
+            assert_eq!(found, format!("{expect} has other bytes, apart from paths of the checkout"));
+        };
+        check(b"x.o: \\\n /bb/x.c", b"2f", "/w/rules.txt");
+        check(b"x.o: /bb/y.c", b"2f", "/w/x.d");
+        check(b"x.o: /bb/x.c", b"1f", "/w/x.d");
+    }
 }

@@ -27,7 +27,7 @@ use larder_lookup::{
     subject,
 };
 use larder_model::path::file_name;
-use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output};
+use larder_model::{ActionResult, Bound, Bypass, Content, Digest, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, ManifestFile, StatCache, Store, StoreError};
 
@@ -248,7 +248,8 @@ fn verdict(
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
     let answer = ask(&manifest, request, place, store, stat_cache, &mut rejected, &mut effort);
     let known = EarlierRecords::of(&manifest, &rejected);
-    let line = |rejected| rejected_line(rejected, &manifest, request);
+    let read = |content: &Content| store.content_bytes(content, stat_cache).ok();
+    let line = |rejected| rejected_line(rejected, &manifest, request, &read);
     let rejected: Vec<RejectedLine> = rejected.iter().map(line).collect();
     let (result, observer, at) = match answer {
         Some(Answer { result, observer, .. }) => (result, observer, rejected.len()),
@@ -293,10 +294,15 @@ fn below_cwd<'a>(path: &'a [u8], cwd: &[u8]) -> &'a [u8] {
     path.strip_prefix(cwd).and_then(|path| path.strip_prefix(b"/")).unwrap_or(path)
 }
 
-fn rejected_line(rejected: &larder_lookup::Rejected, manifest: &Manifest, request: &Request) -> RejectedLine {
+fn rejected_line(
+    rejected: &larder_lookup::Rejected,
+    manifest: &Manifest,
+    request: &Request,
+    read: &between::Read,
+) -> RejectedLine {
     let (roots, cwd) = (&request.roots, request.action.cwd.as_slice());
     let subject = &rejected.why.subject;
-    let unlike = between::first_difference(manifest, rejected.entry, roots);
+    let unlike = between::first_difference(manifest, rejected.entry, roots, read);
     RejectedLine {
         record: rejected.entry + 1,
         observer: rejected.observer.name(),

@@ -33,6 +33,7 @@ pub use self::exported::Exported;
 pub use self::format::{Format, Packing};
 
 use self::out::entries;
+pub use self::squash::can_squash;
 use self::stage::Stage;
 use crate::place::{TOP, Work};
 use crate::{Image, ImageError, Progress, Step};

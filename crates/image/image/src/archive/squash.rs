@@ -20,6 +20,8 @@ const SAID_BYTES_MAX: usize = 512;
 const PROGRAM_BYTES_MAX: u64 = 4 << 30;
 /// The first version of `unsquashfs` that does not write outside of its target.
 const SAFE_VERSION: (u32, u32, u32) = (4, 5, 1);
+/// The first version of `mksquashfs` that reads a tar.
+const TAR_VERSION: (u32, u32, u32) = (4, 5, 0);
 /// The most bytes of a line of its list.
 const LINE_BYTES_MAX: u64 = 128 << 10;
 /// The length of a mode such as `-rw-r--r--`.
@@ -34,6 +36,29 @@ pub(super) struct Making {
     child: Child,
     said: JoinHandle<Vec<u8>>,
     to: std::path::PathBuf,
+}
+
+/// Returns an error that says why `mksquashfs` cannot make the file of an image here: it is not
+/// installed, or cannot read a tar.
+pub fn can_squash() -> Result<(), String> {
+    let said = Command::new("mksquashfs").arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let said = said.map_err(|error| format!("mksquashfs cannot be started ({error}): install squashfs-tools"))?;
+    reads_tar(&String::from_utf8_lossy(&said.stdout))
+}
+
+/// Returns an error if the `mksquashfs` that said this about its version cannot read a tar.
+fn reads_tar(said: &str) -> Result<(), String> {
+    match version(said) {
+        Some(version) if version >= TAR_VERSION => Ok(()),
+        found => {
+            let number = |(major, minor, patch)| format!("{major}.{minor}.{patch}");
+            let found = found.map_or("of an unknown version".to_owned(), number);
+            Err(format!(
+                "mksquashfs {found} cannot read a tar: install squashfs-tools {} or newer",
+                number(TAR_VERSION)
+            ))
+        }
+    }
 }
 
 /// Starts to write `to`. The caller writes the tar to the returned pipe.
@@ -234,6 +259,15 @@ mod tests {
         assert_eq!(version("unsquashfs version x.y"), None);
         assert_eq!(version("nothing"), None);
         assert!([(4, 5, 0), (4, 4, 9)].iter().all(|version| *version < SAFE_VERSION) && (5, 0, 0) > SAFE_VERSION);
+    }
+
+    #[test]
+    fn an_old_mksquashfs_cannot_read_a_tar() {
+        assert_eq!(reads_tar("mksquashfs version 4.5 (2021/07/22)\n"), Ok(()));
+        assert_eq!(reads_tar("mksquashfs version 4.6.1 (2023/03/25)\n"), Ok(()));
+        let why = reads_tar("mksquashfs version 4.4 (2019/08/29)\n").expect_err("it is too old");
+        assert_eq!(why, "mksquashfs 4.4.0 cannot read a tar: install squashfs-tools 4.5.0 or newer");
+        assert!(reads_tar("").is_err());
     }
 
     #[test]
