@@ -54,6 +54,7 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("packs", targets::packs, (64 << 10, 400)),
     ("parcel", targets::parcel, (64 << 10, 400)),
     ("relocate", places::relocated, (4 << 20, 400)),
+    ("report", larder_record::check_report, (64 << 10, 400)),
     ("response", targets::response, (64 << 10, 400)),
     ("result", targets::result, (64 << 10, 400)),
     ("roots", targets::roots, (64 << 10, 100)),

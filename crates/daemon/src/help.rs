@@ -120,6 +120,7 @@ Examples:
   larder record -- make -j8
   larder record -n 8 --prepare 'make clean' --name plain -- make -j8
   larder record -n 20 --ab a.toml b.toml --prepare 'make clean' -- make -j8
+  larder record --attach out/trace.json -- ./build.sh
   larder record list
   larder record show last
   larder record export last --as perfetto -o build.pftrace";

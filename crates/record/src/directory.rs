@@ -13,6 +13,8 @@
 //!         /load.jsonl      the load, one line per second
 //!         /output.txt      the command's output, if it is kept
 //!         /stacks.folded   sampled stacks; stacks.txt says how they were sampled
+//!         /spans.jsonl     spans from the reports of build tools
+//!         /attached/       files that the user attached
 //! ```
 
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::RecordError;
-use crate::schema::{Action, Context, Event, FORMAT, Header, Load, Run};
+use crate::schema::{Action, Context, Event, FORMAT, Header, Load, Run, Span};
 
 const HEADER: &str = "record.json";
 const CONTEXT: &str = "context.json";
@@ -38,6 +40,8 @@ const LOAD: &str = "load.jsonl";
 const OUTPUT: &str = "output.txt";
 const STACKS: &str = "stacks.folded";
 const STACKS_COMMAND: &str = "stacks.txt";
+const SPANS: &str = "spans.jsonl";
+const ATTACHED: &str = "attached";
 /// The suffix of a packed record.
 pub const PACKED: &str = ".tar.zst";
 /// The largest unpacked size, in bytes, because a packed record is read into memory. A build of
@@ -82,6 +86,8 @@ pub struct RecordedRun {
     pub load: Vec<Load>,
     /// Sampled stacks, one `frame;frame count` per line; empty if none were sampled.
     pub stacks: String,
+    /// The spans from reports of build tools.
+    pub spans: Vec<Span>,
     /// The number of unreadable lines, for example the last line of a record that was cut off.
     pub damaged_lines: usize,
 }
@@ -195,6 +201,54 @@ impl RunFiles {
         create(&self.directory.join(OUTPUT))
     }
 
+    /// Returns the file with the command's output if it is kept.
+    pub(crate) fn kept_output(&self) -> Option<PathBuf> {
+        Some(self.directory.join(OUTPUT)).filter(|path| path.is_file())
+    }
+
+    /// Returns the events that were written, or none if the run is not traced.
+    pub(crate) fn events_so_far(&self) -> Vec<Event> {
+        lines(&fs::read(self.events_path()).unwrap_or_default(), &mut 0)
+    }
+
+    /// Writes the spans, if there are any.
+    pub(crate) fn spans(&self, spans: &[Span]) -> Result<()> {
+        if spans.is_empty() {
+            return Ok(());
+        }
+        let path = self.directory.join(SPANS);
+        let mut bytes = Vec::new();
+        for span in spans {
+            serde_json::to_writer(&mut bytes, span).map_err(|error| RecordError::io(&path)(error.into()))?;
+            bytes.push(b'\n');
+        }
+        put(&path, &bytes)
+    }
+
+    /// Copies a file of at most `bytes_max` into the record. If its name is taken, a number is put
+    /// in front.
+    pub(crate) fn attach(&self, path: &Path, bytes_max: u64) -> io::Result<()> {
+        let about = fs::metadata(path)?;
+        if !about.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        if about.len() > bytes_max {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {bytes_max} bytes")));
+        }
+        let directory = self.directory.join(ATTACHED);
+        fs::create_dir_all(&directory)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let names = std::iter::once(name.clone()).chain((2..).map(|number| format!("{number}-{name}")));
+        for name in names {
+            match File::create_new(directory.join(name)) {
+                Ok(mut to) => return io::copy(&mut File::open(path)?.take(bytes_max), &mut to).map(|_| ()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("numbers do not end")
+    }
+
     /// Rewrites the command's output, each line replaced by `shown`, which removes secrets.
     pub(crate) fn redact_output(&self, shown: impl Fn(&[u8]) -> Vec<u8>) -> Result<()> {
         let (path, new) = (self.directory.join(OUTPUT), self.directory.join(OUTPUT).with_extension("new"));
@@ -286,6 +340,7 @@ fn read_run(number: u32, files: &BTreeMap<String, Vec<u8>>) -> RecordedRun {
         actions: lines(bytes(ACTIONS), &mut damaged_lines),
         load: lines(bytes(LOAD), &mut damaged_lines),
         stacks: String::from_utf8_lossy(bytes(STACKS)).into_owned(),
+        spans: lines(bytes(SPANS), &mut damaged_lines),
         damaged_lines,
     }
 }
@@ -310,16 +365,21 @@ fn lines<T: DeserializeOwned>(bytes: &[u8], damaged: &mut usize) -> Vec<T> {
     found
 }
 
-/// Reads all files of a record's directory except output, by their relative names.
+/// Reads all files of a record's directory except output and attached files, by their relative
+/// names.
 fn files_of(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     for name in names(top)? {
         let path = top.join(&name);
-        if !name.ends_with(OUTPUT) {
+        if !name.ends_with(OUTPUT) && !is_attached(&name) {
             files.insert(name, fs::read(&path).map_err(RecordError::io(&path))?);
         }
     }
     Ok(files)
+}
+
+fn is_attached(name: &str) -> bool {
+    name.split('/').nth(2) == Some(ATTACHED)
 }
 
 /// Returns the names of a record's files, sorted.
@@ -330,11 +390,14 @@ fn names(top: &Path) -> Result<Vec<String>> {
         .map(Into::into)
         .collect();
     for run in fs::read_dir(top.join("runs")).into_iter().flatten().flatten() {
-        for file in [RUN, EVENTS, ACTIONS, LOAD, OUTPUT, STACKS, STACKS_COMMAND] {
+        let number = run.file_name().to_string_lossy().into_owned();
+        for file in [RUN, EVENTS, ACTIONS, LOAD, OUTPUT, STACKS, STACKS_COMMAND, SPANS] {
             if run.path().join(file).is_file() {
-                names.push(format!("runs/{}/{file}", run.file_name().to_string_lossy()));
+                names.push(format!("runs/{number}/{file}"));
             }
         }
+        let attached = fs::read_dir(run.path().join(ATTACHED)).into_iter().flatten().flatten();
+        names.extend(attached.map(|file| format!("runs/{number}/{ATTACHED}/{}", file.file_name().to_string_lossy())));
     }
     names.sort();
     Ok(names)
@@ -365,7 +428,9 @@ fn unpacked(path: &Path) -> Result<(BTreeMap<String, Vec<u8>>, bool)> {
         if size_bytes > UNPACKED_BYTES_MAX {
             return Err(RecordError::TooLarge { path: path.to_owned(), limit_bytes: UNPACKED_BYTES_MAX });
         }
-        files.insert(name, bytes);
+        if !is_attached(&name) {
+            files.insert(name, bytes);
+        }
         if !is_whole {
             return Ok((files, false));
         }
@@ -380,7 +445,7 @@ pub fn pack(top: &Path, to: &Path) -> Result<()> {
     let mut files = names(top)?;
     // The most important files come first, because of a file that is cut off only the beginning can
     // be read.
-    files.sort_by_key(|name| (name.starts_with("runs/"), !name.ends_with(RUN)));
+    files.sort_by_key(|name| (name.starts_with("runs/"), is_attached(name), !name.ends_with(RUN)));
     for file in files {
         let path = top.join(&file);
         let put = archive.append_path_with_name(&path, format!("{name}/{file}"));

@@ -8,11 +8,12 @@
 //! | `session.rs` | which runs there are, and in which order |
 //! | `run.rs`, `load.rs`, `stacks.rs` | one run; the machine's load; sampled stacks |
 //! | `process_tracer.rs`, `process_reader.rs` | tracing processes; examining a stopped process |
+//! | `spans/` | what build tools report about a run |
 //! | `context/` | the context of a measurement |
 //! | `redact.rs`, `reproduce.rs` | removing secrets; the script that repeats a recording |
 //! | `processes.rs`, `critical.rs`, `summary.rs` | the process tree, critical path, counts, causes |
 //! | `statistics.rs`, `compare/` | whether one record is faster; two records side by side |
-//! | `page/`, `export/` | the HTML page; traces, Markdown, JSON |
+//! | `page/`, `lanes.rs`, `export/` | the HTML page; lanes of a chart; traces, Markdown, JSON |
 //!
 //! Unaware of: the store, how an action is looked up, the command line.
 #![forbid(unsafe_code)]
@@ -27,7 +28,7 @@ mod critical;
 mod directory;
 mod error;
 pub mod export;
-
+mod lanes;
 mod load;
 mod page;
 mod process_reader;
@@ -39,6 +40,7 @@ mod redact;
 mod reproduce;
 mod run;
 mod session;
+mod spans;
 mod stacks;
 pub mod statistics;
 pub mod summary;
@@ -54,4 +56,6 @@ pub use processes::{Outcome, Process, Processes, Program, processes};
 pub use redact::Redact;
 pub use run::Output;
 pub use session::{Listener, Planned, Recorded, Session, SideOfSession, Trace, plan, record};
+#[cfg(feature = "fuzzing")]
+pub use spans::check_report;
 pub use stacks::perf;

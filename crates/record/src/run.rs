@@ -20,6 +20,7 @@ use crate::error::RecordError;
 use crate::load::{self, Others, Watch};
 use crate::process_tracer::{Followed, exit_code, follow};
 use crate::schema::{Run, RunEnd, Usage};
+use crate::spans::{self, Wanted};
 use crate::{Redact, stacks};
 
 /// The variable with the file to which wrappers append a line for each action.
@@ -43,6 +44,8 @@ pub(crate) struct How<'a> {
     pub(crate) output: Output,
     /// The rate at which stacks are sampled, per second.
     pub(crate) sample_hz: Option<u32>,
+    /// Files that are taken into the record after the run.
+    pub(crate) attach: &'a [std::path::PathBuf],
     /// True if the command reads the recorder's standard input. Otherwise its input is empty.
     pub(crate) reads_input: bool,
 }
@@ -95,13 +98,16 @@ pub(crate) fn run(
         busy_share: watched.busy_share,
         busiest: watched.busiest,
         after: load::now(),
+        ..RunEnd::default()
     });
     let redact = |line: &[u8]| (how.redact.argument)(b"", line).into_bytes();
     let output = if how.output == Output::Kept { files.redact_output(redact) } else { Ok(()) };
     let stacks = if sampled.is_some() { stacks::fold(files) } else { Ok(()) };
     let events = ran.unwritten.map_or(Ok(()), |error| Err(RecordError::io(files.events_path())(error)));
+    let wanted = Wanted { attach: how.attach, environment: &command.environment, redact: how.redact };
+    let spans = spans::collect(run, files, &wanted);
     // Writes as much as possible, even if some of it failed.
-    files.run(run).and(events).and(output).and(stacks)
+    files.run(run).and(events).and(output).and(stacks).and(spans)
 }
 
 /// Runs the `--prepare` command in a shell. Its standard output is shown if the run's own is. Its

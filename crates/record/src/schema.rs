@@ -214,6 +214,41 @@ pub struct RunEnd {
     pub busiest: Vec<Busy>,
     /// The load after it.
     pub after: Load,
+    /// The files that build tools wrote about it, and those that were attached.
+    pub reports: Vec<Report>,
+    /// The number of spans of these files that were too many.
+    pub spans_left_out: u64,
+}
+
+/// A file that a build tool wrote about a run, or that was attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// Its path.
+    pub path: String,
+    /// Its format: `ninja`, `Bazel`, `cargo`, `clang`, `make` or `trace`. Empty if it is not known.
+    pub form: String,
+    /// The number of its spans in the run.
+    pub spans: u64,
+    /// Why it, or a part of it, could not be used.
+    pub problem: String,
+}
+
+/// A line of `runs/N/spans.jsonl`: a span of time from a build tool's report. Times are in
+/// nanoseconds since the run began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Span {
+    /// The index of its report.
+    pub report: usize,
+    /// What it was about, for example an output or an action.
+    pub name: String,
+    /// More about it, for example a target.
+    pub detail: String,
+    /// The start.
+    pub start_ns: u64,
+    /// The end.
+    pub end_ns: u64,
 }
 
 /// The resources that processes used.

@@ -43,6 +43,8 @@ pub struct Session<'a> {
     pub output: Output,
     /// The rate at which stacks are sampled in traced runs, per second.
     pub sample_hz: Option<u32>,
+    /// Files that are taken into the record after each run.
+    pub attach: Vec<PathBuf>,
     /// Continue after a run that failed.
     pub goes_on: bool,
     /// The functions that remove secrets.
@@ -176,6 +178,7 @@ fn one(
         redact: &session.redact,
         output: session.output,
         sample_hz: session.sample_hz.filter(|_| planned.traced),
+        attach: &session.attach,
         // Input can only be read once, so it is given only to a single run.
         reads_input: session.runs == 1 && session.sides.len() == 1,
     };

@@ -186,6 +186,8 @@ pub struct Carried {
     pub fixed: Option<Vec<u8>>,
     /// The first input that may use `__FILE__` or something similar.
     pub names_files: Option<Vec<u8>>,
+    /// The first input that may make a compiler compare mtimes.
+    pub compares_dates: Option<Vec<u8>>,
     /// True if object files count by the form that they have in every place.
     pub objects: bool,
 }

@@ -13,9 +13,9 @@ use larder_compiler::{
 };
 use larder_model::path::{absolute, file_name, is_in, without_parents};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
-use larder_portability::names_files;
+use larder_portability::{compares_dates, names_files};
 use larder_spawn::{Command, Destinations};
-use larder_store::{Anywhere, Forms, StatCache, Uncut};
+use larder_store::{Anywhere, Forms, StatCache, Uncut, Words};
 use larder_sys::TerminalSize;
 
 use crate::build_file::build_file;
@@ -25,6 +25,8 @@ use crate::search_path::{reduced, system_part};
 use crate::substring::places_of;
 use crate::{Tool, relocated, roots, rust};
 
+/// The words that are searched for in inputs.
+const WORDS: Words = Words { names_files, compares_dates };
 /// Response files larger than this are not read, in bytes.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -304,7 +306,7 @@ impl Request {
     /// - For a whole command, autoconf's `config.status` is compared in a form in which no path is
     ///   split (`uncut`, see [`relocated::uncut`]).
     pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: Uncut<'f>) -> Forms<'f> {
-        let plain = Forms::plain(names_files);
+        let plain = Forms::plain(WORDS);
         let uncut = if self.family == Family::Command { uncut } else { plain.uncut };
         Forms { object: self.links().then_some(object), uncut, ..plain }
     }
@@ -344,7 +346,7 @@ fn first_source(
     roots: &Roots,
     stat_cache: &StatCache,
 ) -> Option<Digest> {
-    let anywhere = |path: &[u8]| larder_store::content_anywhere(path, roots, stat_cache, names_files);
+    let anywhere = |path: &[u8]| larder_store::content_anywhere(path, roots, stat_cache, WORDS);
     if family == Family::Command {
         return anywhere(&build_file(argv, cwd)?);
     }

@@ -36,5 +36,5 @@ pub use c_words::names_files;
 pub use facts::{CommandFacts, Content, Outcome, Output, OutputKind, Preprocess, RunFacts, SEARCHED_BYTES_MAX};
 pub use portability::{Decision, Limit};
 pub use rewrites::{Rewrites, rule};
-pub use script_scan::{ScriptScan, run_by_shells_alone};
+pub use script_scan::{ScriptScan, compares_dates, run_by_shells_alone};
 pub use volatile_ids::{VolatileIds, outside_the_system};

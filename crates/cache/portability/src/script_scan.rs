@@ -29,6 +29,8 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// What the texts of a command mention.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptScan {
+    /// The texts that the compilers of a compile read. See [`ScriptScan::find_dates`].
+    compiled: Vec<Vec<u8>>,
     /// Words that stand for times, clocks, seeds and addresses, in texts that may be scripts of any
     /// language.
     named: Named,
@@ -62,16 +64,20 @@ impl ScriptScan {
     pub fn of(command: &CommandFacts, run: &RunModel) -> ScriptScan {
         let mut found = ScriptScan::default();
         let read = texts(run);
-        let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
+        let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler)).map(|(path, _)| path);
+        if matches!(command.family, Family::Gcc | Family::Clang) {
+            found.compiled = compiled.cloned().collect();
+            return found;
+        }
         // A compiler by itself never writes a process id into its output that was not in its input.
         let may_be_run = command.family == Family::Command;
-        for (path, _) in compiled {
+        for path in compiled {
             let (dates, processes) = (!found.named.dates_compared, may_be_run && !found.compiled_name_processes);
             if !dates && !processes {
                 break;
             }
             let text = whole(path);
-            found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| holds(text, DATE_WORDS));
+            found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| compares_dates(text));
             found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
         if may_be_run {
@@ -95,6 +101,17 @@ impl ScriptScan {
                 found.add_own(own_process(text, Signs::Number));
             }
         }
+        found
+    }
+
+    /// Returns true, and notes it, if a compile may compare mtimes because of a pragma in a text.
+    /// `inputs_do` says so for the files that are inputs. So only the others are read here, such as
+    /// the `x.i` of `-save-temps`.
+    pub fn find_dates(&mut self, inputs_do: bool, is_input: &dyn Fn(&[u8]) -> bool) -> bool {
+        let mut others = self.compiled.iter().filter(|path| !is_input(path));
+        let found = inputs_do && !self.compiled.is_empty()
+            || others.any(|path| whole(path).is_none_or(|text| compares_dates(&text)));
+        self.named.dates_compared = found;
         found
     }
 
@@ -233,6 +250,12 @@ fn is_machine_code(bytes: &[u8]) -> bool {
 /// Returns true if a text or object that a compiler read mentions a way to read process ids.
 fn compiled_names(bytes: &[u8]) -> bool {
     if is_machine_code(bytes) { compiled_names_other_processes(bytes) } else { names_other_processes(bytes) }
+}
+
+/// Returns true if a text may contain a pragma with which gcc and clang compare the mtimes of two
+/// files.
+pub fn compares_dates(text: &[u8]) -> bool {
+    holds(text, DATE_WORDS)
 }
 
 /// Returns the words of a text, as names of variables are.

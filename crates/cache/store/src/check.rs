@@ -579,6 +579,7 @@ fn found(stat: &io::Result<Stat>) -> String {
 mod tests {
     use super::*;
     use crate::Store;
+    use crate::scan::Words;
 
     fn checker<'a>(roots: &'a Roots, stat_cache: &'a StatCache) -> Checker<'a> {
         Checker {
@@ -589,7 +590,7 @@ mod tests {
             stampless: Cell::new(false),
             variable: &|_| None,
             value_key: ValueKey::ZERO,
-            forms: Forms::plain(|_| false),
+            forms: Forms::plain(Words { names_files: |_| false, compares_dates: |_| false }),
         }
     }
 

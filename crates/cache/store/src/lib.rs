@@ -88,7 +88,7 @@ pub use layout::{Contents, Store, forget_user};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};
 pub use recent::{FoundCommand, Recent, Wanted};
-pub use scan::{Anywhere, Forms, Uncut, content_anywhere};
+pub use scan::{Anywhere, Forms, Uncut, Words, content_anywhere};
 pub use stat_cache::{STAMP_AGE_MIN_NS, SharedStatCache, StatCache};
 pub use turns::{Asked, Running, Turn};
 pub use uploads::Upload;

@@ -37,15 +37,24 @@ pub struct Forms<'a> {
     /// The text in which every path is whole, for known files that break long lines. For example,
     /// autoconf's `config.status` breaks strings at a column, which can split a path.
     pub uncut: Uncut<'a>,
-    /// Returns true if a text contains a word that becomes the path of a file. Its answers are kept
-    /// in stamps, so it must be the same function in all processes.
+    /// The words that matter in a text.
+    pub words: Words,
+}
+
+/// The words that are searched for in texts. The answers are kept in stamps, so these must be the
+/// same functions in all processes.
+#[derive(Clone, Copy)]
+pub struct Words {
+    /// Returns true if a text contains a word that becomes the path of a file.
     pub names_files: fn(&[u8]) -> bool,
+    /// Returns true if a text may make a compiler compare the mtimes of files.
+    pub compares_dates: fn(&[u8]) -> bool,
 }
 
 impl Forms<'_> {
     /// Returns the forms if no file has a special form: all bytes count.
-    pub const fn plain(names_files: fn(&[u8]) -> bool) -> Forms<'static> {
-        Forms { object: None, uncut: &|_, _| None, names_files }
+    pub const fn plain(words: Words) -> Forms<'static> {
+        Forms { object: None, uncut: &|_, _| None, words }
     }
 }
 
@@ -62,16 +71,26 @@ pub(crate) struct Held {
     /// If it is an object file that contains a root: the digest of the form that it has in every
     /// place.
     pub(crate) object: Option<Digest>,
-    /// It may contain a word that becomes the path of a file (`Forms::names_files`).
+    /// It may contain a word that becomes the path of a file ([`Words::names_files`]).
     pub(crate) names_files: bool,
+    /// It may make a compiler compare mtimes ([`Words::compares_dates`]). No stamp says that, so
+    /// such a file is read each time.
+    pub(crate) compares_dates: bool,
     /// It contains a name by chance, which is not replaced.
     pub(crate) names_runs: bool,
 }
 
 impl Held {
     /// The answer for a file that is not searched.
-    pub(crate) const ANYTHING: Held =
-        Held { rooted: None, object: None, fixed: true, loose: true, names_files: true, names_runs: true };
+    pub(crate) const ANYTHING: Held = Held {
+        rooted: None,
+        object: None,
+        fixed: true,
+        loose: true,
+        names_files: true,
+        compares_dates: true,
+        names_runs: true,
+    };
 }
 
 /// A search of files for the roots of one place.
@@ -81,9 +100,9 @@ pub(crate) struct Scan<'a> {
     forms: Forms<'a>,
     /// Stands in a stamp for "contains no root of this place".
     rootless: Digest,
-    /// Stands in a stamp for "does not use the name of a file".
+    /// Stands in a stamp for "neither uses the name of a file nor compares mtimes".
     nameless: Digest,
-    /// Stands in a stamp for "uses the name of a file".
+    /// Stands in a stamp for "uses the name of a file, and does not compare mtimes".
     naming: Digest,
 }
 
@@ -96,8 +115,8 @@ impl<'a> Scan<'a> {
             stat_cache,
             forms,
             rootless: Digest::of(&all),
-            nameless: Digest::of(b"no name of a file, nor pieces of one"),
-            naming: Digest::of(b"the name of a file, or pieces of one"),
+            nameless: Digest::of(b"no name of a file, nor pieces of one, no dates"),
+            naming: Digest::of(b"the name of a file, or pieces of one, no dates"),
         }
     }
 
@@ -139,8 +158,9 @@ impl<'a> Scan<'a> {
             return Err(io::Error::other("changed while it was read"));
         }
         let names = if held.names_files { &self.naming } else { &self.nameless };
+        let names = (!held.compares_dates).then_some(names);
         let is_rootless = held.rooted.is_none() && !held.fixed;
-        for what in [Some(names), is_rootless.then_some(&self.rootless)].into_iter().flatten() {
+        for what in [names, is_rootless.then_some(&self.rootless)].into_iter().flatten() {
             self.stat_cache.keep_saying(stat, now_ns, what, &file);
         }
         let held = Held { fixed: held.fixed || held.names_runs, ..held };
@@ -156,7 +176,8 @@ impl<'a> Scan<'a> {
             loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
             rooted: encoded.map(|encoded| digest(&encoded)),
             object: None,
-            names_files: (self.forms.names_files)(bytes),
+            names_files: (self.forms.words.names_files)(bytes),
+            compares_dates: (self.forms.words.compares_dates)(bytes),
             names_runs: false,
         }
     }
@@ -190,14 +211,9 @@ fn is_library_name(path: &[u8]) -> bool {
 const MAGIC_BYTES: usize = 8;
 
 /// Returns the digest of a file's content with roots replaced, which is the same in every place.
-/// Returns `None` if the path is not a readable regular file. `names_files` is as in [`Forms`].
-pub fn content_anywhere(
-    path: &[u8],
-    roots: &Roots,
-    stat_cache: &StatCache,
-    names_files: fn(&[u8]) -> bool,
-) -> Option<Digest> {
-    let scan = Scan::new(roots, stat_cache, Forms::plain(names_files));
+/// Returns `None` if the path is not a readable regular file.
+pub fn content_anywhere(path: &[u8], roots: &Roots, stat_cache: &StatCache, words: Words) -> Option<Digest> {
+    let scan = Scan::new(roots, stat_cache, Forms::plain(words));
     let stat = larder_sys::stat(path).ok().filter(|stat| stat.kind == FileType::File)?;
     if let Some(digest) = stat_cache.content(&stat)
         && stat_cache.says(&stat, &scan.rootless)
@@ -237,7 +253,8 @@ mod tests {
         let store = crate::Store::open(dir.path()).expect("opens");
         let stat_cache = StatCache::open(&store, false);
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let scan = || Scan::new(&roots, &stat_cache, Forms::plain(|_| false));
+        let words = Words { names_files: |_| false, compares_dates: |text| text == b"dates" };
+        let scan = || Scan::new(&roots, &stat_cache, Forms::plain(words));
         let held = |text: &[u8]| {
             let held = scan().bytes(text, Digest::of);
             (held.rooted.is_some(), held.fixed)
@@ -250,6 +267,9 @@ mod tests {
         let loose = |text: &[u8]| scan().bytes(text, Digest::of).loose;
         assert!(!loose(b"int x;\n # define X \"/some/where\"\n"));
         assert!(loose(b"/* /some/where */ int x;\n") && loose(b"#define X \\\n \"/some/where\"\n"));
+        assert!(
+            scan().bytes(b"dates", Digest::of).compares_dates && !scan().bytes(b"int x;", Digest::of).compares_dates
+        );
         assert!(is_program(b"\x7fELF\x02\x01\x01\0") && is_program(b"!<arch>\n") && !is_program(b"int x;"));
     }
 }

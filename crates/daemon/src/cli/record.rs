@@ -58,6 +58,10 @@ pub(crate) struct RecordOptions {
     /// Sample stacks with perf this many times a second, in the run that is traced
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) sample: Option<u32>,
+    /// Take this file into the record after each run, and its spans onto the timeline if it is a
+    /// report of a build tool; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
     /// Count commits since this revision
     #[arg(long, value_name = "REVISION")]
     pub(crate) base: Option<String>,

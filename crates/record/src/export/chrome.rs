@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::arguments;
 use crate::directory::RecordedRun;
+use crate::lanes::lanes;
 use crate::processes::{Processes, processes};
 
 /// Returns a run as one JSON object.
@@ -27,6 +28,20 @@ pub fn chrome(run: &RecordedRun) -> Value {
             "args": args,
         }));
     }
+    let (of_lane, _) = lanes(run.spans.iter().map(|span| (span.start_ns, span.end_ns)));
+    for (span, lane) in run.spans.iter().zip(of_lane) {
+        events.push(json!({
+            "ph": "X",
+            "cat": "report",
+            "name": span.name,
+            // No traced process has this number.
+            "pid": 0,
+            "tid": lane,
+            "ts": span.start_ns as f64 / 1e3,
+            "dur": span.end_ns.saturating_sub(span.start_ns) as f64 / 1e3,
+            "args": { "detail": span.detail },
+        }));
+    }
     json!({ "displayTimeUnit": "ms", "traceEvents": events })
 }
 
@@ -34,13 +49,20 @@ pub fn chrome(run: &RecordedRun) -> Value {
 mod tests {
     use super::*;
     use crate::processes::tests::a_run;
+    use crate::schema::Span;
 
     #[test]
-    fn an_event_a_process() {
-        let trace = chrome(&a_run());
+    fn an_event_for_each_process_and_span() {
+        let mut run = a_run();
+        run.spans.push(Span { name: "a.o".into(), start_ns: 1000, end_ns: 3000, ..Span::default() });
+        let trace = chrome(&run);
         let events = trace["traceEvents"].as_array().expect("a list");
         let complete: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
-        assert_eq!((complete.len(), &complete[2]["cat"], &complete[2]["ts"]), (4, &json!("miss"), &json!(20_000.0)));
+        assert_eq!((complete.len(), &complete[2]["cat"], &complete[2]["ts"]), (5, &json!("miss"), &json!(20_000.0)));
+        assert_eq!(
+            (&complete[4]["name"], &complete[4]["ts"], &complete[4]["dur"]),
+            (&json!("a.o"), &json!(1.0), &json!(2.0))
+        );
         assert_eq!(complete[2]["args"]["cause"], "x.h changed");
     }
 }

@@ -48,6 +48,7 @@ pub fn json(record: &Record) -> Value {
             "actions": run.actions,
             "actions_without_process": found.strangers,
             "processes": all,
+            "spans": run.spans,
             "critical_path": path,
             "damaged_lines": run.damaged_lines,
         })

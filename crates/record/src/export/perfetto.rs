@@ -6,6 +6,7 @@ use prost::Message;
 
 use super::arguments::arguments;
 use crate::directory::RecordedRun;
+use crate::lanes::lanes;
 use crate::processes::processes;
 
 /// The sequence ID of all packets, because they come from one writer.
@@ -90,6 +91,21 @@ pub fn perfetto(run: &RecordedRun) -> Vec<u8> {
         timed.push(Packet { track_event: Some(begin), ..blank(Some(process.start_ns)) });
         timed.push(Packet { track_event: Some(event(SLICE_END)), ..blank(Some(process.end_ns)) });
     }
+    // The spans of reports are in tracks behind those of the processes.
+    let (of_lane, count) = lanes(run.spans.iter().map(|span| (span.start_ns, span.end_ns)));
+    for lane in 0..count {
+        let name = Some(format!("reports of build tools {lane}"));
+        let descriptor = TrackDescriptor { uuid: Some(track(all.len() + lane)), name, parent_uuid: None };
+        packet.push(Packet { track_descriptor: Some(descriptor), ..blank(None) });
+    }
+    for (span, lane) in run.spans.iter().zip(of_lane) {
+        let event =
+            |kind| TrackEvent { kind: Some(kind), track_uuid: Some(track(all.len() + lane)), ..TrackEvent::default() };
+        let detail = Annotation { name: Some("detail".into()), string_value: Some(span.detail.clone()) };
+        let begin = TrackEvent { name: Some(span.name.clone()), debug_annotations: vec![detail], ..event(SLICE_BEGIN) };
+        timed.push(Packet { track_event: Some(begin), ..blank(Some(span.start_ns)) });
+        timed.push(Packet { track_event: Some(event(SLICE_END)), ..blank(Some(span.end_ns)) });
+    }
     timed.sort_by_key(|packet| packet.timestamp);
     packet.extend(timed);
     Trace { packet }.encode_to_vec()
@@ -99,6 +115,22 @@ pub fn perfetto(run: &RecordedRun) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::processes::tests::a_run;
+    use crate::schema::Span;
+
+    #[test]
+    fn spans_have_tracks_of_their_own() {
+        let mut run = a_run();
+        let span = |name: &str| Span { name: name.into(), start_ns: 1000, end_ns: 3000, ..Span::default() };
+        run.spans = vec![span("a.o"), span("b.o")];
+        let trace = Trace::decode(&perfetto(&run)[..]).expect("is one");
+        let tracks = trace.packet.iter().filter_map(|packet| packet.track_descriptor.as_ref()?.uuid);
+        assert_eq!(tracks.collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+        let slice = |name: &str| {
+            let events = trace.packet.iter().filter_map(|packet| packet.track_event.as_ref());
+            events.filter(|event| event.name.as_deref() == Some(name)).find_map(|event| event.track_uuid)
+        };
+        assert_eq!((slice("a.o"), slice("b.o")), (Some(5), Some(6)));
+    }
 
     #[test]
     fn tracks_and_slices() {

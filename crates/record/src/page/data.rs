@@ -1,8 +1,7 @@
 //! The data for the page's script: columns of numbers and one table of texts, as JSON, compressed,
 //! in base64. In this form 100,000 processes take some megabytes, which a browser decodes quickly.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::io::Write;
 
 use base64::Engine;
@@ -13,7 +12,8 @@ use serde::Serialize;
 
 use crate::critical::critical_path;
 use crate::directory::RecordedRun;
-use crate::processes::{Process, Processes};
+use crate::lanes::lanes;
+use crate::processes::{Outcome, Process, Processes};
 
 /// The number of slices in the chart of busy processors, about the number of pixels on a wide
 /// screen.
@@ -55,6 +55,9 @@ struct Data {
     stacks: String,
 }
 
+/// The outcome of spans from reports, which the page shows like processes, behind the last one.
+const SPAN: u8 = Outcome::ALL.len() as u8;
+
 /// The exit code of a process whose end was not recorded.
 const NO_CODE: i32 = -1;
 
@@ -70,7 +73,7 @@ pub(super) fn encoded(run: &RecordedRun, found: &Processes, processors: u32) -> 
 fn data(run: &RecordedRun, found: &Processes, processors: u32) -> Data {
     let mut texts = Texts::default();
     let all = &found.all;
-    let (lane, lanes) = lanes(all);
+    let (lane, lanes) = lanes(all.iter().map(|process| (process.start_ns, process.end_ns)));
     let chars_max = COMMAND_CHARS[usize::from(all.len() > MANY)];
     let mut data = Data { wall: found.wall_ns / 1000, processors, lane, lanes, ..Data::default() };
     for (at, process) in all.iter().enumerate() {
@@ -93,12 +96,37 @@ fn data(run: &RecordedRun, found: &Processes, processors: u32) -> Data {
             data.action.push((at, texts.place(&text.join(" · "))));
         }
     }
+    spans(&mut data, run, &mut texts);
     let stretches = critical_path(all);
     data.critical = stretches.iter().map(|s| (s.process, s.from_ns / 1000, s.to_ns / 1000)).collect();
     data.busy = busy(all, found.wall_ns);
     data.stacks = run.stacks.clone();
     data.texts = texts.all;
     data
+}
+
+/// Adds the spans as rows behind the processes, in lanes below theirs.
+fn spans(data: &mut Data, run: &RecordedRun, texts: &mut Texts) {
+    let reports = run.run.end.as_ref().map(|end| end.reports.as_slice()).unwrap_or_default();
+    let (lane, lanes) = lanes(run.spans.iter().map(|span| (span.start_ns, span.end_ns)));
+    for (span, lane) in run.spans.iter().zip(lane) {
+        let report = reports.get(span.report);
+        data.lane.push(data.lanes + lane);
+        data.start.push(span.start_ns / 1000);
+        data.took.push(span.end_ns.saturating_sub(span.start_ns) / 1000);
+        data.parent.push(-1);
+        data.label.push(texts.place(&span.name));
+        data.command.push(texts.place(&span.detail));
+        data.cwd
+            .push(texts.place(&report.map(|report| format!("{} {}", report.form, report.path)).unwrap_or_default()));
+        data.outcome.push(SPAN);
+        for column in [&mut data.cpu, &mut data.kernel, &mut data.memory, &mut data.faults] {
+            column.push(0);
+        }
+        data.pid.push(0);
+        data.code.push(NO_CODE);
+    }
+    data.lanes += lanes;
 }
 
 #[derive(Default)]
@@ -126,28 +154,6 @@ pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Assigns each process to a lane: the topmost one that is free when it begins. Returns the lane of
-/// each process, and the number of lanes. Processes come in the order in which they began, so a
-/// parent is usually above its children.
-fn lanes(all: &[Process]) -> (Vec<usize>, usize) {
-    let (mut free, mut taken, mut lanes) = (BinaryHeap::new(), BinaryHeap::new(), 0);
-    let mut of = Vec::with_capacity(all.len());
-    for process in all {
-        while let Some(&Reverse((end, lane))) = taken.peek() {
-            if end > process.start_ns {
-                break;
-            }
-            taken.pop();
-            free.push(Reverse(lane));
-        }
-        let lane = free.pop().map_or(lanes, |Reverse(lane)| lane);
-        lanes = lanes.max(lane + 1);
-        taken.push(Reverse((process.end_ns, lane)));
-        of.push(lane);
-    }
-    (of, lanes)
-}
-
 /// Returns the number of busy processors in each slice, in hundredths. It is assumed that each
 /// process used its CPU time evenly over its life.
 fn busy(all: &[Process], wall_ns: u64) -> Vec<u32> {
@@ -170,12 +176,16 @@ mod tests {
     use super::*;
     use crate::processes::processes;
     use crate::processes::tests::a_run;
+    use crate::schema::Span;
 
     #[test]
-    fn lines_do_not_overlap() {
-        let found = processes(&a_run());
-        let (of, lanes) = lanes(&found.all);
-        assert_eq!((of, lanes), (vec![0, 1, 1, 2], 3));
+    fn spans_are_below_the_processes() {
+        let mut run = a_run();
+        let span = |start_ns, end_ns| Span { start_ns, end_ns, name: "a.o".into(), ..Span::default() };
+        run.spans = vec![span(0, 2000), span(0, 1000), span(3000, 4000)];
+        let data = data(&run, &processes(&run), 2);
+        assert_eq!((data.lanes, &data.lane[4..], &data.outcome[4..]), (5, &[3, 4, 3][..], &[SPAN; 3][..]));
+        assert_eq!((data.start.len(), data.pid.len(), data.cpu.len(), data.faults.len()), (7, 7, 7, 7));
     }
 
     #[test]

@@ -8,6 +8,7 @@ const FLAME_ROW = 20;
 function treeOfProcesses(data) {
   const root = { name: 'all', own: 0, children: new Map(), unit: 'µs' }, of = new Array(data.start.length);
   for (let at = 0; at < data.start.length; at++) {
+    if (NAMES[data.outcome[at]] === 'tool') break;
     const above = data.parent[at] >= 0 ? of[data.parent[at]] : root, name = data.texts[data.label[at]];
     // A process with its parent's name, such as a subshell, is merged into the parent.
     of[at] = above.name === name ? above : below(above, name);

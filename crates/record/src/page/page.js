@@ -51,6 +51,12 @@
     const code = text => { const c = document.createElement('code'); c.textContent = text; return c; };
     const name = document.createElement('strong');
     name.textContent = texts[data.label[at]];
+    if (NAMES[data.outcome[at]] === 'tool') {
+      line(name, ` · from ${(data.start[at] / 1e6).toFixed(3)} s for ${duration(data.took[at])}`);
+      if (texts[data.command[at]]) line(code(texts[data.command[at]]));
+      line('reported by ', code(texts[data.cwd[at]]));
+      return;
+    }
     const ended = data.code[at] < 0 ? 'its end was not recorded' : 'exit code ' + data.code[at];
     line(name, ` · process ${data.pid[at]} · ${NAMES[data.outcome[at]] === 'none' ? 'no action' : NAMES[data.outcome[at]]} · ${ended}`);
     line(`from ${(data.start[at] / 1e6).toFixed(3)} s for ${duration(data.took[at])} · CPU ${duration(data.cpu[at])}, in the kernel ` +

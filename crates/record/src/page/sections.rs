@@ -134,7 +134,7 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
     html! {
         section #timeline aria-labelledby="timeline-h" {
             h2 #timeline-h { "Timeline" }
-            @if found.all.is_empty() {
+            @if found.all.is_empty() && run.spans.is_empty() {
                 p { "No processes were traced in this run"
                     @if run.run.end.is_none() { ", or it was cut off before the first" } "." }
             } @else {
@@ -154,6 +154,10 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                             (outcome.name()) } {}
                             @if outcome == Outcome::None { "no action" } @else { (outcome.name()) } }
                     }
+                    @if !run.spans.is_empty() {
+                        label { input type="checkbox" checked data-outcome=(Outcome::ALL.len()); span.dot.v-tool {}
+                            "reported by a build tool" }
+                    }
                     span.key { span.line {} "critical path" }
                     span.key { span.idle {} "idle processors" }
                 }
@@ -170,7 +174,29 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                     "n and p: next and previous match. With a mouse: drag, Ctrl and wheel, double click."
                 }
                 div #detail.detail aria-live="polite" { "Choose a process to see its details." }
+                (reports(run))
             }
+        }
+    }
+}
+
+/// Returns what build tools reported about the run, and which files were attached.
+fn reports(run: &RecordedRun) -> Markup {
+    let end = run.run.end.as_ref();
+    let reports = end.map(|end| end.reports.as_slice()).unwrap_or_default();
+    html! {
+        @if !reports.is_empty() {
+            details {
+                summary { "Reports of build tools, and attached files: " (reports.len()) }
+                ul { @for report in reports { li {
+                    code { (report.path) }
+                    @if !report.form.is_empty() { " · " (report.form) " · " (report.spans) " spans" }
+                    @if !report.problem.is_empty() { " · " (report.problem) }
+                } } }
+            }
+        }
+        @if let Some(count) = end.map(|end| end.spans_left_out).filter(|count| *count > 0) {
+            p.note { "The " (count) " shortest spans are left out." }
         }
     }
 }

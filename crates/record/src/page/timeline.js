@@ -1,7 +1,8 @@
 'use strict';
 // The timeline: a chart of busy processors, then one bar per process in lanes. A frame draws only
 // what is in view.
-const NAMES = ['none', 'hit', 'miss', 'bypass', 'fallback'];
+// Spans that a build tool reported follow the processes, with the outcome 'tool'.
+const NAMES = ['none', 'hit', 'miss', 'bypass', 'fallback', 'tool'];
 const STRIP = 64, AXIS = 22, GAP = 8;
 // Narrower bars have no edge and no name. PALE is the opacity of processes that are not selected.
 const NARROW = 3, PALE = 0.16;
@@ -36,7 +37,7 @@ class Timeline {
   constructor(canvas, data, say) {
     Object.assign(this, { canvas, data, say, from: 0, to: Math.max(data.wall, 1), chosen: -1, critical: true });
     this.count = data.start.length;
-    this.shown = [true, true, true, true, true];
+    this.shown = NAMES.map(() => true);
     this.matches = null;
     this.byLane = Array.from({ length: data.lanes }, () => []);
     for (let at = 0; at < this.count; at++) this.byLane[data.lane[at]].push(at);
@@ -165,7 +166,7 @@ class Timeline {
       const at = line[k];
       if (start[at] > this.to) break;
       if (took[at] * perUs >= NARROW) { wide.push(at); continue; }
-      const word = this.words[outcome[at] + (this.isShown(at) ? 0 : 5)];
+      const word = this.words[outcome[at] + (this.isShown(at) ? 0 : NAMES.length)];
       const first = Math.max(0, Math.floor((start[at] - this.from) * perUs * scale));
       const last = Math.min(dots - 1, Math.floor((start[at] + took[at] - this.from) * perUs * scale));
       for (let x = first; x <= last; x++) words[row + x] = word;

@@ -47,6 +47,13 @@ enum Chance {
     Drawn(Vec<u8>),
 }
 
+/// What a run relied on and what it changed.
+struct ReliedOn {
+    folded: Folded,
+    mtimes: Mtimes,
+    witnessed: VerifiedInputs,
+}
+
 /// A run that has ended, and what is needed to record it.
 pub(crate) struct Run<'a> {
     pub(crate) context: &'a Context,
@@ -82,12 +89,12 @@ impl Run<'_> {
         if self.used_terminal {
             return Err(NotRecorded::Because(Unrecorded::Terminal, Vec::new()));
         }
-        let scripts = ScriptScan::of(&self.command_facts(), self.model);
-        let mut folded = self.folded(observed_run, &scripts)?;
-        unchanged_since_the_end(finished, &folded.seen.changed)?;
-        let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
-        self.add_what_nobody_saw(observed_run, &scripts, &mut folded)?;
-        let witnessed = self.witness(&folded.seen)?;
+        let mut scripts = ScriptScan::of(&self.command_facts(), self.model);
+        let mut relied_on = self.relied_on(observed_run, &scripts)?;
+        if compares_dates(&mut scripts, &relied_on) {
+            relied_on = self.relied_on(observed_run, &scripts)?;
+        }
+        let ReliedOn { folded, mtimes, witnessed } = relied_on;
         let sees_closing = match self.observer {
             Depfile => false,
             Kernel => closing(self.request.family) == Closing::Asked,
@@ -147,6 +154,16 @@ impl Run<'_> {
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
         let (grown, strong) = self.write(&set, &made, &result)?;
         Ok(Recorded { grown: stored.grown + grown, strong, difference })
+    }
+
+    /// Returns what the run relied on and what it changed.
+    fn relied_on(&self, observed_run: &ObservedRun, scripts: &ScriptScan) -> Result<ReliedOn, NotRecorded> {
+        let mut folded = self.folded(observed_run, scripts)?;
+        unchanged_since_the_end(&observed_run.observed.finished, &folded.seen.changed)?;
+        let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
+        self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
+        let witnessed = self.witness(&folded.seen)?;
+        Ok(ReliedOn { folded, mtimes, witnessed })
     }
 
     /// Checks once more everything that the run relied on, and makes observations of it.
@@ -353,6 +370,14 @@ impl Run<'_> {
         });
         Ok(outputs)
     }
+}
+
+/// Returns true, and notes it in `scripts`, if a compile may compare mtimes because of a pragma in
+/// what it read. Stamps say that of most inputs, so they are not read for this.
+fn compares_dates(scripts: &mut ScriptScan, ReliedOn { folded, witnessed, .. }: &ReliedOn) -> bool {
+    let looked = folded.seen.looked.iter().filter(|(_, looked)| looked.content);
+    let inputs: HashSet<&[u8]> = looked.map(|(path, _)| path.as_slice()).collect();
+    scripts.find_dates(witnessed.carried().compares_dates.is_some(), &|path| inputs.contains(path))
 }
 
 /// Returns the first of these files that an assembler opened.

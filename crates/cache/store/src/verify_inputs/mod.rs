@@ -369,6 +369,7 @@ impl Walk<'_> {
             (held.loose, &mut carried.loose),
             (held.fixed, &mut carried.fixed),
             (held.names_files, &mut carried.names_files),
+            (held.compares_dates, &mut carried.compares_dates),
         ];
         carried.objects |= held.object.is_some();
         if held.rooted.is_some() {

@@ -74,6 +74,7 @@ pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, record
         },
         output,
         sample_hz: options.sample,
+        attach: options.attach.clone(),
         goes_on: options.keep_going,
         redact: Redact { argument: bare_argument, variable: bare_variable },
         options: typed(options),
@@ -94,6 +95,9 @@ fn typed(options: &RecordOptions) -> Vec<String> {
     }
     if let Some(hz) = options.sample {
         typed.extend(["--sample".to_owned(), hz.to_string()]);
+    }
+    for file in &options.attach {
+        typed.extend(["--attach".to_owned(), file.display().to_string()]);
     }
     if options.keep_going {
         typed.push("--keep-going".to_owned());

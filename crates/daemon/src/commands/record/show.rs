@@ -1,5 +1,6 @@
 //! Prints records as text.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -123,6 +124,7 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     }
     runs(record, out)?;
     if let Some(run) = record.explaining() {
+        reports(run.run.end.as_ref(), out)?;
         let groups = causes(&run.actions);
         writeln!(out)?;
         last_build::show(&header.name, &groups[..groups.len().min(CAUSES_MAX)], run.actions.len(), out)?;
@@ -132,6 +134,24 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     }
     writeln!(out, "\n {}", record.path.display())?;
     Ok(FINE)
+}
+
+/// Prints what build tools reported, one line for each form, and each problem.
+fn reports(end: Option<&RunEnd>, out: &mut dyn Write) -> Result<()> {
+    let Some(end) = end else { return Ok(()) };
+    let mut forms: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for report in &end.reports {
+        let form = forms.entry(if report.form.is_empty() { "attached" } else { &report.form }).or_default();
+        (form.0, form.1) = (form.0 + 1, form.1 + report.spans);
+    }
+    for (form, (files, spans)) in forms {
+        let (files, spans) = (say::count(files, "file", "files"), say::count(spans, "span", "spans"));
+        writeln!(out, " {}: {files}, {spans}", say::one_line(form))?;
+    }
+    for report in end.reports.iter().filter(|report| !report.problem.is_empty()) {
+        writeln!(out, " ! {}: {}", say::one_line(&report.path), say::one_line(&report.problem))?;
+    }
+    Ok(())
 }
 
 /// Returns a warning and what to do about it if the runs of a record had different hits.
