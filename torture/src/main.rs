@@ -50,6 +50,9 @@ struct Options {
     /// Run the slow cases, too
     #[arg(long)]
     full: bool,
+    /// Run only every N-th of the chosen cases
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    every: u16,
     /// Print the names of the cases, and run nothing
     #[arg(long)]
     list: bool,
@@ -142,7 +145,7 @@ fn chosen(options: &Options) -> Result<Vec<Case>> {
     if cases.is_empty() {
         bail!("no case matches --only and --skip");
     }
-    Ok(cases)
+    Ok(cases.into_iter().step_by(options.every.into()).collect())
 }
 
 /// Reads each pattern as text and as a regular expression.

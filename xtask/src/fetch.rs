@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The version of ccache that larder is measured against. Debian's is older.
-const CCACHE: &str = "4.14.2";
+pub(crate) const CCACHE: &str = "4.14.2";
 
 /// Debian's ccache, and a library that it needs and few systems have.
 const DEBIAN_CCACHE: &[&str] = &["ccache", "libhiredis0.14"];

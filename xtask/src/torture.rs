@@ -9,6 +9,9 @@ use crate::run;
 use crate::setup;
 use crate::skips;
 use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
 
 /// The options of `cargo xtask torture`.
 #[derive(clap::Args)]
@@ -57,6 +60,29 @@ pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
 /// The cases that run in a second locale as well, without `--full`: those whose results depend on
 /// messages, and some of each kind.
 const SHARE_TRANSLATED: &[&str] = &["/error-", "/dies-", "/env-", "^A/shadow"];
+
+/// Runs every n-th case of the quick suite through a cache. Returns the results as the suite's JSON.
+pub(crate) fn results(place: &Place, cache: &str, program: &Path, every: u16) -> Result<Value> {
+    let file = place.results()?.join(format!("torture-{cache}.json"));
+    let mut words = ["--quick", "--every", &every.to_string(), "--cache", cache].map(str::to_owned).to_vec();
+    for (option, path) in [("--bin", program), ("--json", &file)] {
+        words.extend([option.to_owned(), path.display().to_string()]);
+    }
+    // It fails if a result is wrong, which the results say as well.
+    remove_file(&file)?;
+    suite(place, &words)?;
+    let text = fs::read_to_string(&file).with_context(|| format!("the suite did not write {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
 
 fn larder_words(place: &Place) -> Result<Vec<String>> {
     let larder = place.larder();

@@ -11,6 +11,7 @@
 //! | `rivals`, `server`, `replay` | other caches, their servers, and a compiler that only copies |
 //! | `figure` | the numbers by which reports are compared |
 //! | `report`, `saved` | shows a report; writes it to `target/bench` and reads it |
+//! | `caches` | measures what README.md's table compares, and writes the table there |
 //! | `compare` | compares two reports; keeps one as the accepted report |
 //! | `machine` | describes the machine in a report |
 //!
@@ -20,6 +21,7 @@
 
 mod all;
 mod build;
+mod caches;
 mod compare;
 pub(crate) mod corpus;
 mod count;
@@ -69,6 +71,7 @@ pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
     };
     match word {
         Word::Remote(options) => remote::remote(place, options),
+        Word::Caches(options) => caches::caches(place, options),
         Word::Compare(options) => compare::compare(place, options),
         Word::Accept(options) => compare::accept(place, options).map(|()| true),
         word => {

@@ -7,8 +7,8 @@ use crate::place::{Place, fresh};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-const SCCACHE: &str = "0.19.0";
-const KACHE: &str = "2.0.0";
+pub(super) const SCCACHE: &str = "0.19.0";
+pub(super) const KACHE: &str = "2.0.0";
 
 /// The note on them in reports.
 pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and all other sloppiness settings that still \

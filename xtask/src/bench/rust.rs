@@ -162,6 +162,18 @@ fn sources(project: &Project, work: &Path) -> Result<PathBuf> {
     Ok(sources)
 }
 
+/// Returns `cargo build --offline` through a launcher, with `wrapper` in front of rustc.
+pub(super) fn cargo_build(launcher: &Launcher, wrapper: Option<&Path>, home: &Path) -> Command {
+    let mut command = Command::new("cargo");
+    launcher.apply(&mut command, home);
+    let rustup = std::env::var_os("HOME").map(|home| ("RUSTUP_HOME", PathBuf::from(home).join(".rustup")));
+    command.envs(cargo_home().map(|home| ("CARGO_HOME", home))).envs(rustup);
+    command.envs(["RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.envs(wrapper.map(|wrapper| ("RUSTC_WRAPPER", wrapper)));
+    command.env("CARGO_INCREMENTAL", "0").args(["build", "--offline"]);
+    command
+}
+
 fn cargo_home() -> Result<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
     std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("neither CARGO_HOME nor HOME is set")
@@ -232,15 +244,8 @@ impl Bench<'_> {
     }
 
     fn cargo(&self, launcher: &Launcher, wrapper: Option<&Path>, checkout: &Path) -> Command {
-        let mut command = Command::new("cargo");
-        launcher.apply(&mut command, &self.home);
-        let rustup = std::env::var_os("HOME").map(|home| ("RUSTUP_HOME", PathBuf::from(home).join(".rustup")));
-        command.envs(cargo_home().map(|home| ("CARGO_HOME", home))).envs(rustup);
-        command
-            .envs(["RUSTUP_HOME", "RUSTUP_TOOLCHAIN"].iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.envs(wrapper.map(|wrapper| ("RUSTC_WRAPPER", wrapper)));
-        command.env("CARGO_INCREMENTAL", "0").env("BENCH_TARGET", checkout.join("target"));
-        command.args(["build", "--locked", "--offline", "--quiet"]).current_dir(checkout);
+        let mut command = cargo_build(launcher, wrapper, &self.home);
+        command.env("BENCH_TARGET", checkout.join("target")).args(["--locked", "--quiet"]).current_dir(checkout);
         command
     }
 

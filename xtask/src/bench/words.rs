@@ -1,7 +1,7 @@
 //! The subcommands of `cargo xtask bench`, and the benchmark behind each.
 
 use super::report::Report;
-use super::{build, compare, corpus, hit, image, miss, record, remote, rust, scale};
+use super::{build, caches, compare, corpus, hit, image, miss, record, remote, rust, scale};
 use crate::place::Place;
 use anyhow::Result;
 
@@ -32,6 +32,8 @@ pub(super) enum Word {
     /// Measure images of a node_modules with 100,000 files and of a Maven repository, beside
     /// archives
     Image(image::Options),
+    /// Measure what README.md's table compares, and write the table there. Takes about 15 minutes
+    Caches(caches::Options),
     /// Compare two reports, and exit with 1 if a figure got worse
     Compare(compare::Options),
     /// Keep a report in benches/results as the one to compare others with

@@ -38,7 +38,12 @@ pub(super) struct All {
 
 /// Runs each way of this tree once in each round.
 pub(super) fn all(tree: &Tree, ways: &Ways, rounds: u32) -> Result<All> {
-    let mut measured: Vec<Measured> = ways.all(tree).into_iter().map(Measured::nothing).collect();
+    these(tree, ways, ways.all(tree), rounds)
+}
+
+/// Runs each of the chosen ways once in each round.
+pub(super) fn these(tree: &Tree, ways: &Ways, chosen: Vec<Way>, rounds: u32) -> Result<All> {
+    let mut measured: Vec<Measured> = chosen.into_iter().map(Measured::nothing).collect();
     let (mut done, mut left_out) = (0, Vec::new());
     let bar = Bar::new(tree.kind.word(), u64::from(rounds) * measured.len() as u64);
     for _ in 0..rounds {

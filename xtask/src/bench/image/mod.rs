@@ -26,7 +26,7 @@ use anyhow::{Result, ensure};
 use std::path::PathBuf;
 
 use self::tree::Tree;
-use self::ways::Ways;
+use self::ways::{MOUNTED, SAVED, TAR, UNPACKED, UNTAR, Ways};
 
 /// The options of `cargo xtask bench image`.
 #[derive(clap::Args)]
@@ -79,6 +79,39 @@ pub(crate) fn image(place: &Place, options: &Options) -> Result<Vec<Report>> {
     let reports = reports(place, options, &ways);
     ways.end();
     reports
+}
+
+/// The wall times in seconds until a `node_modules` can be used.
+pub(super) struct Usable {
+    pub(super) files: u64,
+    pub(super) untarred: f64,
+    pub(super) unpacked: f64,
+    /// `None` if this machine cannot mount it.
+    pub(super) mounted: Option<f64>,
+}
+
+/// Measures only these ways to get the tree. `larder` is the program.
+pub(super) fn usable(place: &Place, larder: PathBuf, rounds: u32) -> Result<Usable> {
+    setup::for_bench_image(place)?;
+    let ways = Ways::begin(larder, place.own("bench-image")?)?;
+    let measured = measure_usable(place, &ways, rounds);
+    ways.end();
+    measured
+}
+
+fn measure_usable(place: &Place, ways: &Ways, rounds: u32) -> Result<Usable> {
+    let tree = Tree::installed(place, None, false)?;
+    let mut chosen = ways.all(&tree);
+    chosen.retain(|way| [TAR, SAVED, UNTAR, UNPACKED, MOUNTED].contains(&way.name));
+    // No jobs run on a tree of this kind.
+    let tree = tree.into_sized();
+    let all = measured::these(&tree, ways, chosen, rounds)?;
+    Ok(Usable {
+        files: tree.files,
+        untarred: all.needed(UNTAR)?.wall(),
+        unpacked: all.needed(UNPACKED)?.wall(),
+        mounted: all.find(MOUNTED).map(measured::Measured::wall),
+    })
 }
 
 fn reports(place: &Place, options: &Options, ways: &Ways) -> Result<Vec<Report>> {

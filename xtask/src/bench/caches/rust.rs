@@ -1,0 +1,142 @@
+//! A workspace with a crate of each kind, built by cargo through each cache: how many of rustc's
+//! calls were hits in a build with an empty target directory.
+
+use crate::bench::measure;
+use crate::bench::rivals::{self, Rival};
+use crate::bench::rust::cargo_build;
+use crate::fetch::{self, Build};
+use crate::launcher::Launcher;
+use crate::place::{Place, fresh, remove};
+use crate::{run, setup};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of the workspace. The kinds of crates are named in the table's note.
+const FILES: &[(&str, &str)] = &[
+    (
+        "Cargo.toml",
+        "[workspace]\nmembers = [\"lib\", \"macro\", \"c\", \"static\", \"dynamic\", \"app\"]\nresolver = \"2\"\n",
+    ),
+    ("lib/Cargo.toml", "[package]\nname = \"parts\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+    ("lib/src/lib.rs", "pub fn part() -> usize { 3 }\n"),
+    (
+        "macro/Cargo.toml",
+        "[package]\nname = \"makes\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\nproc-macro = true\n",
+    ),
+    (
+        "macro/src/lib.rs",
+        "#[proc_macro]\npub fn four(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"4\".parse().unwrap() }\n",
+    ),
+    (
+        "c/Cargo.toml",
+        "[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n",
+    ),
+    ("c/src/lib.rs", "#[no_mangle]\npub extern \"C\" fn five() -> i32 { 5 }\n"),
+    (
+        "static/Cargo.toml",
+        "[package]\nname = \"s\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"staticlib\"]\n",
+    ),
+    ("static/src/lib.rs", "#[no_mangle]\npub extern \"C\" fn six() -> i32 { 6 }\n"),
+    (
+        "dynamic/Cargo.toml",
+        "[package]\nname = \"d\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"dylib\"]\n",
+    ),
+    ("dynamic/src/lib.rs", "pub fn seven() -> i32 { 7 }\n"),
+    (
+        "app/Cargo.toml",
+        "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\nbuild = \"build.rs\"\n\
+         [dependencies]\nparts = { path = \"../lib\" }\nmakes = { path = \"../macro\" }\n",
+    ),
+    ("app/build.rs", "fn main() { println!(\"cargo:rerun-if-changed=build.rs\"); }\n"),
+    ("app/src/main.rs", "fn main() { println!(\"{}\", parts::part() + makes::four!()); }\n"),
+];
+
+/// The number of builds that fill a store. larder may learn in the first how a tool is observed.
+const FILLING: usize = 2;
+
+/// The hits of each cache.
+pub(in crate::bench) struct Found {
+    /// The number of rustc's calls in a build.
+    pub(in crate::bench) calls: usize,
+    pub(in crate::bench) hits: BTreeMap<&'static str, u64>,
+}
+
+/// The caches, each with an empty store.
+pub(super) struct Caches {
+    work: PathBuf,
+    own: Vec<Launcher>,
+    served: Vec<Rival>,
+    /// The caches that could not be installed, with the reasons.
+    pub(super) missing: Vec<String>,
+}
+
+impl Caches {
+    /// Installs them.
+    pub(super) fn all(place: &Place, larder: &Path) -> Result<Self> {
+        setup::for_bench(place)?;
+        let work = place.own("bench-caches")?;
+        fresh(&work)?;
+        let home = work.join("home");
+        fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+        let store = |name: &str| work.join("store").join(name);
+        let own = vec![
+            Launcher::larder(larder, &store("larder"))?,
+            Launcher::ccache(&fetch::ccache(place)?, &store("ccache"))?,
+        ];
+        let (served, missing) = rivals::of_rust(place, &work.join("store"), &home, Build::Yes);
+        Ok(Self { work, own, served, missing })
+    }
+
+    /// Builds the workspace through each cache. Ends the servers and removes all files.
+    pub(super) fn measure(&mut self, place: &Place) -> Result<Found> {
+        let tree = self.work.join("workspace");
+        for (name, text) in FILES {
+            let path = tree.join(name);
+            fs::create_dir_all(path.parent().context("a file lies in a directory")?)?;
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        // Caches do not trust the times of new files.
+        std::thread::sleep(measure::SETTLING);
+        let calls = self.calls(&tree)?;
+        let mut hits = BTreeMap::new();
+        for launcher in self.own.iter().chain(self.served.iter().map(|rival| &rival.launcher)) {
+            let found = self.hits_of(launcher, &tree).with_context(|| format!("cargo with {}", launcher.name))?;
+            ensure!(found as usize <= calls, "{}: {found} hits in {calls} calls", launcher.name);
+            hits.insert(launcher.name, found);
+        }
+        self.served.clear();
+        remove(&self.work)?;
+        fresh(&place.own("bench-caches")?)?;
+        Ok(Found { calls, hits })
+    }
+
+    /// Builds plainly, and returns the number of artifacts, of which rustc makes one in each call.
+    fn calls(&self, tree: &Path) -> Result<usize> {
+        let mut build = cargo_build(&Launcher::plain(), None, &self.work.join("home"));
+        let said = run::output(build.args(["--message-format", "json"]).current_dir(tree))?;
+        let calls = said.lines().filter(|line| line.contains("\"reason\":\"compiler-artifact\"")).count();
+        ensure!(calls > 0, "cargo reported no artifact");
+        Ok(calls)
+    }
+
+    /// Returns the hits of the last of several builds.
+    fn hits_of(&self, launcher: &Launcher, tree: &Path) -> Result<u64> {
+        let home = self.work.join("home");
+        let counts = || launcher.counts(&home)?.with_context(|| format!("{} counts nothing", launcher.name));
+        let build = || -> Result<()> {
+            // The file `target/.rustc_info.json` stays, so that cargo does not ask rustc for its
+            // version again, which caches would count.
+            remove(&tree.join("target/debug"))?;
+            let mut build = cargo_build(launcher, launcher.program.as_deref(), &home);
+            run::output(build.arg("--quiet").current_dir(tree)).map(drop)
+        };
+        for _ in 0..FILLING {
+            build()?;
+        }
+        let before = counts()?;
+        build()?;
+        Ok((counts()? - before).hit)
+    }
+}
