@@ -16,6 +16,7 @@ use larder_portability::{
 use larder_spawn::Command;
 use larder_store::{InputVerifier, StatCache, VerifiedInputs};
 
+use super::archive_times::no_symbols_are_dated;
 use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
@@ -160,6 +161,7 @@ impl Run<'_> {
     fn relied_on(&self, observed_run: &ObservedRun, scripts: &ScriptScan) -> Result<ReliedOn, NotRecorded> {
         let mut folded = self.folded(observed_run, scripts)?;
         unchanged_since_the_end(&observed_run.observed.finished, &folded.seen.changed)?;
+        no_symbols_are_dated(&folded.seen.changed, self.request.family, self.started_ns)?;
         let mtimes = Mtimes::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;

@@ -18,6 +18,12 @@ pub(super) fn cases() -> Vec<Case> {
             .back("another touched", all([touch("b.o", -50)])).may_miss(),
         objects("ar-new-U").cmd("ar rcSU x.a a.o b.o").cold().then("again", nothing())
             .then("member touched", touch("a.o", -50)).then("mode", chmod("a.o", 0o600)),
+        objects("ar-new-U-with-symbols").cmd("ar rcsU x.a a.o b.o").loose("x.a", "it holds the time").cold()
+            .then("again", nothing()).never_hits(),
+        objects("ranlib-U").cmd("ranlib -U x.a").setup(existing()).loose("x.a", "it holds the time").cold()
+            .then("again", nothing()).never_hits(),
+        objects("run-ar-U-with-symbols").any_sh("ar rcsU x.a a.o b.o").loose("x.a", "it holds the time").cold()
+            .then("again", nothing()).never_hits(),
         objects("ar-quick").cmd("ar qcD x.a a.o b.o").cold().then("again", nothing()).over().may_miss().over()
             .may_miss(),
         objects("ar-order").cmd("ar rcsD x.a a.o b.o").twice().cmd("ar rcsD x.a b.o a.o").changes("turned", nothing()),

@@ -525,6 +525,7 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::Words;
     use larder_model::Fact;
     use std::os::unix::ffi::OsStrExt;
 
@@ -534,7 +535,7 @@ mod tests {
             roots: &roots,
             recorded_above: None,
             only_once_counts: false,
-            forms: Forms::plain(|_| false),
+            forms: Forms::plain(Words { names_files: |_| false, compares_dates: |_| false }),
             stat_cache: &stat_cache,
             started_ns: i64::MAX,
             identities_are_the_tools: true,
