@@ -321,6 +321,11 @@ fn a_link_out_of_the_project_is_not_written_through() {
     fs::write(place.path("home/package.json"), "{\n  \"scripts\": {}\n}\n").expect("cannot write the file");
     link("home/package.json", "work/package.json");
     refused("npm");
+    fs::create_dir(place.path("work/.git")).expect("cannot create the directory");
+    fs::rename(place.path("home/package.json"), place.path("work/.git/package.json")).expect("cannot rename");
+    fs::remove_file(place.path("work/package.json")).expect("removable");
+    link("work/.git/package.json", "work/package.json");
+    refused("npm");
     // A link within the project is followed.
     place.put("real.json", "{\n  \"scripts\": {}\n}\n");
     fs::remove_file(place.path("work/package.json")).expect("removable");
@@ -328,6 +333,25 @@ fn a_link_out_of_the_project_is_not_written_through() {
     init(&place, &["npm", "--yes"]).run().ends(0);
     let real = String::from_utf8(place.read("real.json")).expect("not UTF-8");
     assert!(real.contains("larder:install") && place.path("work/package.json").is_symlink(), "{real}");
+}
+
+/// A checkout chooses the names of its directories, and what its files are.
+#[test]
+fn names_and_files_of_a_checkout_do_no_harm() {
+    let place = Place::new();
+    let said = |tool: &str| {
+        let larder = larder().to_str().expect("not UTF-8");
+        place.run(&["timeout", "60", larder, "init", tool, "--print"]).run().ends(0).stdout
+    };
+    place.put("meson.build", "");
+    place.put("$(touch forged)\u{1b}[31m/meson-info/x", "");
+    let notes = said("meson");
+    assert!(notes.contains("`meson setup --wipe '$(touch forged)\\u{1b}[31m'` configures"), "{notes:?}");
+    assert!(!notes.contains('\u{1b}'), "{notes:?}");
+    // No process writes to this FIFO.
+    place.put("Cargo.toml", "[package]\n");
+    place.run(&["mkfifo", "Cargo.lock"]).run().ends(0);
+    assert!(said("cargo").contains("rustc-wrapper"));
 }
 
 #[test]

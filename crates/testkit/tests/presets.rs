@@ -309,3 +309,43 @@ fn errors_say_what_to_do() {
     let swapped = place.run(&[larder, "image", "npn"]).run().ends(2).stderr;
     assert!(swapped.contains("npm"), "{swapped}");
 }
+
+/// A checkout chooses the names and patterns of its packages. A name is no option of a command, and a
+/// pattern leads to no other files.
+#[test]
+fn names_of_packages_are_only_names() {
+    let place = Place::new();
+    let larder = larder().to_str().expect("not UTF-8");
+    place.tool("bin/node", "echo v22");
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", place.text("bin"));
+    let image = |words: &[&str]| {
+        place.run(&[&["timeout", "60", larder, "image", "npm"], words].concat()).env("PATH", &path).run()
+    };
+    const NAME: &str = "--if-missing=touch forged #";
+    place.put("package.json", r#"{"workspaces": ["*", "../home/package.json/**", "!/proc/**"]}"#);
+    place.put("package-lock.json", "{}");
+    place.put(&format!("{NAME}/package.json"), "{}");
+    // Listing what is below a file is an error.
+    fs::write(place.path("home/package.json"), "{}").expect("cannot write");
+    let printed = image(&["--print"]).ends(0).stdout;
+    assert!(printed.trim_end().ends_with(&format!(" node_modules './{NAME}/node_modules'")), "{printed}");
+    image(&["--install", "mkdir -p node_modules"]).ends(0);
+    let made = place.path("work").join(NAME).join("node_modules");
+    assert!(made.is_dir());
+    fs::remove_dir(&made).expect("cannot remove the directory");
+    let by_hand = printed.replacen("larder", larder, 1);
+    assert!(place.run(&["sh", "-c", by_hand.trim()]).run().ends(0).stdout.starts_with("exact: "));
+    assert!(made.is_dir());
+    fs::remove_dir(&made).expect("cannot remove the directory");
+    assert_eq!(image(&["--install", "exit 3", "--", "echo", "ran"]).ends(0).stdout, "ran\n");
+    assert!(made.is_dir(), "the image has no such path for the command");
+    assert!(!place.path("work/forged").exists());
+    let control = "a\u{1b}[31m";
+    place.put(&format!("{control}/package.json"), "{}");
+    let refused = image(&["--print"]).ends(1).stderr;
+    assert!(refused.contains("control characters") && !refused.contains('\u{1b}'), "{refused:?}");
+    // A checkout in an archive can have a FIFO, to which no process writes.
+    place.remove(&["package.json"]);
+    place.run(&["mkfifo", "package.json"]).run().ends(0);
+    assert!(image(&["--print"]).ends(1).stderr.contains("package.json: cannot be read"));
+}

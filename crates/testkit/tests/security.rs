@@ -349,6 +349,24 @@ fn no_name_begins_a_line_of_the_log() {
 }
 
 #[test]
+fn no_name_changes_what_a_terminal_shows() {
+    let place = place();
+    let name = "a\u{1b}[31m.c";
+    place.put(name, "int a;\n");
+    let ran = place.larder(&["./none\u{1b}[31m"]).run().ends(127);
+    assert_eq!(
+        ran.stderr.lines().next(),
+        Some("larder: ./none?[31m: command not found (searched PATH; see `larder help` for larder's own subcommands)")
+    );
+    probe_skip!(has("gcc"), "gcc is not installed");
+    // gcc writes a new stamp into coverage notes each time.
+    let verified = || place.larder(&["gcc", "-c", name, "-o", "x.o", "--coverage"]).env("LARDER_VERIFY", "1").run();
+    verified().ends(0);
+    let said = verified().ends(0).stderr;
+    assert!(said.contains("the record of a?[31m.c was wrong") && !said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
 fn secrets_are_neither_kept_nor_shown() {
     let place = place();
     let secrets = ["hunter2-of-the-variable", "hunter2-of-the-argument", "hunter2-in-two-words", "hunter2-of-a-url"];

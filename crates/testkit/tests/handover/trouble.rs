@@ -1,13 +1,13 @@
 //! How `larderd` deals with nonsense, with other users, with full disks, and with being killed.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Child;
 
-use larder_testkit::{Ran, can_mount, is_root, larder, probe_skip};
+use larder_testkit::{Ran, can_mount, has, is_root, larder, probe_skip};
 
 use crate::here::{Here, SANDBOX};
 
@@ -16,6 +16,14 @@ const OTHER: u32 = 65534;
 
 fn connect(here: &Here) -> UnixStream {
     UnixStream::connect(here.inside("daemon.sock")).expect("cannot connect")
+}
+
+/// Returns a request for a download: a length, the version of the formats, the kind, a fingerprint,
+/// and a directory.
+fn fetch_frame(here: &Here) -> Vec<u8> {
+    let inside = here.inside("");
+    let version = inside.file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok());
+    [&[36, 0, version.expect("the directory has its version"), 7][..], &[7; 32], b"\x01/"].concat()
 }
 
 #[test]
@@ -71,10 +79,7 @@ fn clients_that_hold_downloads_keep_no_other_request_waiting() {
     let remote = format!("file://{}", here.place.path("far").display());
     let start = here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]);
     start.env("LARDER_REMOTE", remote).run().ends(0);
-    // A length, the version of the formats, the kind, a fingerprint, and a directory.
-    let inside = here.inside("");
-    let version = inside.file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok());
-    let frame = [&[36, 0, version.expect("the directory has its version"), 7][..], &[7; 32], b"\x01/"].concat();
+    let frame = fetch_frame(&here);
     let held: Vec<UnixStream> = (0..200).map(|_| connect(&here)).collect();
     for mut client in &held {
         // One that is refused is closed.
@@ -86,6 +91,50 @@ fn clients_that_hold_downloads_keep_no_other_request_waiting() {
     assert!(here.daemon_log().contains(refused), "the clients hold downloads: {}", here.daemon_log());
     drop(held);
 }
+
+/// A sandbox holds connections of downloads. Clients outside of it, and in other sandboxes, have places
+/// of their own.
+#[test]
+fn a_sandbox_that_holds_downloads_leaves_places_for_others() {
+    probe_skip!(can_mount(), "no mount namespaces here");
+    probe_skip!(has("python3"), "python3 is not installed");
+    let here = Here::new();
+    let remote = format!("file://{}", here.place.path("far").display());
+    let start = here.command(&[larder().to_str().expect("not UTF-8"), "daemon", "start"]);
+    start.env("LARDER_REMOTE", remote).run().ends(0);
+    let frame = fetch_frame(&here);
+    here.place.put("hold.py", HOLD);
+    let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    let socket = here.inside("daemon.sock");
+    let script = format!("exec python3 hold.py {} {hex}", socket.display());
+    let holding: Vec<Child> = (0..2).map(|_| here.sandbox_command(&script).start()).collect();
+    // 2 × 60 connections, of which each sandbox has 32 places.
+    here.wait("the sandboxes hold all that they may", |here| here.status()["refused"].as_u64() >= Some(2 * 28));
+    // The kind of frame for "nothing", and the code for "failed".
+    const REFUSED: [u8; 2] = [10, 3];
+    let mut own: Vec<UnixStream> = (0..30).map(|_| connect(&here)).collect();
+    for client in &mut own {
+        client.write_all(&frame).expect("cannot send");
+        let mut reply = [0; 5];
+        client.read_exact(&mut reply).expect("cannot receive");
+        assert_ne!(reply[3..], REFUSED, "{}", here.daemon_log());
+    }
+    drop(own);
+    fs::write(here.place.path("work/end"), "").expect("cannot write the file");
+    holding.into_iter().for_each(|child| assert_eq!(Ran::of(child).code, Some(0)));
+}
+
+/// Opens 60 connections that ask for a download, and holds them until there is a file `end`.
+const HOLD: &str = "
+import os, socket, sys, time
+held = []
+for _ in range(60):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1])
+    try: held[-1].sendall(bytes.fromhex(sys.argv[2]))
+    except BrokenPipeError: pass
+while not os.path.exists('end'): time.sleep(.02)
+";
 
 #[test]
 fn another_user_is_refused() {
@@ -112,6 +161,31 @@ fn another_user_is_refused() {
     let mut stream = connects(socket).expect("cannot connect");
     let _ = stream.write_all(&[2, 0, 2, 3]);
     here.wait("user is refused", |here| here.daemon_log().contains(&format!("refused: user {OTHER} connected")));
+}
+
+#[test]
+fn a_listener_of_another_user_gets_nothing() {
+    probe_skip!(is_root() && can_mount(), "only the superuser can become another user");
+    let here = Here::new();
+    here.start();
+    let socket = here.inside("daemon.sock");
+    here.larder(&["daemon", "stop"]).ends(0);
+    let listener = UnixListener::bind(&socket).expect("cannot listen");
+    let listener = std::thread::spawn(move || {
+        let other = rustix::process::Uid::from_raw(OTHER);
+        rustix::thread::set_thread_res_uid(other, other, other).expect("cannot become another user");
+        // The kernel tells a client which user called this last.
+        rustix::net::listen(&listener, 8).expect("cannot listen");
+        listener
+    });
+    let listener = listener.join().expect("the thread panicked");
+    here.compile();
+    listener.set_nonblocking(true).expect("cannot set the mode");
+    let mut sent = Vec::new();
+    while let Ok((mut client, _)) = listener.accept() {
+        client.read_to_end(&mut sent).expect("cannot receive");
+    }
+    assert_eq!(sent, b"", "{}", here.log());
 }
 
 #[test]
