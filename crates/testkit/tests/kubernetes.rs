@@ -62,6 +62,8 @@ fn the_driver_has_one_name_and_images_are_placeholders() {
         let Some(manifest) = manifest(&path) else { return };
         if manifest["kind"] == "CSIDriver" {
             assert_eq!(manifest["metadata"]["name"], name);
+            // Otherwise a pod could state any namespace in its attributes.
+            assert_eq!(manifest["spec"]["podInfoOnMount"], true);
         }
         strings(&manifest, "", &mut |field, text| match field {
             "driver" => assert_eq!(text, name, "{}", path.display()),

@@ -156,6 +156,11 @@ impl Packs {
     }
 }
 
+/// Returns true for an error of a pack that is not as each client writes it.
+fn is_wrong(error: &RemoteError) -> bool {
+    matches!(error.trouble(), Some(Trouble::Damaged | Trouble::TooLarge))
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -186,7 +191,7 @@ impl Shared {
                 let part = self.part(key, pack, offset..offset.saturating_add(size)).await;
                 // Another client wrote the index, and it may be wrong. Without this pack, the object
                 // can be uploaded again.
-                if part.as_ref().map_or_else(|error| error.trouble() == Some(Trouble::Damaged), Option::is_none) {
+                if part.as_ref().map_or_else(is_wrong, Option::is_none) {
                     self.index.lock().await.0.forget(pack);
                 }
                 Ok(part?.map(|bytes| (Some(size as u64), whole(bytes))))
@@ -431,11 +436,13 @@ mod tests {
         let mine = Bytes::from_static(b"mine");
         let key = Key::blob(Digest::of(&mine));
         let valid = compression::pack(b"else");
+        let huge = vec![0; 2 * PACK_BYTES_MAX + 1];
         let cases = [
             ("other bytes", Digest::of(&valid), valid.clone(), 4),
             ("more than the pack has", Digest::of(&valid), valid.clone(), 1 << 40),
             ("no pack", Digest::of(b"\xffno pack"), b"\xffno pack".to_vec(), 4),
             ("a pack with another digest", Digest::of(b"another"), valid, 4),
+            ("a pack that is too large", Digest::of(&huge), huge, 4),
         ];
         for (case, digest, bytes, size) in cases {
             let abilities = Abilities { replace: false, swap: false, ..Memory::new("memory://").abilities() };
@@ -453,7 +460,7 @@ mod tests {
                     memory.put(key, size, whole(bytes), Put::IfAbsent).await.expect("is stored");
                 }
                 let first = client();
-                assert!(read(&first).await.is_err_and(|error| error.trouble() == Some(Trouble::Damaged)), "{case}");
+                assert!(read(&first).await.is_err_and(|error| is_wrong(&error)), "{case}");
                 assert_eq!(read(&first).await.expect("is a miss"), None, "{case}");
                 let stored = first.put(key, 4, whole(mine.clone()), Put::IfAbsent).await.expect("is stored");
                 assert_eq!(stored, Stored::New, "{case}");
