@@ -15,6 +15,7 @@ use larder_model::{
 use larder_observe::{Folded, Observed, Origin, Policy, fold, loader_looks};
 use larder_portability::ScriptScan;
 use larder_store::Bounds;
+use larder_sys::FileType;
 
 use super::archive_times::archive_has_none;
 use super::canonical_paths::CanonicalPaths;
@@ -45,6 +46,7 @@ impl Run<'_> {
         if self.request.family == Family::Rustc {
             self.of_a_crate(observed_run, &mut folded)?;
         }
+        self.leave_out_links_above_roots(&mut folded);
         self.leave_out_directory_of_caller(&mut folded);
         self.leave_out_search_path(&mut folded);
         Ok(folded)
@@ -75,6 +77,33 @@ impl Run<'_> {
             is_only_looked_at != Looked { identity: looked.identity, ..Looked::default() }
         };
         folded.seen.looked.retain(|(path, looked)| path != pwd || matters(looked));
+    }
+
+    /// Leaves out that a compiler found no link in the path above a root. `realpath` calls `readlink`
+    /// for each directory of a path, which an observer of system calls sees.
+    ///
+    /// If the root itself was looked at in this way, its record says that no link is in its path, in
+    /// whatever place. The directories above it are others in another place.
+    fn leave_out_links_above_roots(&self, folded: &mut Folded) {
+        let is_compiler = matches!(self.request.family, Family::Gcc | Family::Clang);
+        if !is_compiler || folded.foreign_program.is_some() {
+            return;
+        }
+        let looked = &mut folded.seen.looked;
+        let is_resolved = |root: &&Vec<u8>| looked.iter().any(|(path, looked)| path == *root && looked.link);
+        let roots = self.request.roots.paths();
+        let resolved: Vec<&Vec<u8>> = roots.iter().filter(is_resolved).collect();
+        let is_above = |path: &[u8]| {
+            let is_below = |root: &&Vec<u8>| root.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+            resolved.iter().any(is_below) && !roots.iter().any(|root| root == path)
+        };
+        let is_directory = |path: &[u8]| larder_sys::lstat(path).is_ok_and(|stat| stat.kind == FileType::Directory);
+        for (_, looked) in
+            looked.iter_mut().filter(|(path, looked)| looked.link && is_above(path) && is_directory(path))
+        {
+            looked.link = false;
+        }
+        looked.retain(|(path, looked)| *looked != Looked::default() || !is_above(path));
     }
 
     /// Adds what no observer saw: the files that loader and libc read, and variables and properties
