@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use larder_compiler::{Family, crate_kind};
 use larder_lookup::Request;
 use larder_model::{Outcome, Unrecorded};
 use larder_store::{Counters, HitCount, Recent, Store};
@@ -75,10 +76,17 @@ pub(crate) fn report_hit(cx: RequestContext, hit: Hit, detail: &str) {
     told(context, Outcome::Hit, by, detail);
 }
 
-/// Notes the command for `larder explain --last`. Misses are counted for the family of the tool.
+/// Notes the command for `larder explain --last`. Misses are counted for the family of the tool,
+/// and crates of Rust for their kind.
 pub(crate) fn note(context: &Context, counters: &Counters, outcome: Outcome, by: By, run_time_us: u64, at_ns: i64) {
     if let (Outcome::Miss(_), Some(request)) = (outcome, by.request) {
         counters.count_missed(request.family as usize, at_ns);
+    }
+    if let (Outcome::Hit | Outcome::Miss(_), Some(request)) = (outcome, by.request)
+        && request.family == Family::Rustc
+    {
+        let kind = crate_kind(&request.action.argv[1..]);
+        counters.count_crate(kind as usize, outcome == Outcome::Hit);
     }
     let cause = context.cause.borrow();
     let below_cwd = || cause.as_bytes().strip_prefix(&*context.place.cwd)?.strip_prefix(b"/");

@@ -9,6 +9,7 @@ mod inputs;
 mod outputs;
 mod places;
 mod rust;
+mod rust_cargo;
 mod rust_paths;
 mod texts;
 mod trouble;
@@ -52,6 +53,7 @@ fn told() -> Vec<Case> {
         commands::cases,
         identity::cases,
         rust::cases,
+        rust_cargo::cases,
         rust_paths::cases,
     ];
     files.iter().flat_map(|cases| cases()).collect()

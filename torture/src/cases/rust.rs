@@ -1,5 +1,5 @@
-//! rustc as a compiler, and cargo with the cache as its wrapper: what a crate, a procedural macro or
-//! a build script may read, where the target directory is, and what cargo finds fresh.
+//! rustc as a compiler: what a crate or a procedural macro may read, where the target directory is, and
+//! in which directories rustc searches crates.
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use crate::machine::Need;
 
 /// The directory of the toolchain's programs, not of rustup's proxies. They are not on the suite's
 /// `PATH`.
-static BIN: LazyLock<String> = LazyLock::new(|| {
+pub(super) static BIN: LazyLock<String> = LazyLock::new(|| {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
     let sysroot = output.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
     format!("{}/bin", sysroot.trim())
@@ -19,8 +19,8 @@ static BIN: LazyLock<String> = LazyLock::new(|| {
 pub(super) static RUSTC: LazyLock<&'static str> =
     LazyLock::new(|| Box::leak(format!("{}/rustc", *BIN).into_boxed_str()));
 
-const LIB: &str = "pub fn f() -> u32 { 4 }\n";
-const LIB2: &str = "pub fn f() -> u32 { 5 }\n";
+pub(super) const LIB: &str = "pub fn f() -> u32 { 4 }\n";
+pub(super) const LIB2: &str = "pub fn f() -> u32 { 5 }\n";
 
 pub(super) fn crate_case(name: &str) -> Case {
     case(format!("R/{name}")).needs(Need::Program(*RUSTC))
@@ -97,6 +97,37 @@ pub(super) fn cases() -> Vec<Case> {
             .then("changed", sh("printf '#!/bin/sh\\nexec cc -Wl,--strip-all \"$@\"\\n' > ld.sh")),
         crate_case("out-dir").file("x.rs", LIB).dir("o").cmd(&rustc("--crate-type lib --out-dir o")).twice().over(),
         crate_case("target-cpu").file("x.rs", LIB).cmd(&rustc("--crate-type lib -C target-cpu=native")).twice(),
+        crate_case("emit-to-paths").file("x.rs", LIB).dir("o")
+            .cmd(&rustc("--crate-type lib --emit dep-info=o/d,metadata=o/m,link=o/l,asm=o/a")).twice().over(),
+        crate_case("emit-to-stdout").file("x.rs", LIB).cmd(&rustc("--crate-type lib --emit asm=-")).twice().may_miss(),
+        crate_case("output-to-stdout").file("x.rs", LIB).cmd(&rustc("--crate-type lib --emit mir -o -")).twice().may_miss(),
+        crate_case("metadata-then-link").file("x.rs", LIB).cmd(&rustc("--crate-type lib --emit metadata")).twice()
+            .cmd(&rustc("--crate-type lib --emit metadata,link")).then("link as well", nothing()).again(),
+        crate_case("names-in-source").file("x.rs", "#![crate_name = \"other\"]\n#![crate_type = \"rlib\"]\npub fn f() {}\n")
+            .cmd(&format!("{} x.rs", *RUSTC)).twice().may_miss().then("another name", sh("sed -i s/other/third/ x.rs")),
+        crate_case("edition").file("x.rs", "pub fn f() { let async = 1; let _ = async; }\n").cmd(&rustc("--crate-type lib --edition 2015")).twice()
+            .cmd(&rustc("--crate-type lib --edition 2018")).changes("another edition", nothing()),
+        crate_case("coverage").file("x.rs", "pub fn f() -> u32 { 4 }\nfn main() { f(); }\n").cmd(&rustc("-C instrument-coverage")).twice(),
+        crate_case("profile-use").file("x.rs", LIB).file("p.profdata", "no profile").cmd(&rustc("--crate-type lib -C profile-use=p.profdata")).twice().may_miss()
+            .then("gone", rm("p.profdata")),
+        crate_case("random-build-id").file("x.rs", "fn main() {}\n").loose("x", "a random identifier")
+            .cmd(&rustc("-C link-arg=-Wl,--build-id=uuid")).cold().fresh().then("again", nothing()).fresh(),
+        crate_case("found-by-linker").file("x.rs", "#[link(name = \"n\")] unsafe extern \"C\" { fn n() -> i32; }\nfn main() { unsafe { std::process::exit(n()) } }\n")
+            .setup(sh("mkdir l; echo 'int n(void){return 1;}' > n.c; gcc -c n.c; ar rcsD l/libn.a n.o; rm n.?"))
+            .cmd(&rustc("--edition 2024 -C link-arg=-Ll")).twice().may_miss()
+            .then("changed", sh("echo 'int n(void){return 2;}' > n.c; gcc -c n.c; rm l/libn.a; ar rcsD l/libn.a n.o; rm n.?"))
+            .then("a shared one", sh("echo 'int n(void){return 3;}' > n.c; gcc -shared n.c -o l/libn.so; rm n.c")),
+        // A linker that cannot be observed is no reason to give up crates that need none.
+        crate_case("mold").program("mold").file("x.rs", "fn main() {}\n").cmd(&rustc("-C link-arg=-fuse-ld=mold")).twice().may_miss()
+            .again().may_miss().again().may_miss().cmd(&rustc("--crate-type lib")).then("a library", nothing()).again(),
+        crate_case("lld").program("ld.lld").file("x.rs", "fn main() {}\n").cmd(&rustc("-C link-arg=-fuse-ld=lld")).twice().may_miss().again().may_miss(),
+        crate_case("linker-plugin").program("clang").program("ld.lld").file("x.rs", "fn main() {}\n")
+            .mask(r"rustc\w{6}", "a temporary directory").cmd(&rustc("-C linker-plugin-lto -C linker=clang -C link-arg=-fuse-ld=lld")).cold().then("again", nothing()).may_miss(),
+        crate_case("lto-thin").file("x.rs", "fn main() {}\n").cmd(&rustc("-C lto=thin -C opt-level=1")).twice(),
+        crate_case("shared-kinds").file("x.rs", "#[unsafe(no_mangle)] pub extern \"C\" fn f() {}\n")
+            .cmd(&rustc("--edition 2024 --crate-type cdylib,staticlib,dylib,rlib")).twice().changes("edited", put("x.rs", "#[unsafe(no_mangle)] pub extern \"C\" fn g() {}\n")),
+        crate_case("cfg").file("x.rs", "#[cfg(feature = \"a\")] pub fn a() {}\n").cmd(&rustc("--crate-type lib --cfg feature=\"a\"")).twice()
+            .cmd(&rustc("--crate-type lib --cfg feature=\"b\"")).changes("another feature", nothing()),
         crate_case("emit").file("x.rs", LIB).cmd(&rustc("--crate-type lib --emit asm,llvm-ir,mir,obj")).twice(),
         crate_case("file-macro").file("x.rs", "pub const F: &str = file!();\n").dir("o")
             .cmd(&format!("{} --crate-name x {{root}}/x.rs --crate-type lib", *RUSTC)).twice(),
@@ -122,11 +153,31 @@ pub(super) fn cases() -> Vec<Case> {
         with_macro("child", "String::from_utf8(std::process::Command::new(\"cat\").arg(\"data\").output().unwrap().stdout).unwrap()")
             .file("data", "1").twice().may_miss().then("edited", put("data", "2")),
         with_macro("writes", "std::fs::write(\"made\", \"1\").is_ok()").cold().then("again", nothing()).may_miss(),
+        with_macro("status", "std::fs::metadata(\"data\").map_or(0, |d| d.len())").file("data", "1").twice()
+            .changes("longer", put("data", "22")).back("as it was", put("data", "1")).may_miss(),
+        with_macro("time-of-a-file", "std::fs::metadata(\"data\").unwrap().modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()")
+            .file("data", "1").setup(sh("touch -d @1000000000 data")).twice().then("touched", sh("touch -d @1100000000 data"))
+            .then("as it was", sh("touch -d @1000000000 data")),
+        with_macro("time-of-a-link", "std::fs::symlink_metadata(\"data\").unwrap().modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()")
+            .file("data", "1").setup(sh("touch -d @1000000000 data")).twice().then("touched", sh("touch -d @1100000000 data")),
+        with_macro("order", "std::fs::read_dir(\"d\").unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect::<String>()")
+            .setup(sh("mkdir d; for n in a b c d e f g h; do :> d/$n; done")).twice().may_miss()
+            .then("other order", sh("rm -r d; mkdir d; for n in h g f e d c b a; do :> d/$n; done")),
+        with_macro("kinds", "std::fs::read_dir(\"d\").unwrap().filter(|e| e.as_ref().unwrap().file_type().unwrap().is_dir()).count()")
+            .file("d/a", "").twice().may_miss().then("a directory", sh("rm d/a; mkdir d/a")),
+        with_macro("child-clock", "std::process::Command::new(\"date\").arg(\"+%C\").output().unwrap().stdout.len()")
+            .cold().fresh().then("again", nothing()).fresh(),
+        with_macro("space", "extern \"C\" { fn statvfs(path: *const u8, to: *mut [u64; 32]) -> i32; } let mut to = [0u64; 32]; unsafe { statvfs(c\".\".as_ptr().cast(), &mut to) }")
+            .cold().fresh().then("again", nothing()).fresh(),
+        with_macro("user", "extern \"C\" { fn getuid() -> u32; } unsafe { getuid() }").cold().fresh().then("again", nothing()).fresh(),
+        with_macro("local-socket", "std::os::unix::net::UnixStream::connect(\"socket\").is_ok()").cold().then("again", nothing()).may_miss(),
+        with_macro("edits", "let _ = std::fs::write(\"later\", \"2\"); 1").file("later", "1")
+            .file("x.rs", "pub fn v() -> String { m::m!().to_string() }\npub const L: &str = include_str!(\"later\");\n")
+            .cold().then("again", nothing()).may_miss().then("once more", nothing()).may_miss(),
         with_macro("changes", "1").twice().changes("another macro", macro_of("2")),
     ];
     cases.extend(searched());
     cases.extend(target_directories());
-    cases.extend(with_cargo());
     cases
 }
 
@@ -174,32 +225,5 @@ fn target_directories() -> Vec<Case> {
             .loose("*.rlib", random.1).sh(format!("export OUT=$PWD/t/out; {}", target("", "t"))).twice()
             .sh(format!("export OUT=$PWD/u/out; {}", target("", "u"))).then("elsewhere", nothing())
             .changes("edited", put("u/out/g.rs", "pub fn g() -> u8 { 1 }\n")),
-    ]
-}
-
-/// Builds with cargo, and keeps its messages and what it made.
-#[rustfmt::skip]
-fn with_cargo() -> Vec<Case> {
-    let cargo = |more: &str| format!(
-        "export PATH={}:$PATH CARGO_HOME=$PWD/h RUSTC_WRAPPER=$WRAP CARGO_TERM_QUIET=true CARGO_INCREMENTAL=0\n\
-         rm -rf target; {more}\n\
-         cargo build --offline && cargo build --offline -v --config term.quiet=false 2>&1 | grep -E '^ *(Fresh|Compiling|Dirty)' | sed 's/ (.*//'\n\
-         ./target/debug/p; end=$?; mkdir -p made; cp target/debug/p made/; rm -rf target h; exit $end", *BIN);
-    let package = |name: &str, build: &str, main: &str| crate_case(&format!("cargo-{name}"))
-        .file("Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nd = { path = \"d\" }\n")
-        .file("d/Cargo.toml", "[package]\nname = \"d\"\nversion = \"0.1.0\"\nedition = \"2021\"\n").file("d/src/lib.rs", LIB)
-        .file("src/main.rs", main).file("build.rs", build);
-    let plain = "fn main() { println!(\"{}\", d::f()); }\n";
-    vec![
-        package("edited", "fn main() {}\n", plain).sh(cargo("")).cold().then("again", nothing())
-            .then("leaf edited", put("src/main.rs", "fn main() { println!(\"{}\", d::f() + 1); }\n"))
-            .then("root edited", put("d/src/lib.rs", LIB2)),
-        package("build-script", "fn main() { let out = std::env::var(\"OUT_DIR\").unwrap(); std::fs::copy(\"data\", out + \"/g.txt\").unwrap(); }\n",
-            "fn main() { println!(\"{} {}\", d::f(), include_str!(concat!(env!(\"OUT_DIR\"), \"/g.txt\"))); }\n")
-            .file("data", "1").sh(cargo("")).cold().then("again", nothing()).then("edited", put("data", "2")),
-        package("package-variables", "fn main() {}\n", "fn main() { println!(\"{} {}\", env!(\"CARGO_PKG_VERSION\"), d::f()); }\n")
-            .sh(cargo("")).cold().then("version", sh("sed -i 's/0.1.0/0.2.0/' Cargo.toml")),
-        package("rustflags", "fn main() {}\n", plain).sh(cargo("")).cold()
-            .sh(cargo("export RUSTFLAGS=-Copt-level=3")).then("other flags", nothing()),
     ]
 }

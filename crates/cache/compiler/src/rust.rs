@@ -106,6 +106,73 @@ pub fn words_before_options(arguments: &[Vec<u8>]) -> usize {
     usize::from(arguments.first().filter(is_before).is_some())
 }
 
+/// A kind of crate, as `larder stats` counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrateKind {
+    /// `lib` or `rlib`.
+    Library,
+    /// `bin`, also of examples.
+    Program,
+    /// A program with the tests or benchmarks of a crate.
+    Test,
+    /// A procedural macro.
+    ProcMacro,
+    /// A library that rustc links: `dylib`, `cdylib` or `staticlib`, perhaps with an `rlib`.
+    Linked,
+    /// cargo's `build.rs`.
+    BuildScript,
+}
+
+impl CrateKind {
+    /// All values, in the order of their counters on disk.
+    pub const ALL: [CrateKind; 6] = [
+        CrateKind::Library,
+        CrateKind::Program,
+        CrateKind::Test,
+        CrateKind::ProcMacro,
+        CrateKind::Linked,
+        CrateKind::BuildScript,
+    ];
+
+    /// Returns the name that people and programs see. It never changes.
+    pub fn name(self) -> &'static str {
+        match self {
+            CrateKind::Library => "lib",
+            CrateKind::Program => "bin",
+            CrateKind::Test => "test",
+            CrateKind::ProcMacro => "proc-macro",
+            CrateKind::Linked => "dylib",
+            CrateKind::BuildScript => "build-script",
+        }
+    }
+}
+
+/// Returns the kind of crate that the arguments ask for. They do not contain `argv[0]`. A kind that
+/// only an attribute in the source names is not known here.
+pub fn crate_kind(arguments: &[Vec<u8>]) -> CrateKind {
+    let mut kind = CrateKind::Program;
+    for (flag, value) in options(arguments) {
+        let of_type = |name: &[u8]| match name {
+            b"lib" | b"rlib" => CrateKind::Library,
+            b"proc-macro" => CrateKind::ProcMacro,
+            b"dylib" | b"cdylib" | b"staticlib" => CrateKind::Linked,
+            _ => CrateKind::Program,
+        };
+        match flag {
+            b"--test" => return CrateKind::Test,
+            // cargo names all build scripts so.
+            b"--crate-name" if value.starts_with(b"build_script_") => return CrateKind::BuildScript,
+            b"--crate-type" => {
+                for one in value.split(|&byte| byte == b',').map(of_type) {
+                    kind = if kind == CrateKind::Linked { kind } else { one };
+                }
+            }
+            _ => {}
+        }
+    }
+    kind
+}
+
 /// Returns what the arguments name. They do not contain `argv[0]`.
 pub fn rust(arguments: &[Vec<u8>]) -> Rust<'_> {
     let mut found = Rust { asks: arguments.len() == words_before_options(arguments), ..Rust::default() };
@@ -297,6 +364,22 @@ mod tests {
         assert!(rust_paths(&words("x.rs --remap-path-scope=macro")).limits_remaps);
         assert!(rust_paths(&words("x.rs -Zremap-path-scope=macro")).limits_remaps);
         assert_eq!(rust(&words("src/main.rs")).stem(), b"main");
+    }
+
+    #[test]
+    fn kinds_of_crates() {
+        for (line, expect) in [
+            ("--crate-name a a.rs --crate-type lib --emit=metadata", "lib"),
+            ("--crate-name a a.rs --crate-type=bin", "bin"),
+            ("a.rs", "bin"),
+            ("--crate-name a --test a.rs", "test"),
+            ("--crate-name m m.rs --crate-type proc-macro", "proc-macro"),
+            ("--crate-type cdylib --crate-type rlib a.rs", "dylib"),
+            ("--crate-type rlib,staticlib a.rs", "dylib"),
+            ("--crate-name build_script_build build.rs --crate-type bin", "build-script"),
+        ] {
+            assert_eq!(crate_kind(&words(line)).name(), expect, "{line}");
+        }
     }
 
     #[test]

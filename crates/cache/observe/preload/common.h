@@ -150,6 +150,8 @@ void late_event(unsigned extra, unsigned long caller, const char *name, bool is_
  * something about the process or the system. A program may be known to use such a path without
  * effect on its result, but not code that it loads. */
 void late_path(void *caller, const char *path);
+/* Returns LARDER_BY_LATE if the code at this address is late, and 0 otherwise. */
+uint32_t late_mark(const void *caller);
 size_t environment_count(char *const envp[], size_t *bytes);
 char **environment_fill(char **array, char *const envp[], size_t count);
 

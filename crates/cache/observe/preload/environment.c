@@ -147,14 +147,27 @@ static int each_holder(struct dl_phdr_info *info, size_t size, void *data)
     return holder->name != NULL;
 }
 
+/* Returns true if the code at this address is late. */
+static bool is_late(unsigned long caller)
+{
+    if (__atomic_load_n(&late_state, __ATOMIC_ACQUIRE) != 2)
+        return false;
+    for (unsigned i = 0; i < firsts_count; i++)
+        if (caller - firsts[i].start < firsts[i].end - firsts[i].start)
+            return false;
+    return true;
+}
+
+uint32_t late_mark(const void *caller)
+{
+    return is_late((unsigned long)caller) ? LARDER_BY_LATE : 0;
+}
+
 void late_event(unsigned extra, unsigned long caller, const char *name, bool is_unset)
 {
     static unsigned counts[6];
-    if (__atomic_load_n(&late_state, __ATOMIC_ACQUIRE) != 2)
+    if (!is_late(caller))
         return;
-    for (unsigned i = 0; i < firsts_count; i++)
-        if (caller - firsts[i].start < firsts[i].end - firsts[i].start)
-            return;
     if (extra != LARDER_LATE_VARIABLE && __atomic_fetch_add(&counts[extra], 1, __ATOMIC_RELAXED) >= LARDER_FEW)
         return;
     struct larder_event event = event_new(LARDER_LATE, false);

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 7u
+#define LARDER_LOG_VERSION 8u
 #define LARDER_LOG_START 20480u /* the offset of the first event */
 
 /* The bits of `overflow` in the header. */
@@ -206,6 +206,10 @@ enum larder_kind {
      * VARIABLE in each process */
     LARDER_LATE = 38,
 };
+
+/* The `extra` of a STAT, LSTAT or LIST that such an object made. It may use all that the call tells,
+ * such as times, sizes and the order of names. */
+#define LARDER_BY_LATE (5u << 8)
 
 enum larder_late {
     LARDER_LATE_CLOCK = 1, /* any clock, not only those of LARDER_TIME */

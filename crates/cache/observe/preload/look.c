@@ -4,12 +4,13 @@
 #include <linux/stat.h>
 
 /* Writes the event of a stat. On these machines, libc's struct stat is the kernel's. */
-static int looked(unsigned kind, int result, int dirfd, const char *path, const struct stat *st)
+static int looked(unsigned kind, int result, int dirfd, const char *path, const struct stat *st, const void *caller)
 {
     if (!log_on())
         return result;
     struct larder_event event = event_new(kind, result != 0);
     struct text text;
+    event.extra = late_mark(caller);
     if (result == 0)
         event_stat(&event, st);
     text_path(&text, dirfd, event.error == EFAULT ? NULL : path);
@@ -20,26 +21,28 @@ static int looked(unsigned kind, int result, int dirfd, const char *path, const 
 #define STAT(name, kind)                                                                    \
     EXPORT int name(const char *path, struct stat *st)                                      \
     {                                                                                       \
-        late_path(__builtin_return_address(0), path);                                       \
-        return looked(kind, DONE(REAL(name)(path, st)), AT_FDCWD, path, st);                      \
+        void *caller = __builtin_return_address(0);                                         \
+        late_path(caller, path);                                                            \
+        return looked(kind, DONE(REAL(name)(path, st)), AT_FDCWD, path, st, caller);        \
     }
 STAT(stat, LARDER_STAT)
 STAT(stat64, LARDER_STAT)
 STAT(lstat, LARDER_LSTAT)
 STAT(lstat64, LARDER_LSTAT)
 
-static int looked_at(int result, int dirfd, const char *path, const struct stat *st, int flags)
+static int looked_at(int result, int dirfd, const char *path, const struct stat *st, int flags, const void *caller)
 {
     if ((flags & AT_EMPTY_PATH) && (!path || !*path))
         return result;
-    return looked(flags & AT_SYMLINK_NOFOLLOW ? LARDER_LSTAT : LARDER_STAT, result, dirfd, path, st);
+    return looked(flags & AT_SYMLINK_NOFOLLOW ? LARDER_LSTAT : LARDER_STAT, result, dirfd, path, st, caller);
 }
 
 #define FSTATAT(name)                                                                       \
     EXPORT int name(int dirfd, const char *path, struct stat *st, int flags)                \
     {                                                                                       \
-        late_path(__builtin_return_address(0), path);                                       \
-        return looked_at(DONE(REAL(name)(dirfd, path, st, flags)), dirfd, path, st, flags);       \
+        void *caller = __builtin_return_address(0);                                         \
+        late_path(caller, path);                                                            \
+        return looked_at(DONE(REAL(name)(dirfd, path, st, flags)), dirfd, path, st, flags, caller); \
     }
 FSTATAT(fstatat)
 FSTATAT(fstatat64)
@@ -49,8 +52,10 @@ FSTATAT(fstatat64)
 #define XSTAT(name, plain, kind)                                                            \
     EXPORT int name(int version, const char *path, struct stat *st)                         \
     {                                                                                       \
+        void *caller = __builtin_return_address(0);                                         \
+        late_path(caller, path);                                                            \
         int result = real_has(R_##name) ? DONE(REAL(name)(version, path, st)) : DONE(REAL(plain)(path, st)); \
-        return looked(kind, result, AT_FDCWD, path, st);                                    \
+        return looked(kind, result, AT_FDCWD, path, st, caller);                            \
     }
 XSTAT(__xstat, stat, LARDER_STAT)
 XSTAT(__xstat64, stat64, LARDER_STAT)
@@ -60,16 +65,19 @@ XSTAT(__lxstat64, lstat64, LARDER_LSTAT)
 #define FXSTATAT(name, plain)                                                               \
     EXPORT int name(int version, int dirfd, const char *path, struct stat *st, int flags)   \
     {                                                                                       \
+        void *caller = __builtin_return_address(0);                                         \
+        late_path(caller, path);                                                            \
         int result = real_has(R_##name) ? DONE(REAL(name)(version, dirfd, path, st, flags))       \
                                         : DONE(REAL(plain)(dirfd, path, st, flags));              \
-        return looked_at(result, dirfd, path, st, flags);                                   \
+        return looked_at(result, dirfd, path, st, flags, caller);                           \
     }
 FXSTATAT(__fxstatat, fstatat)
 FXSTATAT(__fxstatat64, fstatat64)
 
 EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
-    late_path(__builtin_return_address(0), path);
+    void *caller = __builtin_return_address(0);
+    late_path(caller, path);
     int result = DONE(REAL(statx)(dirfd, path, flags, mask, stx));
     if (((flags & AT_EMPTY_PATH) && (!path || !*path)) || !log_on())
         return result;
@@ -77,6 +85,7 @@ EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct s
         event_new(flags & AT_SYMLINK_NOFOLLOW ? LARDER_LSTAT : LARDER_STAT, result != 0);
     struct text text;
     struct stat st;
+    event.extra = late_mark(caller);
     if (result == 0 && (stx->stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS) {
         event.dev = (uint64_t)stx->stx_dev_major << 32 | stx->stx_dev_minor;
         event.ino = stx->stx_ino;

@@ -235,23 +235,25 @@ EXPORT char *mkdtemp(char *path)
 
 EXPORT void *opendir(const char *path)
 {
-    late_path(__builtin_return_address(0), path);
+    void *caller = __builtin_return_address(0);
+    late_path(caller, path);
     void *result = REAL(opendir)(path);
     if (log_on()) {
         int before = errno;
         int fd = result ? REAL(dirfd)(result) : -1;
         errno = before;
-        opened_event(LARDER_LIST, fd, AT_FDCWD, path, 0, 0);
+        opened_event(LARDER_LIST, fd, AT_FDCWD, path, 0, late_mark(caller));
     }
     return result;
 }
 
 /* Writes the event of listing a descriptor, with its path and stat. */
-static void listed(int fd)
+static void listed(int fd, const void *caller)
 {
     struct larder_event event = event_new(LARDER_LIST, false);
     struct text text;
     struct stat st;
+    event.extra = late_mark(caller);
     if (raw_fstat(fd, &st) == 0)
         event_stat(&event, &st);
     text_fd(&text, fd);
@@ -262,7 +264,7 @@ EXPORT void *fdopendir(int fd)
 {
     void *result = REAL(fdopendir)(fd);
     if (result && log_on())
-        listed(fd);
+        listed(fd, __builtin_return_address(0));
     return result;
 }
 
@@ -270,17 +272,18 @@ EXPORT long getdents64(int fd, void *buffer, size_t size)
 {
     long result = REAL(getdents64)(fd, buffer, size);
     if (result >= 0 && log_on())
-        listed(fd);
+        listed(fd, __builtin_return_address(0));
     return result;
 }
 
-static int scanned(int result, int dirfd, const char *path)
+static int scanned(int result, int dirfd, const char *path, const void *caller)
 {
     if (!log_on())
         return result;
     struct larder_event event = event_new(LARDER_LIST, result < 0);
     struct text text;
     struct stat st;
+    event.extra = late_mark(caller);
     if (!event.error && raw_stat(dirfd, path, &st, 0) == 0)
         event_stat(&event, &st);
     text_path(&text, dirfd, event.error == EFAULT ? NULL : path);
@@ -291,7 +294,9 @@ static int scanned(int result, int dirfd, const char *path)
 #define SCANDIR(name)                                                                       \
     EXPORT int name(const char *path, void *list, void *filter, void *compare)              \
     {                                                                                       \
-        return scanned(REAL(name)(path, list, filter, compare), AT_FDCWD, path);            \
+        void *caller = __builtin_return_address(0);                                         \
+        late_path(caller, path);                                                            \
+        return scanned(REAL(name)(path, list, filter, compare), AT_FDCWD, path, caller);    \
     }
 SCANDIR(scandir)
 SCANDIR(scandir64)
@@ -299,7 +304,9 @@ SCANDIR(scandir64)
 #define SCANDIRAT(name)                                                                     \
     EXPORT int name(int dirfd, const char *path, void *list, void *filter, void *compare)   \
     {                                                                                       \
-        return scanned(REAL(name)(dirfd, path, list, filter, compare), dirfd, path);        \
+        void *caller = __builtin_return_address(0);                                         \
+        late_path(caller, path);                                                            \
+        return scanned(REAL(name)(dirfd, path, list, filter, compare), dirfd, path, caller); \
     }
 SCANDIRAT(scandirat)
 SCANDIRAT(scandirat64)

@@ -5,7 +5,7 @@
 use std::fs::File;
 
 use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD, ProgramHeader64, SHT_DYNSYM};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 
 #[cfg(target_arch = "x86_64")]
@@ -63,6 +63,19 @@ pub fn imported_symbols(file: &File) -> Option<Vec<Vec<u8>>> {
     let names: Option<Vec<Vec<u8>>> =
         names.map(|symbol| Some(symbol.name(endian, table.strings()).ok()?.to_vec())).collect();
     names.filter(|names| !names.is_empty())
+}
+
+/// Returns true if the name of a symbol of a shared object contains one of these texts. Also returns
+/// true if the object has no table of its own symbols, because then we cannot tell.
+pub fn may_use(file: &File, texts: &[&[u8]]) -> bool {
+    let cache = ReadCache::new(file);
+    let names = || {
+        let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+        let endian = header.endian().ok()?;
+        let (_, section) = header.sections(endian, &cache).ok()?.section_by_name(endian, b".strtab")?;
+        section.data(endian, &cache).ok()
+    };
+    names().is_none_or(|names: &[u8]| texts.iter().any(|text| memchr::memmem::find(names, text).is_some()))
 }
 
 /// Returns the dynamic loader of a program for this machine. Returns `Some(None)` if the program is

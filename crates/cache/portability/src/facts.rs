@@ -92,6 +92,8 @@ pub struct RunFacts<'a> {
     pub asked_by_plugins: &'a [Vec<u8>],
     /// Such code asked for the path of the working directory.
     pub plugins_ask_directory: bool,
+    /// Code of the build may have read the command line in rustc's process.
+    pub plugins_read_arguments: bool,
     /// The paths that the command read.
     pub looked: &'a [(Vec<u8>, Looked)],
     /// True if a program ran that is not a known part of a compiler.

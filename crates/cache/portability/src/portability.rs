@@ -168,7 +168,8 @@ impl RunFacts<'_> {
             return Some((Bound::Argument, other.to_vec()));
         }
         // A linker that is not known has got the path of the output.
-        if self.foreign_program || is_remapped && self.plugins_ask_directory {
+        let learns_it = self.foreign_program || self.plugins_read_arguments;
+        if learns_it || is_remapped && self.plugins_ask_directory {
             return Some((Bound::Argument, self.command.invocation.output.clone().unwrap_or_else(|| cwd.clone())));
         }
         let is_asked = |name: &Vec<u8>| !NO_NAMES.contains(&name.as_slice()) || self.asked_by_plugins.contains(name);

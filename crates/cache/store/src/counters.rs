@@ -10,6 +10,7 @@
 //!   216…239 fetches by how long they took: word 216+n counts those of 2^n µs and more
 //!   240 tools that waited for a job slot · 241 of these, for memory · 242 their waiting time, ms
 //!   243 commands that were ever noted in the ring
+//!   244…255 kinds of crates of Rust, 2 words each: hits, misses
 //!   256…319 families of tools, 8 words each: hits, misses, recorded run time of the hits in µs,
 //!           ticks that the hits took, bytes that they put in place
 //!   320…511 hours, 6 words each, the hour h since 1970 in row h % 32: h, then as of a family but
@@ -53,6 +54,9 @@ const TOKEN_WAITS: usize = 240;
 const MEMORY_WAITS: usize = 241;
 const TOKEN_WAITED_MS: usize = 242;
 const NOTED: usize = 243;
+const CRATES: usize = 244;
+/// The number of kinds of crates that are counted apart.
+const CRATE_KINDS: usize = 6;
 const FAMILIES: usize = 256;
 const FAMILY_WORDS: usize = 8;
 /// The number of families that are counted apart.
@@ -103,6 +107,8 @@ pub struct Totals {
     pub fetches: [u64; FETCH_CLASSES],
     /// The counts of each family of tools, by its index.
     pub families: [Saved; FAMILIES_MAX],
+    /// The hits and misses of each kind of crate of Rust, by its index.
+    pub crates: [Saved; CRATE_KINDS],
     /// The counts of the latest hours in which something was counted, and the hours since 1970.
     pub hours: Vec<(u64, Saved)>,
 }
@@ -252,6 +258,11 @@ impl Counters {
         self.add(self.hour(at_ns) + 1, &[1]);
     }
 
+    /// Counts a crate of Rust by its kind. The hit or miss itself is counted separately.
+    pub fn count_crate(&self, kind: usize, is_hit: bool) {
+        self.add(CRATES + kind.min(CRATE_KINDS - 1) * 2 + usize::from(!is_hit), &[1]);
+    }
+
     /// Adds to consecutive words.
     fn add(&self, at: usize, values: &[u64]) {
         for (word, value) in self.words.words()[at..].iter().zip(values) {
@@ -337,7 +348,7 @@ impl Counters {
 
     /// Sets all counters except the size of the store to zero.
     pub fn zero(&self) {
-        for index in (HIT..=FALLBACK).chain(WAITED..NOTED).chain(FAMILIES..COUNTERS) {
+        for index in (HIT..=FALLBACK).chain(WAITED..NOTED).chain(CRATES..COUNTERS) {
             self.words.words()[index].store(0, Relaxed);
         }
     }
@@ -360,6 +371,11 @@ impl Counters {
         let hours = (0..HOURS_KEPT).map(|row| HOURS + row * HOUR_WORDS);
         Totals {
             families: std::array::from_fn(|index| saved(family(index), word(family(index) + 4))),
+            crates: std::array::from_fn(|kind| Saved {
+                hit: word(CRATES + kind * 2),
+                miss: word(CRATES + kind * 2 + 1),
+                ..Saved::default()
+            }),
             hours: hours.filter(|at| word(*at) > 0).map(|at| (word(at), saved(at + 1, 0))).collect(),
             hit: word(HIT),
             waited: word(WAITED),
@@ -413,6 +429,23 @@ mod tests {
         assert!(hours.contains(&(132, Saved { miss: 1, ..Saved::default() })), "{hours:?}");
         counters.zero();
         assert_eq!(Counters::read(&store).hours, []);
+    }
+
+    #[test]
+    fn crates_are_counted_by_kind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let counters = Counters::open(&store).expect("opens");
+        counters.count_crate(0, true);
+        counters.count_crate(CRATE_KINDS - 1, true);
+        counters.count_crate(CRATE_KINDS - 1, false);
+        let of = |hit, miss| Saved { hit, miss, ..Saved::default() };
+        let totals = Counters::read(&store);
+        assert_eq!((totals.crates[0], totals.crates[CRATE_KINDS - 1]), (of(1, 0), of(1, 1)));
+        // The words before and behind are those of others.
+        assert_eq!(totals.families, [Saved::default(); FAMILIES_MAX]);
+        counters.zero();
+        assert_eq!(Counters::read(&store).crates, [Saved::default(); CRATE_KINDS]);
     }
 
     #[test]

@@ -142,6 +142,12 @@ fn each_kind_of_crate_hits() {
         let found = outcomes(&place, &argv, RUNS_MAX, &same);
         assert_eq!(found.last().map(String::as_str), Some("hit"), "{kind:?}: {found:?}");
     }
+    let stats = place.larder(&["stats", "--json"]).run().quiet();
+    let (_, crates) = stats.split_once("\"crates\": {").expect("has them");
+    for kind in ["lib", "bin", "test", "proc-macro", "dylib"] {
+        assert!(crates.contains(&format!("\"{kind}\": {{")), "{kind}: {stats}");
+    }
+    assert!(place.larder(&["stats"]).run().quiet().contains("by crate type"));
 }
 
 #[test]
@@ -194,6 +200,36 @@ fn what_a_macro_reads_is_seen() {
     macros.check(&same, &same, &|| drop(macros.place.put("data", "new")));
     macros.make("std::fs::read_dir(\"files\").map_or(0, |names| names.count())");
     macros.check(&same, &same, &|| drop(macros.place.put("files/a", "")));
+    // rustc uses neither times nor sizes, but a macro may.
+    macros.place.put("sized", "1");
+    macros.make("std::fs::metadata(\"sized\").unwrap().len()");
+    macros.check(&same, &same, &|| drop(macros.place.put("sized", "22")));
+    macros.make("std::fs::metadata(\"sized\").unwrap().modified().is_ok()");
+    let touched = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    let touch = || std::fs::File::open(macros.place.path("work/sized")).and_then(|file| file.set_modified(touched));
+    macros.check(&same, &same, &|| touch().expect("is changed"));
+}
+
+/// `cargo` names the target directory in the arguments.
+#[test]
+fn a_macro_that_reads_the_arguments() {
+    let body = "std::env::args().map(|word| word.len()).sum::<usize>()";
+    let Some(macros) = Macros::of(body) else { return };
+    let place = &macros.place;
+    for target in ["t", "another"] {
+        place.put(&format!("{target}/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55");
+        place.put(&format!("{target}/debug/deps/.keep"), "");
+    }
+    let compile = |target: &str| {
+        let deps = place.text(&format!("work/{target}/debug/deps"));
+        let argv = [&macros.argv()[..], &["--out-dir", &deps]].concat();
+        outcomes(place, &argv, RUNS_MAX, &same)
+    };
+    assert_eq!(compile("t").last().map(String::as_str), Some("hit"));
+    assert_eq!(compile("another")[0], "miss");
+    macros.make("1");
+    assert_eq!(compile("t").last().map(String::as_str), Some("hit"));
+    assert_eq!(compile("another"), ["hit"]);
 }
 
 #[test]

@@ -266,6 +266,7 @@ impl Run<'_> {
             environment: &folded.seen.environment,
             asked_by_plugins: &folded.late_variables,
             plugins_ask_directory: folded.asks_directory_late,
+            plugins_read_arguments: folded.reads_arguments_late,
             looked: &folded.seen.looked,
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded.seen.looked.iter().any(is_gccs),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use larder_compiler::{Family, rust, rust_paths};
 use larder_model::path::{file_name, parent};
 use larder_model::{Looked, Unrecorded};
-use larder_observe::{Folded, imported_symbols};
+use larder_observe::{Folded, imported_symbols, may_use};
 use larder_sys::{ChildEnd, Opening};
 
 use super::entry::Run;
@@ -20,15 +20,43 @@ use crate::run::observer_trust::macros;
 const LISTS_VARIABLES: [&[u8]; 3] = [b"environ", b"__environ", b"_environ"];
 /// Functions whose results differ from run to run.
 const DIFFER: [&[u8]; 2] = [b"getpid", b"getppid"];
+/// Parts of the mangled names of `std::env::args` and `std::env::args_os`, by which a macro reads
+/// the command line without a call that we see.
+const READ_ARGUMENTS: [&[u8]; 2] = [b"3std3env4args", b"3std3env7args_os"];
+/// A part of the mangled name of `proc_macro::Span::local_file`, which returns the path of a source as
+/// it is on this machine.
+const TELL_SOURCE: [&[u8]; 1] = [b"4Span10local_file"];
 /// Functions that tell something about the machine or the process which we do not observe.
-const UNOBSERVED: [&[u8]; 9] = [
+const UNOBSERVED: [&[u8]; 31] = [
     b"clock",
+    b"fstatfs",
+    b"fstatfs64",
+    b"fstatvfs",
+    b"fstatvfs64",
     b"get_nprocs",
     b"get_nprocs_conf",
+    b"getegid",
+    b"geteuid",
+    b"getgid",
+    b"getgroups",
     b"getloadavg",
+    b"getlogin",
+    b"getlogin_r",
+    b"getpriority",
+    b"getpwnam",
+    b"getpwnam_r",
+    b"getpwuid",
+    b"getpwuid_r",
+    b"getrlimit",
+    b"getrlimit64",
     b"getrusage",
+    b"getuid",
     b"sched_getaffinity",
     b"sched_getcpu",
+    b"statfs",
+    b"statfs64",
+    b"statvfs",
+    b"statvfs64",
     b"sysinfo",
     b"times",
 ];
@@ -117,10 +145,10 @@ impl Run<'_> {
         folded.seen.environment.extend(asked);
         for path in macros(self.model) {
             let not_read = || NotRecorded::Because(Unrecorded::InputChanged, path.to_vec());
-            let symbols = larder_sys::open(path, Opening::Read)
-                .ok()
-                .and_then(|file| imported_symbols(&file))
-                .ok_or_else(not_read)?;
+            let file = larder_sys::open(path, Opening::Read).ok().ok_or_else(not_read)?;
+            let symbols = imported_symbols(&file).ok_or_else(not_read)?;
+            folded.reads_arguments_late |= may_use(&file, &READ_ARGUMENTS);
+            folded.asks_directory_late |= may_use(&file, &TELL_SOURCE);
             let imports = |names: &[&[u8]]| symbols.iter().any(|symbol| names.contains(&&symbol[..]));
             if imports(&UNOBSERVED) {
                 return Err(NotRecorded::Because(Unrecorded::NotObserved, path.to_vec()));

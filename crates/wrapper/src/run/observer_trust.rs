@@ -65,11 +65,14 @@ impl<'a> ObserverTrust<'a> {
         }
         let verdict = observed_run.verdict.as_ref()?;
         let ended_well = observed_run.observed.finished.end == ChildEnd::Exited(0);
+        let is_rustc = self.request.family == Family::Rustc;
         let (mut faulty, mut tool_is_faulty) = (false, false);
         for (path, content) in self.of(run) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|access| access.program == path);
             faulty |= missed;
-            tool_is_faulty |= missed && content == self.request.action.tool;
+            // rustup's proxy is the tool as well as the rustc that it becomes.
+            let is_tool = content == self.request.action.tool || is_rustc && runs_code_of_builds(file_name(&path));
+            tool_is_faulty |= missed && is_tool;
             let judgement = match missed {
                 true => self.disbelieved(&program_key(&content, self.place), ended_well),
                 false => self.believed(&content, &path, &verdict.unseen),
@@ -77,13 +80,15 @@ impl<'a> ObserverTrust<'a> {
             self.keep_of_program(&path, &content, &judgement);
         }
         for (path, content) in self.plugins(run) {
-            let judgement = match faulty || verdict.dropped {
+            let judgement = match tool_is_faulty || verdict.dropped {
                 true => self.disbelieved(&program_key(&content, self.place), ended_well),
                 false => Judgement::Believed(Vec::new()),
             };
             self.keep_of_program(&path, &content, &judgement);
         }
         let of_run = match () {
+            // Only some runs of rustc start a linker. It has a verdict of its own.
+            () if is_rustc && !tool_is_faulty && ended_well => Judgement::Believed(Vec::new()),
             () if faulty || verdict.dropped => self.disbelieved(&self.run_key(), ended_well),
             () if ended_well => Judgement::Believed(Vec::new()),
             // The run failed, and one that succeeds may start more programs.
@@ -233,11 +238,12 @@ impl<'a> ObserverTrust<'a> {
     }
 
     /// Called if the tool started `program`, which the library cannot be loaded into. The next run
-    /// is then left to the kernel observer. If `program` is the wrapper, this command is not
+    /// is then left to the kernel observer. That cannot observe rustc, and other crates do not start
+    /// the program, so nothing changes for rustc. If `program` is the wrapper, this command is not
     /// observed any more, because a wrapper can report only to the library.
     pub(crate) fn leave_to_the_kernel(&self, observed_run: &ObservedRun, program: &[u8]) {
         match observed_run.observer {
-            _ if self.preload_is_forced => {}
+            _ if self.preload_is_forced || self.request.family == Family::Rustc => {}
             larder_model::Observer::Preload => self.keep(&Judgement::Disbelieved),
             larder_model::Observer::Kernel if observed_run.verdict.is_none() && program == own_path() => {
                 self.keep(&Judgement::Unreported)
@@ -349,8 +355,13 @@ impl<'a> ObserverTrust<'a> {
         is_compiler_part(name) && !runs_code_of_builds(name) && !self.abilities.kernel()
     }
 
+    /// Returns why a run is not trusted, and remembers how to observe the next one. A linker or a
+    /// procedural macro that cannot be observed is no reason to give up the other crates.
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
-        self.keep(&next);
+        let is_of_other = || self.request.family == Family::Rustc && !runs_code_of_builds(file_name(&program));
+        if next != Judgement::Disbelieved || !is_of_other() {
+            self.keep(&next);
+        }
         (Unrecorded::Unjudged, program)
     }
 

@@ -33,6 +33,7 @@ impl<'t> Fold<'t> {
             foreign_program: self.run.foreign_program.map(<[u8]>::to_vec),
             inodes_shown: self.run.inodes_shown,
             asks_directory_late: self.run.asks_directory_late,
+            reads_arguments_late: false,
             late_variables: self.run.late_variables.iter().map(|name| name.to_vec()).collect(),
             chance_program: self.run.chance_program.map(<[u8]>::to_vec),
             random_names,

@@ -222,21 +222,26 @@ impl<'t> Fold<'t> {
         let asks_rights = special && !self.processes.runs_a_compiler_part(e.pid, policy);
         self.seen_by.push((self.processes.life(e.pid), e.path));
         let reported = if matches!(kind, EventKind::Stat) { e.extra } else { 0 };
+        // What is said of a compiler's use of times and order does not hold for code of the build.
+        let by_code_of_build = habit.runs_code_of_builds && e.extra == event::BY_LATE;
         let times = match reported {
+            _ if by_code_of_build && file => Times::Inputs,
             event::REPORTED_MODE => times.max(Times::Mode),
             event::REPORTED_MODIFIED => times.max(Times::Inputs),
             event::REPORTED_STATUS => times.max(Times::Status),
             _ => times,
         };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
-        let reads_what_it_looks_at = habit.git.is_some() && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
+        let reads_what_it_looks_at =
+            (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
         looked.content |= reads_what_it_looks_at;
         looked.compared |= compares && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         looked.times = looked.times.max(times);
         let in_order = !matches!(e.extra, event::IN_ANY_ORDER | event::IN_ANY_ORDER_OF_KINDS);
-        looked.order |= kind == EventKind::List && !habit.sorts_names && in_order;
-        looked.kinds |= kind == EventKind::List && (habit.lists_kinds || e.extra == event::IN_ANY_ORDER_OF_KINDS);
+        looked.order |= kind == EventKind::List && (!habit.sorts_names && in_order || by_code_of_build);
+        looked.kinds |= kind == EventKind::List
+            && (habit.lists_kinds || e.extra == event::IN_ANY_ORDER_OF_KINDS || by_code_of_build);
         if file && matches!(kind, EventKind::Stat | EventKind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }

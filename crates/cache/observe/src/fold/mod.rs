@@ -75,8 +75,10 @@ pub struct Folded {
     /// ([`larder_model::Habit::runs_code_of_builds`]). They count even if the compiler's own
     /// question does not.
     pub late_variables: Vec<Vec<u8>>,
-    /// Such code asked for the path of the working directory.
+    /// Such code asked for the path of the working directory, or may know the path of a source.
     pub asks_directory_late: bool,
+    /// Such code may read the command line. No event shows that, so whoever knows the code sets it.
+    pub reads_arguments_late: bool,
 }
 
 /// The state of a fold. `'t` is the lifetime of the trace: paths are slices of it.

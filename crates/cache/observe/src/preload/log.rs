@@ -14,7 +14,7 @@ use crate::event::{Event, EventKind};
 use crate::trace::Trace;
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 const OVERFLOW_AT: u64 = 12;
 /// How many 64-bit words at the start of the header a nested wrapper maps.
 pub(super) const HEADER_WORDS: usize = 8;

@@ -21,7 +21,7 @@ use larder_model::Outcome;
 use larder_store::{Counters, Remote, Saved, Store, Totals};
 use serde_json::{Map, Value, json};
 
-use self::saved::{Clock, families, percent, today, total};
+use self::saved::{Clock, crates, families, percent, today, total};
 use super::advice::advice;
 use super::doctor::uncreatable;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
@@ -83,12 +83,14 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
     let clock = Clock::measured();
     let counts = |saved: &Saved| json!({ "hit": saved.hit, "miss": saved.miss, "saved_us": clock.saved_us(saved), "bytes": saved.bytes });
     let by_family = families(totals).into_iter().map(|(name, saved)| (name.to_owned(), counts(&saved)));
+    let of_crate = |(name, saved): (&str, Saved)| (name.to_owned(), json!({ "hit": saved.hit, "miss": saved.miss }));
     let mut of_today = counts(&today(totals, &Zoned::now()));
     of_today.as_object_mut().map(|object| object.remove("bytes"));
     json!({
         "saved_us": clock.saved_us(&total(totals)),
         "today": of_today,
         "families": by_family.collect::<Map<_, _>>(),
+        "crates": crates(totals).into_iter().map(of_crate).collect::<Map<_, _>>(),
         "hit": totals.hit,
         "waited": totals.waited,
         "remote_hit": totals.remote_hit,
@@ -220,6 +222,7 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
         writeln!(out, " not counted: {}, of an earlier version of larder (`larder doctor`)", path.display())?;
     }
     show_families(totals, out)?;
+    show_crates(totals, out)?;
     show_causes(store, out)?;
     show_advice(totals, out)
 }
@@ -259,6 +262,24 @@ fn show_families(totals: &Totals, out: &mut dyn Write) -> Result<()> {
             say::span_us(clock.saved_us(&saved)),
             say::bytes(saved.bytes),
         ];
+        let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        table.add_row([Cell::new(name)].into_iter().chain(cells));
+    }
+    writeln!(out)?;
+    print_table(&table, out)
+}
+
+/// Prints a row for each kind of crate of Rust.
+fn show_crates(totals: &Totals, out: &mut dyn Write) -> Result<()> {
+    let crates = crates(totals);
+    if crates.is_empty() {
+        return Ok(());
+    }
+    let mut table = plain_table();
+    table.set_header(["by crate type", "hits", "misses", "hit rate"]);
+    for (name, saved) in crates {
+        let rate = percent(saved.hit, saved.miss).map_or(String::new(), |rate| format!("{rate:.1} %"));
+        let cells = [HumanCount(saved.hit).to_string(), HumanCount(saved.miss).to_string(), rate];
         let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
         table.add_row([Cell::new(name)].into_iter().chain(cells));
     }

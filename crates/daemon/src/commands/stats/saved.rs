@@ -4,7 +4,7 @@
 //! Unaware of: how it is shown.
 
 use jiff::Zoned;
-use larder_compiler::Family;
+use larder_compiler::{CrateKind, Family};
 use larder_store::{Saved, Totals};
 
 /// The counters of ticks as a duration.
@@ -30,6 +30,12 @@ impl Clock {
 pub(super) fn families(totals: &Totals) -> Vec<(&'static str, Saved)> {
     let name = |index: usize| Family::ALL.get(index).map_or("other", |family| family.name());
     let all = totals.families.iter().enumerate().map(|(index, saved)| (name(index), *saved));
+    all.filter(|(_, saved)| saved.hit + saved.miss > 0).collect()
+}
+
+/// Returns the hits and misses of each kind of crate of Rust that was compiled, with its name.
+pub(super) fn crates(totals: &Totals) -> Vec<(&'static str, Saved)> {
+    let all = CrateKind::ALL.iter().zip(totals.crates).map(|(kind, saved)| (kind.name(), saved));
     all.filter(|(_, saved)| saved.hit + saved.miss > 0).collect()
 }
 
