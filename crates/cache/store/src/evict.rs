@@ -160,7 +160,17 @@ impl Store {
         let needed: HashSet<Digest> = images.used.values().flatten().copied().collect();
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        let names = ["manifests", "handed-over", "near", "needs", "judged", "judged-handed-over", "notes", "stamps"];
+        let names = [
+            "manifests",
+            "handed-over",
+            "near",
+            "needs",
+            "unrecorded",
+            "judged",
+            "judged-handed-over",
+            "notes",
+            "stamps",
+        ];
         let names = names.iter().chain(&["images/records", "images/staging"]);
         let blobs = needed.is_empty().then(|| self.file("blobs"));
         let live = self.live_images()?.into_iter().filter(|(image, _)| !images.used.contains_key(image));

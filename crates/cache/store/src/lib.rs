@@ -70,6 +70,7 @@ mod slots;
 mod stage;
 mod stat_cache;
 mod turns;
+mod unrecorded;
 mod uploads;
 mod verify_inputs;
 mod write_output;

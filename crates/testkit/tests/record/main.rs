@@ -7,4 +7,5 @@ mod builds;
 mod made;
 mod page;
 mod processes;
+mod reports;
 mod sessions;

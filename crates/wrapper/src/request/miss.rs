@@ -65,7 +65,7 @@ pub(super) fn run(
 ) -> RunEnd {
     let RequestContext { context, store, stat_cache, request } = cx;
     let settings = &context.loaded.settings;
-    let recorder = match recorder(cx, trouble) {
+    let recorder = match recorder(cx, trouble, verify.is_some()) {
         Ok(recorder) => recorder,
         Err(end) => return end,
     };
@@ -150,8 +150,10 @@ pub(super) fn run(
     RunEnd::Code(leave(observed_run.observed.finished))
 }
 
-/// Returns where the run is recorded. If it must not be recorded, runs the tool without.
-fn recorder(cx: RequestContext<'_>, trouble: Option<Fallback>) -> Result<Recorder<'_>, RunEnd> {
+/// Returns where the run is recorded. If it must not be recorded, or if a whole command would not
+/// be recorded as in its last runs, runs the tool without. `verifies` is true if the run is to verify
+/// a record.
+fn recorder(cx: RequestContext<'_>, trouble: Option<Fallback>, verifies: bool) -> Result<Recorder<'_>, RunEnd> {
     let settings = &cx.context.loaded.settings;
     if settings.read_only {
         let outcome = trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback);
@@ -162,7 +164,12 @@ fn recorder(cx: RequestContext<'_>, trouble: Option<Fallback>) -> Result<Recorde
     if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
         return Err(unrecorded(cx, Outcome::Bypass(Bypass::OutputToStdout), ""));
     }
-    Ok(recorder)
+    let is_new = settings.recache || verifies || trouble.is_some() || cx.request.family != Family::Command;
+    let known = || cx.store.need_not_observe(&cx.request.weak, larder_sys::now_coarse_ns());
+    match if is_new { None } else { known() } {
+        Some(reason) => Err(unrecorded(cx, Outcome::Miss(Some(reason)), "as in its last runs, so it was not observed")),
+        None => Ok(recorder),
+    }
 }
 
 /// Reports the outcome and runs the tool without recording it.
@@ -187,6 +194,9 @@ fn conclude(
     let outcome = outcome(&recorded, trouble, verify.is_some(), request.subject());
     let (outcome, word) = recorder.finish(outcome);
     if let Recorder::Store { counters, .. } = recorder {
+        if let (Family::Command, Outcome::Miss(unrecorded)) = (request.family, outcome) {
+            store.note_observed(&request.weak, unrecorded, larder_sys::now_coarse_ns());
+        }
         note(context, counters, outcome, By::request(request), run.run_time_us, larder_sys::now_coarse_ns());
     }
     context.recorded(|recording| {
