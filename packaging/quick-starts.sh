@@ -41,8 +41,8 @@ begin() {
 cat <<END
 # Transcripts of the quick starts
 
-What a new user sees who types the quick starts of README.md in a clean root of Debian (debootstrap,
-with gcc and make): each line, what it prints, and its time. $heading
+The quick starts of README.md, typed in a clean root of Debian (debootstrap, with gcc and make):
+each line, what it prints, and its time. $heading
 \`cargo xtask dist --try --transcripts\` writes this page; do not edit it.
 END
 
