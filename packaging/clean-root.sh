@@ -9,18 +9,7 @@ root=$1
 packages=$2
 own=$3
 
-layer=$own/layer
-rm -rf "$layer"
-mkdir -p "$layer/upper" "$layer/work" "$layer/root"
-mount -t overlay overlay -o "lowerdir=$root,upperdir=$layer/upper,workdir=$layer/work" "$layer/root" || {
-    echo "skipped: no overlay can be mounted on $layer"
-    exit 0
-}
-mount -t proc proc "$layer/root/proc"
-mount --rbind /dev "$layer/root/dev"
-mount -t tmpfs tmpfs "$layer/root/tmp"
-mkdir -p "$layer/root/packages"
-mount --bind "$packages" "$layer/root/packages"
+. "$(dirname "$0")/layer.sh"
 
 cat >"$layer/root/tmp/project.sh" <<'END'
 # Builds a small project twice after `larder init`, and fails unless the second build hits.
@@ -45,12 +34,6 @@ larder init --undo
 ! [ -e "$HOME/.local/share/larder" ]
 END
 
-inside() {
-    chroot "$layer/root" /usr/bin/env -i HOME=/home/user PATH="$path" LC_ALL=C.UTF-8 sh -eu -c "$1"
-}
-path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-mkdir -p "$layer/root/home/user"
-
 echo "── the archive, by install.sh"
 path=/home/user/.local/bin:$path
 inside 'sh /packages/install.sh --from /packages'
@@ -59,6 +42,14 @@ inside 'sh /packages/install.sh --uninstall'
 inside '! command -v larder'
 inside 'rm -rf /home/user/.cache/larder /home/user/project /home/user/.local/state
     test -z "$(find /home/user -iname "*larder*")"'
+
+for archive in "$packages"/larder-csi-*-"$(uname -m)"-linux.tar.gz; do
+    [ -e "$archive" ] || continue
+    echo "── the archive for Kubernetes"
+    inside "cd /tmp && tar -xzf /packages/${archive##*/} && cd larder-csi-* && ./larder-csi --version && ./larder --version
+        for file in \$(sed -n 's/^COPY \(.*\) [^ ]*\$/\1/p' Containerfile); do test -x \"\$file\"; done
+        for file in \$(sed -n 's/^  - \(.*\.yaml\)\$/\1/p' kubernetes/kustomization.yaml); do test -f \"kubernetes/\$file\"; done"
+done
 
 echo "── an archive that was changed"
 mkdir -p "$layer/root/tmp/changed"

@@ -14,8 +14,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs of the package `larder`, and the features that each needs. The wrapper comes first.
-pub(crate) const BINARIES: &[(&str, &str)] = &[("larder", ""), ("larderd", "larderd")];
+/// A program of a release.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    package: &'static str,
+    /// The features of the package that it needs.
+    features: &'static str,
+}
+
+/// The programs that every machine needs. The wrapper comes first.
+pub(crate) const BINARIES: &[Program] = &[
+    Program { name: "larder", package: "larder", features: "" },
+    Program { name: "larderd", package: "larder", features: "larderd" },
+];
+/// The CSI plugin, which only nodes of Kubernetes need.
+pub(crate) const PLUGIN: Program = Program { name: "larder-csi", package: "larder-csi", features: "" };
 
 /// The options of `cargo xtask build`.
 #[derive(clap::Args)]
@@ -33,7 +46,11 @@ pub(crate) struct Options {
 /// Runs `cargo xtask build`.
 pub(crate) fn build_as_asked(place: &Place, options: &Options) -> Result<()> {
     build_for(place, options.arch)?;
-    if options.twice { same_again(place, options.arch) } else { Ok(()) }
+    if options.twice {
+        build_plugin_for(place, options.arch)?;
+        same_again(place, options.arch)?;
+    }
+    Ok(())
 }
 
 /// Builds the programs again from a copy in `target/xtask/twice`, and compares them.
@@ -50,10 +67,11 @@ fn same_again(place: &Place, arch: Arch) -> Result<()> {
     }
     let other = Place { target: repo.join("target"), repo };
     build_for(&other, arch)?;
-    for (program, _) in BINARIES {
-        let [one, two] = [place, &other].map(|place| place.target.join(arch.directory()).join(program));
+    build_plugin_for(&other, arch)?;
+    for Program { name, .. } in BINARIES.iter().chain([&PLUGIN]) {
+        let [one, two] = [place, &other].map(|place| place.target.join(arch.directory()).join(name));
         ensure!(fs::read(&one)? == fs::read(&two)?, "{} and {} differ", one.display(), two.display());
-        println!("{program}: the same bytes from two directories");
+        println!("{name}: the same bytes from two directories");
     }
     remove(&other.repo)
 }
@@ -63,8 +81,17 @@ pub(crate) fn build(place: &Place) -> Result<()> {
     build_for(place, Arch::HOST)
 }
 
-/// Builds the programs for `arch`.
+/// Builds the programs that every machine needs for `arch`.
 pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
+    build_these(place, arch, BINARIES)
+}
+
+/// Builds the CSI plugin for `arch`, beside the other programs.
+pub(crate) fn build_plugin_for(place: &Place, arch: Arch) -> Result<()> {
+    build_these(place, arch, &[PLUGIN])
+}
+
+fn build_these(place: &Place, arch: Arch, programs: &[Program]) -> Result<()> {
     setup::for_builds_of(place, arch)?;
     let target = arch.static_target();
     let dir = place.target.join(arch.directory());
@@ -73,12 +100,12 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
     // Paths of this machine would make the programs differ from those of other machines.
     let flags: Vec<String> = paths.iter().map(|(path, name)| format!("'--remap-path-prefix={path}={name}'")).collect();
     let flags = format!("target.{target}.rustflags=[{}]", flags.join(", "));
-    for (program, features) in BINARIES {
-        let words = ["--config", &flags, "build", "--release", "--locked", "--package", "larder", "--target", target];
-        let only = ["--bin", program, "--no-default-features", "--features", features];
-        run::shown_to_user(cargo(place).args(words).args(only)).with_context(|| format!("cannot build {program}"))?;
-        let built = place.target.join(target).join("release").join(program);
-        let placed = dir.join(program);
+    for Program { name, package, features } in programs {
+        let words = ["--config", &flags, "build", "--release", "--locked", "--package", package, "--target", target];
+        let only = ["--bin", name, "--no-default-features", "--features", features];
+        run::shown_to_user(cargo(place).args(words).args(only)).with_context(|| format!("cannot build {name}"))?;
+        let built = place.target.join(target).join("release").join(name);
+        let placed = dir.join(name);
         // The file is not overwritten in place, so a running larder keeps its program.
         let _ = fs::remove_file(&placed);
         let size_bytes = fs::copy(&built, &placed)

@@ -43,6 +43,11 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
+    // The package managers that Debian has and `tools` does not install.
+    (Sign::Program("bundle"), "bundler"),
+    (Sign::Program("composer"), "composer"),
+    (Sign::Program("mvn"), "maven"),
+    (Sign::Program("gradle"), "gradle"),
 ];
 
 /// For the tests of records: strace to compare with, and a browser to open pages.

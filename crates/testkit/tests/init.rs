@@ -191,7 +191,8 @@ fn a_bazel_workspace_hits() {
     }
     fs::write(place.path("opt/larder.toml"), format!("dir = \"{}\"\n", place.text("store"))).expect("cannot write");
     let own = |words: &[&str]| place.run(&[&[&*place.text("opt/larder")], words].concat()).without("LARDER_DIR");
-    own(&["init", "bazel", "--yes"]).run().ends(0);
+    let said = own(&["init", "bazel", "--yes"]).run().ends(0);
+    assert!(said.stdout.contains("counts only its misses"), "{said:?}");
     let bazel = |words: &[&str]| {
         let root = format!("--output_user_root={}", place.text("bazel"));
         let run = place.run(&[&["bazel", &root], words].concat());

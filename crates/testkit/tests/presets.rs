@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_testkit::{Place, Ran, Run, larder, program};
+use larder_testkit::{Place, Ran, Run, Server, larder, program};
 
 /// A package manager, and a project with one dependency.
 struct Project {
@@ -137,6 +137,30 @@ const PROJECTS: &[Project] = &[
         changed: "echo '// more' >> go.mod",
         kept: "\"$HOME/go\"",
     },
+    Project {
+        preset: "bundler",
+        program: "bundle",
+        // A repository of gems as a directory.
+        make: "mkdir -p dep/lib repository/gems && echo 'puts \"dependency 1\"' > dep/lib/dep.rb &&
+               echo 'Gem::Specification.new { |s| s.name = \"dep\"; s.version = \"1.0.0\"; s.summary = \"a\"; s.authors = [\"a\"]; s.files = [\"lib/dep.rb\"] }' > dep/dep.gemspec &&
+               (cd dep && gem build --silent -o ../repository/gems/dep-1.0.0.gem dep.gemspec 2> /dev/null) &&
+               gem generate_index --silent -d repository > /dev/null &&
+               printf 'source \"file://%s/repository\"\\ngem \"dep\"\\n' \"$PWD\" > Gemfile && bundle lock > /dev/null",
+        works: "bundle exec ruby -e 'require \"dep\"'",
+        changed: "echo '# more' >> Gemfile",
+        kept: "vendor .bundle",
+    },
+    Project {
+        preset: "composer",
+        program: "composer",
+        make: "mkdir dep && echo '<?php echo \"dependency 1\\n\";' > dep/dep.php &&
+               echo '{\"name\":\"a/dep\",\"version\":\"1.0.0\"}' > dep/composer.json &&
+               echo '{\"repositories\":[{\"type\":\"path\",\"url\":\"dep\",\"options\":{\"symlink\":false}},{\"packagist.org\":false}],
+                      \"require\":{\"a/dep\":\"1.0.0\"}}' > composer.json && composer update -q --no-install --no-interaction",
+        works: "php -r 'require \"vendor/a/dep/dep.php\";'",
+        changed: "sed -i 's/{.repositories/{\"description\":\"more\",\"repositories/' composer.json && composer update -q --lock --no-interaction",
+        kept: "vendor",
+    },
 ];
 
 /// Returns a directory whose programs the project needs, if its program exists.
@@ -158,7 +182,7 @@ struct Tried<'a> {
 
 impl Tried<'_> {
     fn run(&self, argv: &[&str]) -> Run {
-        let run = self.place.run(argv).env("PATH", &self.path).env("CI", "1");
+        let run = self.place.run(argv).env("PATH", &self.path).env("CI", "1").env("COMPOSER_ALLOW_SUPERUSER", "1");
         // The compiler itself is on this machine, only what cargo downloads is not.
         let toolchains = std::env::var_os("RUSTUP_HOME")
             .or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".rustup").into_os_string()));
@@ -229,6 +253,87 @@ fn package_managers() {
         tried.sh(&format!("{before}\n{}", project.make));
         tried.try_all();
     }
+}
+
+/// Java takes the home directory from the user database, so a directory of the test covers
+/// `~/.m2` there. Maven downloads its plugins.
+#[test]
+fn maven_builds_offline_afterwards() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can cover ~/.m2");
+    larder_testkit::probe_skip!(larder_testkit::has("mvn"), "mvn is not installed");
+    let place = Place::new();
+    place.put(
+        "pom.xml",
+        "<project><modelVersion>4.0.0</modelVersion><groupId>a</groupId><artifactId>app</artifactId><version>1</version>
+        <properties><maven.compiler.source>11</maven.compiler.source><maven.compiler.target>11</maven.compiler.target></properties>
+        <dependencies><dependency><groupId>org.slf4j</groupId><artifactId>slf4j-api</artifactId><version>2.0.9</version>
+        </dependency></dependencies></project>",
+    );
+    place.put("src/main/java/A.java", "public class A { org.slf4j.Logger logger; }");
+    fs::create_dir(place.path("m2")).expect("cannot create the directory");
+    let covered = "home=$(getent passwd 0 | cut -d: -f6); mkdir -p \"$home/.m2\"
+        cp \"$home/.m2/settings.xml\" ../m2/ 2>/dev/null || true
+        mount --bind ../m2 \"$home/.m2\" && exec \"$@\"";
+    let run = |words: &[&str]| place.run(&[&["unshare", "-m", "sh", "-c", covered, "sh"], words].concat()).run();
+    let larder = larder().to_str().expect("not UTF-8");
+    let first = run(&[larder, "image", "maven"]);
+    larder_testkit::probe_skip!(first.code == Some(0), "Maven cannot download its plugins: {}", first.stdout);
+    assert!(first.stderr.contains("larder: saved maven-"), "{first:#?}");
+    let offline = ["mvn", "-o", "-q", "-B", "-DskipTests", "package"];
+    for path in ["m2/repository", "work/target"] {
+        fs::remove_dir_all(place.path(path)).expect("cannot remove the directory");
+    }
+    let second = run(&[larder, "image", "maven", "--install", "exit 3"]).ends(0);
+    assert!(second.stdout.starts_with("exact: maven-"), "{second:#?}");
+    run(&offline).ends(0);
+    assert!(place.path("work/target/app-1.jar").exists());
+}
+
+/// Gradle downloads a library once from a server of the test, which is gone afterwards.
+#[test]
+fn gradle_builds_offline_afterwards() {
+    let needed = ["gradle", "javac", "jar", "python3"];
+    larder_testkit::probe_skip!(
+        needed.into_iter().all(larder_testkit::has),
+        "gradle, a JDK or python3 is not installed"
+    );
+    let place = Place::new();
+    let library = "mkdir -p dep/dep ../served/a/dep/1.0 gradle/wrapper && (cd dep && echo 'package dep; public class Dep {
+            public static final String TEXT = String.valueOf(\"dependency 1\"); }' > dep/Dep.java && javac dep/Dep.java &&
+            jar cf ../../served/a/dep/1.0/dep-1.0.jar dep/Dep.class) && rm -r dep &&
+        echo '<project><modelVersion>4.0.0</modelVersion><groupId>a</groupId><artifactId>dep</artifactId><version>1.0</version></project>' \
+            > ../served/a/dep/1.0/dep-1.0.pom";
+    place.run(&["sh", "-ec", library]).run().ends(0);
+    let served = place.text("served");
+    let server = Server::start(Path::new("/usr/bin/python3"), |port, _| {
+        ["-m", "http.server", &port.to_string(), "--bind", "127.0.0.1", "--directory", &served]
+            .map(str::to_owned)
+            .to_vec()
+    });
+    let build = format!(
+        "apply plugin: 'application'\nmainClassName = 'A'\nrepositories {{ maven {{ url 'http://127.0.0.1:{}' }} }}\n\
+         dependencies {{ compile 'a:dep:1.0' }}\n",
+        server.port
+    );
+    place.put("build.gradle", build);
+    place.put(
+        "src/main/java/A.java",
+        "public class A { public static void main(String[] a) { System.out.println(dep.Dep.TEXT); } }",
+    );
+    // The wrapper of a project would download Gradle itself.
+    place.put("gradle/wrapper/gradle-wrapper.properties", "distributionUrl=none\n");
+    place.put("gradlew", "#!/bin/sh\nexec gradle \"$@\"\n");
+    place.run(&["chmod", "+x", "gradlew"]).run().quiet();
+    let run = |words: &[&str]| place.run(words).env("GRADLE_USER_HOME", place.path("gradle")).run();
+    let larder = larder().to_str().expect("not UTF-8");
+    let first = run(&[larder, "image", "gradle"]).ends(0);
+    assert!(first.stderr.contains("larder: saved gradle-"), "{first:#?}");
+    drop(server);
+    run(&["rm", "-r", "../gradle/caches", ".gradle", "build"]).quiet();
+    let second = run(&[larder, "image", "gradle", "--install", "exit 3"]).ends(0);
+    assert!(second.stdout.starts_with("exact: gradle-"), "{second:#?}");
+    let built = run(&["./gradlew", "--no-daemon", "--offline", "-q", "run"]).ends(0);
+    assert!(built.stdout.ends_with("dependency 1\n"), "{built:#?}");
 }
 
 #[test]

@@ -91,8 +91,7 @@ fn when(typed: &Typed, quick: bool, began: Instant) -> String {
     if quick { format!(" ({so_far})") } else { format!(" (some {} minutes; {so_far})", typed.minutes) }
 }
 
-/// Runs the benchmark of a line as it is typed after `cargo xtask bench`.
-pub(super) fn one(place: &Place, line: &str, larder: Option<&Path>) -> Result<Vec<Report>> {
+fn one(place: &Place, line: &str, larder: Option<&Path>) -> Result<Vec<Report>> {
     let mut words: Vec<_> = line.split(' ').map(std::ffi::OsString::from).collect();
     if let Some(larder) = larder {
         words.extend(["--larder".into(), larder.into()]);

@@ -18,7 +18,7 @@ use crate::{binaries, setup};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 /// The options of `cargo xtask bench hit`.
@@ -31,6 +31,12 @@ pub(crate) struct Options {
     /// Measure this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
+}
+
+impl Options {
+    pub(super) fn new(runs: u32, larder: &Path) -> Self {
+        Self { runs, larder: Some(larder.to_owned()) }
+    }
 }
 
 const HEADER: &[&str] = &[

@@ -29,7 +29,7 @@ mod figure;
 mod hit;
 mod image;
 mod inputs;
-mod machine;
+pub(crate) mod machine;
 mod measure;
 mod miss;
 mod record;

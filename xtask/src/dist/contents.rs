@@ -3,6 +3,7 @@
 //! Unaware of: the form of a package.
 
 use crate::arch::Arch;
+use crate::binaries::{BINARIES, PLUGIN, Program};
 use crate::place::{Place, fresh};
 use crate::{run, supply};
 use anyhow::{Context, Result};
@@ -30,8 +31,11 @@ impl Contents {
     pub(super) fn gather(place: &Place, arch: Arch, programs: &Path, host: &Path, sbom: bool) -> Result<Contents> {
         let dir = place.own("dist")?.join(arch.directory());
         fresh(&dir)?;
-        for program in ["larder", "larderd"] {
-            install(&programs.join(program), &dir.join(program), 0o755)?;
+        for Program { name, .. } in BINARIES {
+            install(&programs.join(name), &dir.join(name), 0o755)?;
+        }
+        if programs.join(PLUGIN.name).is_file() {
+            install(&programs.join(PLUGIN.name), &dir.join(PLUGIN.name), 0o755)?;
         }
         let larder = host.join("larder");
         run::output(Command::new(&larder).args(["man", "--dir"]).arg(dir.join("man")))?;
@@ -65,8 +69,8 @@ impl Contents {
 
     /// Lays out the directory that the archive holds.
     pub(super) fn lay_out_archive(&self, to: &Path) -> Result<()> {
-        for program in ["larder", "larderd"] {
-            install(&self.path(program), &to.join(program), 0o755)?;
+        for Program { name, .. } in BINARIES {
+            install(&self.path(name), &to.join(name), 0o755)?;
         }
         for page in self.man_pages()? {
             install(&page, &to.join("man").join(page.file_name().context("a file has a name")?), 0o644)?;
@@ -79,6 +83,31 @@ impl Contents {
         }
         let recipe = self.documents[0].with_file_name("packaging").join("Containerfile");
         install(&recipe, &to.join("Containerfile"), 0o644)
+    }
+
+    /// Returns true if there is the CSI plugin.
+    pub(super) fn has_plugin(&self) -> bool {
+        self.path(PLUGIN.name).is_file()
+    }
+
+    /// Lays out the directory that the archive for Kubernetes holds. A container image can be built
+    /// there.
+    pub(super) fn lay_out_plugin(&self, place: &Place, to: &Path) -> Result<()> {
+        for Program { name, .. } in BINARIES.iter().chain([&PLUGIN]) {
+            install(&self.path(name), &to.join(name), 0o755)?;
+        }
+        let manifests = place.repo.join("packaging/kubernetes");
+        for from in [manifests.clone(), manifests.join("examples")] {
+            for file in sorted(&from)?.iter().filter(|file| file.is_file()) {
+                let below = file.strip_prefix(&manifests)?;
+                let is_recipe = below == Path::new("Containerfile");
+                install(file, &if is_recipe { to.join(below) } else { to.join("kubernetes").join(below) }, 0o644)?;
+            }
+        }
+        let licences = self.documents.iter().filter(|file| !file.ends_with("README.md"));
+        licences
+            .into_iter()
+            .try_for_each(|file| install(file, &to.join(file.file_name().context("a file has a name")?), 0o644))
     }
 
     /// Returns the bills of materials.

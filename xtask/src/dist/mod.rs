@@ -4,6 +4,7 @@
 //! | file | made from |
 //! |---|---|
 //! | `larder-VERSION-ARCH-linux.tar.gz` | the two static programs, man pages, completions, bills of materials |
+//! | `larder-csi-VERSION-ARCH-linux.tar.gz` | these two and the CSI plugin, the recipe of its container image, the manifests for Kubernetes |
 //! | `larder_VERSION_ARCH.deb` | the same, and systemd units |
 //! | `crates/` | the packages for a registry of Rust, for `cargo install larder` |
 //! | `install.sh`, `Containerfile` | `packaging/` |
@@ -52,6 +53,9 @@ pub(crate) struct Options {
     /// registry of Rust, which takes minutes
     #[arg(long = "try")]
     tried: bool,
+    /// Also type the quick starts of README.md in the clean root, and write docs/transcripts.md
+    #[arg(long, requires = "tried")]
+    transcripts: bool,
 }
 
 /// Runs `cargo xtask dist`.
@@ -60,6 +64,9 @@ pub(crate) fn dist(place: &Place, options: &Options) -> Result<()> {
     if options.tried {
         root::check(place, &out)?;
         crates::check(place, &out.join("crates"))?;
+    }
+    if options.transcripts {
+        root::transcripts(place, &out)?;
     }
     Ok(())
 }
@@ -76,6 +83,7 @@ pub(crate) fn stage(place: &Place) -> Result<()> {
         no_sbom: true,
         out: Some(place.own("dist-tried")?),
         tried: false,
+        transcripts: false,
     };
     let out = make(place, &options)?;
     root::check(place, &out)
@@ -91,13 +99,20 @@ fn make(place: &Place, options: &Options) -> Result<PathBuf> {
             Some(dir) => dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?,
             None => {
                 binaries::build_for(place, arch)?;
+                binaries::build_plugin_for(place, arch)?;
                 place.target.join(arch.directory())
             }
         };
         // A program of another architecture cannot print its man pages.
         let host = if arch == Arch::HOST { programs.clone() } else { place.target.join(Arch::HOST.directory()) };
         let contents = Contents::gather(place, arch, &programs, &host, !options.no_sbom)?;
-        archive(&contents, &out, time)?;
+        let name = |program: &str| format!("{program}-{VERSION}-{}-linux", contents.arch_name());
+        archive(&name("larder"), &out, time, |to| contents.lay_out_archive(to))?;
+        if contents.has_plugin() {
+            archive(&name(binaries::PLUGIN.name), &out, time, |to| contents.lay_out_plugin(place, to))?;
+        } else {
+            println!("no archive for Kubernetes: {} has no {}", programs.display(), binaries::PLUGIN.name);
+        }
         deb::package(place, &contents, &out, time)?;
     }
     let releases = options.releases.as_deref().unwrap_or("@RELEASES@");
@@ -130,16 +145,15 @@ fn time(place: &Place) -> Result<u64> {
     text.trim().parse().with_context(|| format!("{text:?} is no time in seconds since 1970"))
 }
 
-/// Writes the archive for an architecture.
-fn archive(contents: &Contents, out: &Path, time: u64) -> Result<()> {
-    let name = format!("larder-{VERSION}-{}-linux", contents.arch_name());
+/// Writes `NAME.tar.gz` with a directory of that name, which `lay_out` fills.
+fn archive(name: &str, out: &Path, time: u64, lay_out: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let tree = out.join("tree");
     fresh(&tree)?;
-    contents.lay_out_archive(&tree.join(&name))?;
+    lay_out(&tree.join(name))?;
     let archive = out.join(format!("{name}.tar.gz"));
     let line = "tar --sort=name --mtime=@\"$1\" --owner=0 --group=0 --numeric-owner --format=ustar -cf - -C \"$2\" \"$3\" | gzip -9n >\"$4\"";
     let mut command = Command::new("sh");
-    command.args(["-euc", line, "sh", &time.to_string()]).arg(&tree).arg(&name).arg(&archive);
+    command.args(["-euc", line, "sh", &time.to_string()]).arg(&tree).arg(name).arg(&archive);
     run::shown_to_user(&mut command)?;
     fs::remove_dir_all(&tree)?;
     Ok(())

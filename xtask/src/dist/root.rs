@@ -1,11 +1,15 @@
 //! Tries the packages in a clean root of Debian, which debootstrap makes once.
 //!
-//! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps.
+//! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps, and
+//! `packaging/quick-starts.sh` types the quick starts.
 
+use crate::bench::machine;
 use crate::debian;
+use crate::fetch;
 use crate::place::{Place, fresh, on_path, remove};
+use crate::projects;
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,11 +33,37 @@ pub(super) fn check(place: &Place, packages: &Path) -> Result<()> {
         }
     };
     let own = place.own("clean-root")?;
-    let mut script = Command::new("unshare");
-    script.args(["--mount", "--propagation", "private", "sh"]).arg(place.repo.join("packaging/clean-root.sh"));
-    let result = run::shown_to_user(script.arg(&root).arg(packages).arg(&own));
+    let result = run::shown_to_user(script(place, "clean-root.sh").arg(&root).arg(packages).arg(&own));
     remove(&own.join("layer"))?;
     result
+}
+
+/// Types the quick starts in the clean root, and writes what they print into docs/transcripts.md.
+pub(super) fn transcripts(place: &Place, packages: &Path) -> Result<()> {
+    if let Some(why) = impossible() {
+        bail!("the quick starts cannot be tried: {why}");
+    }
+    let (root, own) = (root(place)?, place.own("clean-root")?);
+    let bzip2 = projects::choose(false, &["bzip2".to_owned()])?;
+    let sources = fetch::sources(place, bzip2.first().context("there is such a project")?)?;
+    let facts = machine::facts(place);
+    let date = run::output(Command::new("date").args(["-u", "+%-d %B %Y"]))?;
+    let fact = |name: &str| facts[name].as_str().unwrap_or("unknown").to_owned();
+    let heading = format!("\n{}, commit {}, {} processors.", date.trim(), fact("commit"), facts["processors"]);
+    let mut typed = script(place, "quick-starts.sh");
+    let said = run::output(typed.arg(&root).arg(packages).arg(&own).arg(&sources.root).arg(heading));
+    remove(&own.join("layer"))?;
+    let page = place.repo.join("docs/transcripts.md");
+    fs::write(&page, said?).with_context(|| format!("cannot write {}", page.display()))?;
+    println!("written: {}", page.display());
+    Ok(())
+}
+
+/// Returns a script of `packaging/`, to run in a mount namespace of its own.
+fn script(place: &Place, name: &str) -> Command {
+    let mut script = Command::new("unshare");
+    script.args(["--mount", "--propagation", "private", "sh"]).arg(place.repo.join("packaging").join(name));
+    script
 }
 
 fn impossible() -> Option<String> {

@@ -146,17 +146,26 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The options for the first user namespace. A mark in a lower layer must not redirect to another
-/// path, so redirects and `metacopy` are off. `volatile` omits all syncs, because what is written
-/// is deleted with the mount anyway.
-const OPTIONS: [(&str, MountValue); 3] = [
-    ("redirect_dir", MountValue::Text(b"nofollow")),
+/// The options for the first user namespace.
+///
+/// - `redirect_dir`: a directory of the image can be renamed. The kernel notes the old path in a mark
+///   (`trusted.overlay.redirect`) of the upper directory. An image cannot bring marks of its own: it
+///   keeps no `trusted.*` attribute, and the kernel reads no such mark in the lowest layer.
+/// - `index`: the names of a hard link stay one file after a write. The kernel omits it, with a line
+///   in its log, if the lower file system has no file handles.
+/// - `xino`: all files are on one device, and keep their inode numbers.
+/// - `volatile`: no syncs, because what is written is deleted with the mount anyway.
+const OPTIONS: [(&str, MountValue); 5] = [
+    ("redirect_dir", MountValue::Text(b"on")),
     ("metacopy", MountValue::Text(b"off")),
+    ("index", MountValue::Text(b"on")),
+    ("xino", MountValue::Text(b"on")),
     ("volatile", MountValue::Flag),
 ];
-/// The options for other user namespaces: marks are `user.*` attributes, with which there are no
-/// redirects. This needs Linux 5.11.
-const FOR_USERS: [(&str, MountValue); 2] = [("volatile", MountValue::Flag), ("userxattr", MountValue::Flag)];
+/// The options for other user namespaces: marks are `user.*` attributes, with which the kernel has
+/// no redirects and no index. This needs Linux 5.11.
+const FOR_USERS: [(&str, MountValue); 3] =
+    [("xino", MountValue::Text(b"on")), ("volatile", MountValue::Flag), ("userxattr", MountValue::Flag)];
 
 type Made = Result<Mount, larder_sys::MountRefused>;
 

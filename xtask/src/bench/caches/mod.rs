@@ -3,24 +3,27 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `found.rs` | what was measured |
 //! | `rust.rs` | a workspace with a crate of each kind, built by cargo through each cache |
 //! | `shown.rs` | the table and its notes as Markdown |
 //!
 //! The other rows come from the torture suite and from the benchmarks `hit` and `image`.
 
+mod found;
 mod rust;
 mod shown;
 
-use super::{all, image, machine};
+use super::{hit, image, machine};
 use crate::place::Place;
 use crate::{binaries, fetch, run, torture};
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+
+use self::found::{Found, Torture};
 
 /// The options of `cargo xtask bench caches`.
 #[derive(clap::Args)]
@@ -44,31 +47,6 @@ const IMAGE_ROUNDS: u32 = 3;
 
 /// The lines around the table in README.md.
 const MARKERS: [&str; 2] = ["<!-- written by `cargo xtask bench caches`: -->", "<!-- until here -->"];
-
-/// What was measured, from the name of a cache to its result.
-pub(super) struct Found {
-    pub(super) every: u16,
-    pub(super) torture: BTreeMap<&'static str, Torture>,
-    /// The median CPU time of a hit in ms as the benchmark prints it, for the case C and C++. The
-    /// plain compile is called `plain`.
-    pub(super) hits: [BTreeMap<String, String>; 2],
-    pub(super) image: image::Usable,
-    pub(super) rust: rust::Found,
-    /// The caches that could not be measured, with the reasons.
-    pub(super) missing: Vec<String>,
-    pub(super) machine: Value,
-    pub(super) date: String,
-    pub(super) minutes: u64,
-}
-
-/// The results of the torture suite.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Torture {
-    pub(super) wrong: usize,
-    pub(super) ran: usize,
-    /// From the class of a case to the hits that came and the hits that were expected.
-    pub(super) hits: BTreeMap<String, (usize, usize)>,
-}
 
 /// Measures, and writes the table. Returns `false` if a result of larder was wrong.
 pub(crate) fn caches(place: &Place, options: &Options) -> Result<bool> {
@@ -126,35 +104,9 @@ fn torture_of_all(
     Ok(found)
 }
 
-impl Torture {
-    /// Reads the JSON of the suite.
-    fn read(json: &Value) -> Result<Self> {
-        let mut found = Self::default();
-        for case in json["cases"].as_array().context("the suite's JSON has no list `cases`")? {
-            if !case["skipped"].is_null() {
-                continue;
-            }
-            let class = case["name"].as_str().and_then(|name| name.split('/').next()).context("a case has a name")?;
-            let steps = case["steps"].as_array().context("a case has steps")?;
-            let is_wrong = |step: &Value| step["wrong"].as_array().is_some_and(|wrong| !wrong.is_empty());
-            found.ran += 1;
-            found.wrong += usize::from(steps.iter().any(is_wrong));
-            let (came, expected) = found.hits.entry(class.to_owned()).or_default();
-            for step in steps.iter().filter(|step| step["expected"] == true) {
-                *expected += 1;
-                *came += usize::from(step["got"] == true);
-            }
-        }
-        ensure!(found.ran > 0, "the torture suite ran no case");
-        Ok(found)
-    }
-}
-
 /// Runs the benchmark of a hit, and returns the CPU times of the cases C and C++.
 fn hits(place: &Place, options: &Options, larder: &Path) -> Result<[BTreeMap<String, String>; 2]> {
-    let line = format!("hit --runs {}", options.runs);
-    let reports = all::one(place, &line, Some(larder))?;
-    let table = &reports.first().context("the benchmark of a hit returned no report")?.table;
+    let table = hit::hit(place, &hit::Options::new(options.runs, larder))?.table;
     let column = table.header.iter().position(|name| name == "CPU ms").context("it has no column `CPU ms`")?;
     let case = |case: &str| -> BTreeMap<String, String> {
         let rows = table.rows.iter().filter(|row| row[0] == case);
@@ -168,7 +120,6 @@ fn hits(place: &Place, options: &Options, larder: &Path) -> Result<[BTreeMap<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn the_table_is_put_between_the_markers() {
@@ -184,22 +135,5 @@ mod tests {
     fn the_readme_has_the_markers() {
         let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
         replaced(&fs::read_to_string(readme).expect("is there"), "").expect("has markers");
-    }
-
-    #[test]
-    fn cases_are_counted_by_class() {
-        let step =
-            |expected: bool, got: bool, wrong: &[&str]| json!({"expected": expected, "got": got, "wrong": wrong});
-        let case = |name: &str, steps: &[Value]| json!({"name": name, "skipped": null, "steps": steps});
-        let cases = [
-            case("B/x", &[step(false, false, &[]), step(true, true, &[]), step(true, false, &["x.o"])]),
-            case("B/y", &[step(true, true, &[])]),
-            case("E/z", &[step(true, true, &["x.o"]), step(true, true, &["x.o"])]),
-            json!({"name": "F/skipped", "skipped": "no clang", "steps": []}),
-        ];
-        let found = Torture::read(&json!({"cases": cases})).expect("is the suite's");
-        let hits = [("B".to_owned(), (2, 3)), ("E".to_owned(), (2, 2))].into();
-        assert_eq!(found, Torture { wrong: 2, ran: 3, hits });
-        assert!(Torture::read(&json!({"cases": []})).is_err() && Torture::read(&json!({})).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! README.md's table of caches as Markdown.
 
-use super::Found;
+use super::found::Found;
 use crate::bench::rivals::{KACHE, SCCACHE};
 use crate::fetch::CCACHE;
 use anyhow::{Context, Result};
@@ -65,36 +65,53 @@ fn notes(text: &mut String, found: &Found) -> Result<()> {
         3 => "Every third case".to_owned(),
         every => format!("One of {every} cases"),
     };
-    writeln!(
-        text,
-        "\nAll rows are from `cargo xtask bench caches`, with the caches' defaults: {},
-commit {}, {} processors, {} minutes
-({}, Linux {}).
-An empty cell was not measured, or the cache does not do that.
-",
+    let conditions = format!(
+        "By `cargo xtask bench caches`, all caches with their defaults: {}, commit {}, {} processors ({}, Linux {}), {} \
+         minutes. An empty cell was not measured, or the cache does not do that.",
         found.date,
         fact("commit"),
         found.machine["processors"],
-        found.minutes,
         fact("processor"),
         fact("kernel"),
-    )?;
+        found.minutes,
+    );
+    writeln!(text, "\n{}\n", wrapped(&conditions, ""))?;
     for missing in &found.missing {
-        writeln!(text, "Missing: {}\n", missing.trim_start_matches("Skipped: "))?;
+        writeln!(text, "{}\n", wrapped(&format!("Missing: {}", missing.trim_start_matches("Skipped: ")), ""))?;
     }
-    writeln!(
-        text,
-        "1. {cases} of the [torture suite](docs/torture.md#results): each step is compared with a plain run.
-2. The third build by cargo, with an empty target directory: a library, a procedural macro, a
-   `cdylib`, a `staticlib`, a `dylib`, a build script, a program.
-3. CPU time, servers included. The plain compiles take {} and {} ms.
-   [More](docs/performance.md#a-hit).
-4. Wall time. `actions/cache` stands for `zstd -d | tar`, which it uses.
-   [More](docs/images.md#measured).",
-        plain(0)?,
-        plain(1)?,
-    )?;
+    let notes = [
+        format!("1. {cases} of the [torture suite](docs/torture.md#results): each step is compared with a plain run."),
+        "2. The third build by cargo, with an empty target directory: a library, a procedural macro, a `cdylib`, a \
+         `staticlib`, a `dylib`, a build script, a program."
+            .to_owned(),
+        format!(
+            "3. CPU time, servers included. The plain compiles take {} and {} ms ([more](docs/performance.md#a-hit)).",
+            plain(0)?,
+            plain(1)?
+        ),
+        "4. Wall time. `actions/cache` stands for `zstd -d | tar`, which it uses ([more](docs/images.md#measured))."
+            .to_owned(),
+    ];
+    notes.iter().try_for_each(|note| writeln!(text, "{}", wrapped(note, "   ")))?;
     Ok(())
+}
+
+/// The longest line of a document.
+const COLUMNS_MAX: usize = 100;
+
+/// Breaks a paragraph into lines. All but the first begin with `indent`.
+fn wrapped(paragraph: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in paragraph.split(' ') {
+        let line = lines.last_mut().expect("there is a line");
+        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS_MAX {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
 }
 
 /// Returns the number with a comma before each group of three digits.
@@ -112,7 +129,8 @@ fn thousands(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Torture, image, rust};
+    use super::super::found::Torture;
+    use super::super::{image, rust};
     use super::*;
     use serde_json::json;
 
@@ -141,10 +159,18 @@ mod tests {
             "| a hit, C++, 240 headers ³ | 1.5 ms |  |  | no hit |  |",
             "| `node_modules` of 101,584 files, usable after ⁴ | not mounted, 1.00 s unpacked |  |  |  | 2.00 s unpacked |",
             "Missing: sccache: no network.",
-            "3. CPU time, servers included. The plain compiles take 1.5 and 1.5 ms.",
+            "3. CPU time, servers included. The plain compiles take 1.5 and 1.5 ms",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn paragraphs_are_broken_into_lines() {
+        let text = wrapped(&["word"; 50].join(" "), "   ");
+        assert!(text.lines().all(|line| line.len() <= COLUMNS_MAX) && text.lines().count() == 3, "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("   word")), "{text}");
+        assert_eq!(wrapped("one", "   "), "one");
     }
 
     #[test]

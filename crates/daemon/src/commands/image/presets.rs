@@ -192,7 +192,8 @@ const ROWS: &[Row] = &[
         is_native: false,
         holds_path: false,
         paths: Paths::AccountOfJava("", ".m2", &["repository"]),
-        install: "mvn -B -q dependency:go-offline",
+        // `dependency:go-offline` alone leaves out what plugins load when they run.
+        install: "mvn -B -q -DskipTests package dependency:go-offline",
         is_exact: true,
     },
     Row {

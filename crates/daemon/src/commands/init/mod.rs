@@ -42,7 +42,14 @@ pub(crate) fn run(around: &Surroundings, options: &Init, out: &mut dyn Write) ->
     }
     let tools = tools(&places.cwd, &options.tools, out)?;
     let mut plan = Plan::new(&journal);
-    let restores_only = !tools.is_empty() && tools.iter().all(|tool| matches!(tool, BuildTool::Npm));
+    let shows = match tools[..] {
+        [BuildTool::Npm] => "the second run prints `exact: …` and installs nothing",
+        [BuildTool::Bazel] => {
+            "hits come from the second `bazel clean` and build on; a sandbox cannot write, so `larder stats` counts only \
+             its misses, which stay the same"
+        }
+        _ => "`larder stats` shows hits from the second build on",
+    };
     for tool in tools {
         let name = tool.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         projects::plan(tool, options.user, around, &places, &mut plan).with_context(|| format!("init: {name}"))?;
@@ -69,11 +76,6 @@ pub(crate) fn run(around: &Surroundings, options: &Init, out: &mut dyn Write) ->
         writeln!(out, "next: {line}")?;
     }
     if !changes.is_empty() {
-        let shows = if restores_only {
-            "the second run prints `exact: …` and installs nothing"
-        } else {
-            "`larder stats` shows hits from the second build on"
-        };
         writeln!(out, "next: {shows}; `larder init --undo` takes this back")?;
     }
     Ok(FINE)
