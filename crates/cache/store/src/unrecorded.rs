@@ -29,7 +29,7 @@ const RUNS: Slots<4, 16> = Slots { count: 1 << 12, key: 24..32 };
 /// After this many runs in a row the reason is believed.
 const BELIEVED: u8 = 2;
 /// The number of runs that are then not observed.
-const SKIPPED_MAX: u8 = 15;
+const SKIPPED_MAX: u8 = 7;
 /// No index of a reason.
 const NO_REASON: u8 = u8::MAX;
 const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
