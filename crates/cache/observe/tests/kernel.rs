@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use larder_model::Looked;
+use larder_model::{Looked, Unrecorded};
 use larder_observe::{
     Access, AccessKind, BothObservers, Closing, EventKind, Folded, KernelObserver, Observed, Observer, PreloadObserver,
     Verdict, fold,
@@ -358,4 +358,30 @@ fn the_clock_is_seen() {
             assert_eq!(seen, looks, "{all:?}");
         }
     }
+}
+
+#[test]
+fn a_file_without_a_name_is_the_process_own() {
+    let Some(kernel) = kernel() else { return };
+    if !there("/usr/bin/python3") {
+        return;
+    }
+    let place = Place::new("nameless");
+    let (dir, to) = (place.path(""), place.path("named"));
+    let refused = |then: &str| {
+        let script = format!(
+            "import os\nf = os.open('{dir}', os.O_TMPFILE | os.O_RDWR, 0o600)\nos.write(f, b'x')\nos.lseek(f, 0, 0)\n\
+             assert os.read(f, 1) == b'x'\n{then}"
+        );
+        let observed = run(&kernel, &command(&["python3", "-S", "-c", &script]));
+        let refusals = folded(&observed).refusals.into_iter();
+        let of_links = refusals.filter(|(why, path)| {
+            matches!(why, Unrecorded::NotObserved | Unrecorded::UpdatesFile) && !path.ends_with(b"python3")
+        });
+        of_links.count()
+    };
+    assert_eq!(refused(""), 0);
+    let link = "os.link(f'fd/{f}', to, src_dir_fd=os.open('/proc/self', os.O_RDONLY), follow_symlinks=True)";
+    assert_ne!(refused(&format!("to = '{to}'\n{link}")), 0);
+    assert!(Path::new(&to).exists());
 }

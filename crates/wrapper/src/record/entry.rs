@@ -139,11 +139,7 @@ impl Run<'_> {
             set = witnessed.set_moving(&lifted.moving);
             of_history = lifted.of_history;
         }
-        for fact in &mut set.environment {
-            if let Some((_, name)) = of_history.iter().find(|(name, _)| name == fact.name) {
-                (fact.name, fact.value) = (name, Some(self.request.value_key.digest(b"")));
-            }
-        }
+        self.weaken(&mut set, &of_history);
         let Rewrites { messages, outputs: of_outputs } = rewrites;
         outputs.iter_mut().zip(of_outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
@@ -166,6 +162,15 @@ impl Run<'_> {
         self.add_what_nobody_saw(observed_run, scripts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;
         Ok(ReliedOn { folded, mtimes, witnessed })
+    }
+
+    /// Replaces facts about variables by others with the empty value. `names` has both names of each.
+    fn weaken<'n>(&self, set: &mut ObservationSet<'n>, names: &'n [(Vec<u8>, Vec<u8>)]) {
+        for fact in &mut set.environment {
+            if let Some((_, name)) = names.iter().find(|(name, _)| name == fact.name) {
+                (fact.name, fact.value) = (name, Some(self.request.value_key.digest(b"")));
+            }
+        }
     }
 
     /// Checks once more everything that the run relied on, and makes observations of it.

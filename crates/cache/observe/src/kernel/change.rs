@@ -30,6 +30,8 @@ impl Watch {
             Call::Rename(from, to, index) => self.rename(caller, call, (from, to), flags(index))?,
             Call::Link(from, to) => {
                 let (Some(path), Some(path2)) = (caller.path(call, from)?, caller.path(call, to)?) else {
+                    // The old path is a descriptor (`AT_EMPTY_PATH`).
+                    self.drop_event(caller, DROP_UNSUPPORTED, b"linkat");
                     return Ok(());
                 };
                 let error = match error_of(&larder_sys::lstat(&path)) {

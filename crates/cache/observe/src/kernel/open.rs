@@ -51,11 +51,15 @@ impl Watch {
             _ => return Ok(()),
         };
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let here = caller.seen_from_here(&path).into_owned();
         if flags & O_TMPFILE == O_TMPFILE {
-            self.drop_event(caller, DROP_UNSUPPORTED, b"O_TMPFILE");
+            // A file without a name, as glibc's `tmpfile` makes one, is an affair of the process. Only
+            // `linkat` gives it a name, and such a run is refused.
+            if larder_sys::may_access(&here, WRITE | EXECUTE, true).is_err() {
+                self.drop_event(caller, DROP_UNSUPPORTED, b"O_TMPFILE");
+            }
             return Ok(());
         }
-        let here = caller.seen_from_here(&path).into_owned();
         let found = found(&here, flags);
         let makes = matches!(found, Ok(None));
         let stat = found.and_then(|stat| stat.ok_or_else(|| io::Error::from_raw_os_error(0)));
