@@ -334,13 +334,13 @@ impl Bench<'_> {
     /// Returns how many crates plain cargo compiles after each edit.
     fn rebuilt(&self) -> Result<[(Step, usize); 2]> {
         let checkout = self.prepare(Step::Elsewhere)?;
-        let mut build = || -> Result<usize> {
+        let build = || -> Result<usize> {
             self.run(&mut self.cargo(&Launcher::plain(), None, Step::Elsewhere))?;
             let said = fs::read_to_string(self.log()).context("cannot read cargo's messages")?;
             Ok(said.lines().filter(|line| line.contains("Running `") && line.contains("--crate-name")).count())
         };
         build()?;
-        let mut count = |step| -> Result<(Step, usize)> {
+        let count = |step| -> Result<(Step, usize)> {
             self.edit(step, &checkout)?;
             Ok((step, build()?))
         };
