@@ -106,6 +106,8 @@ pub(super) fn cases() -> Vec<Case> {
             .sh(script("export RUSTC_WORKSPACE_WRAPPER=$PWD/w.sh; cargo build && ./target/debug/p")).cold().then("again", nothing())
             .then("changed", sh("sed -i s/wrapped/other/ w.sh")),
         package("fix").sh(script("cargo fix --allow-no-vcs --workspace; cat d/src/lib.rs")).cold().then("again", nothing()),
+        package("rust-analyzer").sh(script("cargo check; export CARGO_TARGET_DIR=$PWD/target/rust-analyzer; cargo check && fresh check")).cold().then("again", nothing())
+            .then("edited", put("src/main.rs", "fn main() { println!(\"{}\", d::f() + 1); }\n")),
         package("emits").sh(script("cargo rustc -- --emit=asm,llvm-ir && cargo rustc --profile check")).cold().then("again", nothing()),
         package("linked-directory").setup(sh("mkdir real; mv Cargo.toml d src real; ln -s real link"))
             .sh(format!("cd link\n{}", script("cargo build && ./target/debug/p"))).cold().then("again", nothing())

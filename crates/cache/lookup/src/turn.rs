@@ -17,6 +17,7 @@
 //!
 //! Unaware of: which process runs the action, how long a process waits.
 
+use larder_compiler::Family;
 use larder_model::{Digest, Fingerprint, Manifest, Writer};
 use larder_store::{StatCache, Store};
 
@@ -52,7 +53,9 @@ impl EarlierRecords {
         let mut w = Writer::default();
         w.digest(&request.weak);
         w.u8(place.destinations.same.into());
-        if self.bound || !is_compile(request) {
+        // A crate may be linked, but its result holds in another target directory unless a record
+        // says that it is bound.
+        if self.bound || !is_compile(request) && request.family != Family::Rustc {
             w.digest(&roots_digest(&request.roots));
         }
         if let Some(subject) = &self.difference {

@@ -6,6 +6,7 @@
 mod proxy;
 mod remapped;
 mod searched;
+mod together;
 
 use std::process::Command;
 

@@ -77,7 +77,8 @@ pub struct Folded {
     pub late_variables: Vec<Vec<u8>>,
     /// Such code asked for the path of the working directory, or may know the path of a source.
     pub asks_directory_late: bool,
-    /// Such code may read the command line. No event shows that, so whoever knows the code sets it.
+    /// Such code may read the command line. No event shows that, so the caller sets it from
+    /// the names in the code.
     pub reads_arguments_late: bool,
 }
 
