@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{Parsed, Timed, shortened};
+use super::parsed::{Parsed, Timed, shortened};
 
 /// The variable of the page's script.
 const UNITS: &[u8] = b"const UNIT_DATA = ";

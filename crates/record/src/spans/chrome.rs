@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{Parsed, Timed, shortened};
+use super::parsed::{Parsed, Timed, shortened};
 
 /// The largest number of events in a file.
 const EVENTS_MAX: usize = 1_000_000;
@@ -137,7 +137,10 @@ pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Option<Parsed>> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> (&'static str, Option<i64>, Vec<(String, String, i64, i64)>) {
+    /// Name, detail, start and end.
+    type Shown = (String, String, i64, i64);
+
+    fn parsed(text: &str) -> (&'static str, Option<i64>, Vec<Shown>) {
         let Some(Parsed::Spans { form, zero_ns, spans }) = parse(text.as_bytes()).expect("JSON") else {
             panic!("no spans: {text}")
         };

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Parsed, shortened};
+use super::parsed::{Parsed, shortened};
 use crate::processes::Processes;
 use crate::schema::Span;
 

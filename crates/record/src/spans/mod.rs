@@ -4,7 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `reports.rs` | finds the files that the run wrote, by the command lines of its processes |
-//! | `parse.rs` | recognises a format, and unpacks |
+//! | `parse.rs`, `parsed.rs` | recognises a format, and unpacks; what a report contains |
 //! | `chrome.rs`, `ninja.rs`, `cargo.rs`, `make.rs` | one format each |
 //!
 //! Files come from outside. So their size and the number of spans are limited, and a file that
@@ -15,6 +15,7 @@ mod chrome;
 mod make;
 mod ninja;
 mod parse;
+mod parsed;
 mod reports;
 
 use std::fs::{self, File};
@@ -22,6 +23,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use self::parsed::Parsed;
 use crate::Redact;
 use crate::directory::{RecordedRun, RunFiles};
 use crate::error::RecordError;
@@ -34,31 +36,10 @@ const REPORT_BYTES_MAX: u64 = 256 << 20;
 const REPORTS_MAX: usize = 10_000;
 /// The largest number of spans of a run. If there are more, the longest are kept.
 const SPANS_MAX: usize = 100_000;
-/// The largest number of characters of a name.
-const NAME_CHARS_MAX: usize = 300;
 /// File times come from a clock that may be this much behind.
 const FILE_CLOCK_NS: u64 = 10_000_000;
 /// A span that begins or ends this long outside of the run is not part of it.
 const OUTSIDE_NS: i128 = 50_000_000;
-
-/// A span as a report has it. Its times are in nanoseconds since [`Parsed::zero_ns`].
-#[derive(Debug, PartialEq)]
-struct Timed {
-    name: String,
-    detail: String,
-    start_ns: i64,
-    end_ns: i64,
-}
-
-/// The contents of a report.
-#[derive(Debug, PartialEq)]
-enum Parsed {
-    /// Spans with times. `zero_ns` is time 0 in nanoseconds since 1970, or `None` if the report
-    /// does not say it.
-    Spans { form: &'static str, zero_ns: Option<i64>, spans: Vec<Timed> },
-    /// Names for processes, which are children of a program of that name.
-    Children { form: &'static str, parent: &'static str, names: Vec<(i32, String)> },
-}
 
 /// What a run wrote besides its processes.
 pub(crate) struct Wanted<'a> {
@@ -190,12 +171,9 @@ pub fn check_report(bytes: &[u8]) {
     }
 }
 
-fn shortened(text: &str) -> String {
-    text.chars().take(NAME_CHARS_MAX).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::parsed::Timed;
     use super::*;
     use crate::processes::tests::a_run;
 

@@ -5,7 +5,7 @@
 //! this run begin with the first whose output is younger than the run's beginning. If ninja first
 //! builds `build.ninja` itself, it starts its clock again afterwards, so earlier lines are left out.
 
-use super::{Parsed, Timed, shortened};
+use super::parsed::{Parsed, Timed, shortened};
 
 /// The beginning of the file.
 pub(super) const START: &[u8] = b"# ninja log v";
@@ -35,7 +35,7 @@ pub(super) fn parse(bytes: &[u8], since_ns: u64) -> Parsed {
     for Line { start_ms, end_ms, output, .. } in &ours[again.max(manifest)..] {
         // A command with several outputs has a line for each.
         match spans.last_mut().filter(|_| before == Some((start_ms, end_ms))) {
-            Some(last) => last.detail = shortened(&format!("{} {output}", last.detail).trim_start().to_owned()),
+            Some(last) => last.detail = shortened(format!("{} {output}", last.detail).trim_start()),
             None => {
                 let (start_ns, end_ns) = (start_ms.saturating_mul(1_000_000), end_ms.saturating_mul(1_000_000));
                 spans.push(Timed { name: shortened(output), detail: String::new(), start_ns, end_ns });

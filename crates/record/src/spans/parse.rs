@@ -4,7 +4,8 @@ use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
 
-use super::{Parsed, cargo, chrome, make, ninja};
+use super::parsed::Parsed;
+use super::{cargo, chrome, make, ninja};
 
 /// Unpacks gzip. Other content is returned as it is.
 pub(super) fn unpacked(bytes: Vec<u8>, bytes_max: u64) -> Result<Vec<u8>, String> {

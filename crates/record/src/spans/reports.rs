@@ -93,7 +93,7 @@ fn cargo(arguments: &[String], cwd: &Path, environment: &[(Vec<u8>, Vec<u8>)]) -
     targets.into_iter().map(|target| target.join("cargo-timings/cargo-timing.html")).collect()
 }
 
-/// clang writes its trace beside the object.
+/// Returns the path of the trace that clang writes, by default beside the object.
 fn clang(arguments: &[String], cwd: &Path) -> Option<PathBuf> {
     let option = arguments.iter().rev().find_map(|argument| argument.strip_prefix("-ftime-trace"));
     let given = match option? {
