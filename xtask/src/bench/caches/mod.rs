@@ -58,7 +58,7 @@ pub(crate) fn caches(place: &Place, options: &Options) -> Result<bool> {
         rust: rust.measure(place)?,
         hits: hits(place, options, &larder)?,
         image: image::usable(place, larder.clone(), IMAGE_ROUNDS)?,
-        torture: torture_of_all(place, options.every, &larder, &mut rust.missing)?,
+        torture: torture_of_all(place, options.every, &larder)?,
         every: options.every,
         missing: rust.missing,
         machine: machine::facts(place),
@@ -85,17 +85,11 @@ fn replaced(document: &str, text: &str) -> Result<String> {
 }
 
 /// Runs the torture suite with each cache that it knows.
-fn torture_of_all(
-    place: &Place,
-    every: u16,
-    larder: &Path,
-    missing: &mut Vec<String>,
-) -> Result<BTreeMap<&'static str, Torture>> {
+fn torture_of_all(place: &Place, every: u16, larder: &Path) -> Result<BTreeMap<&'static str, Torture>> {
     let mut programs = vec![("larder", larder.to_owned()), ("ccache", fetch::ccache(place)?)];
-    match fetch::installed(place, "sccache", super::rivals::SCCACHE, fetch::Build::No) {
-        Ok(program) => programs.push(("sccache", program)),
-        Err(error) => missing.push(format!("sccache: {error}")),
-    }
+    // If sccache is missing, the builds by cargo have noted it.
+    let sccache = fetch::installed(place, "sccache", super::rivals::SCCACHE, fetch::Build::No);
+    programs.extend(sccache.ok().map(|program| ("sccache", program)));
     let mut found = BTreeMap::new();
     for (name, program) in programs {
         println!("── the torture suite with {name}");
