@@ -92,11 +92,12 @@ fn of_bytes(result: &ActionResult, other: &ActionResult, roots: &Roots, read: &R
                 }
                 any = any.or(Some(line));
             }
-            (OutputKind::File { mode: a, placement: c, .. }, OutputKind::File { mode: b, placement: d, .. }) => {
-                if (a, c) != (b, d) {
-                    return Some(format!("{path} has another mode, or was put in place in another way"));
-                }
+            (OutputKind::File { mode: a, placement: c, .. }, OutputKind::File { mode: b, placement: d, .. })
+                if (a, c) != (b, d) =>
+            {
+                return Some(format!("{path} has another mode, or was put in place in another way"));
             }
+            (OutputKind::File { .. }, OutputKind::File { .. }) => {}
             (a, b) if a != b => return Some(format!("{path} is of another kind, or leads elsewhere")),
             _ => {}
         }
