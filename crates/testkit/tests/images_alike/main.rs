@@ -26,7 +26,7 @@ const OF_USERS: &[&str] = &[
     "all is on one device",
 ];
 
-/// A file of this test.
+/// Returns the path of a file of this test.
 fn own(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images_alike").join(name);
     path.to_str().expect("not UTF-8").to_owned()

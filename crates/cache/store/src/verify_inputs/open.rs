@@ -25,16 +25,11 @@ impl Walk<'_> {
         depth: usize,
     ) -> Done {
         let SplitPath { path, directory, .. } = at;
-        if let Some((_, errno)) = looked.failed
-            && why_not_again(errno) == Unrecorded::Refused
-        {
-            return refuse(Unrecorded::Refused, path);
-        }
         // A failed `access` for execution counts as an access to an existing file. If a directory
         // above may not be searched, that was the reason of the failure.
         let is_barred = error.kind() == io::ErrorKind::PermissionDenied;
         if looked.content || looked.kind && !looked.absent && !is_barred {
-            return refuse(Unrecorded::InputChanged, path);
+            return refuse(looked.failed.map_or(Unrecorded::InputChanged, |(_, errno)| why_not_again(errno)), path);
         }
         let mut missing = directory;
         let existing = loop {
