@@ -93,11 +93,19 @@ fn clang_and_cmake_write_traces() {
 
 #[test]
 fn cargo_writes_a_page() {
-    probe_skip!(has("cargo") && has("cc"), "cargo or a C compiler is not installed");
+    // The toolchain's own programs are used: rustup's proxies need the user's home directory.
+    let output = std::process::Command::new("rustc").args(["--print", "sysroot"]).output().ok();
+    let toolchain = output.and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    let programs = format!("{}/bin", toolchain.trim());
+    probe_skip!(
+        std::path::Path::new(&programs).join("cargo").is_file() && has("cc"),
+        "cargo or a C compiler is not installed"
+    );
     let place = Place::new();
     place.put("Cargo.toml", "[package]\nname = \"timed\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
     place.put("src/main.rs", "fn main() {}\n");
-    let Some(shown) = recorded(&place, &[], &["cargo", "build", "--quiet", "--offline", "--timings"]) else { return };
+    let build = format!("PATH={programs}:$PATH exec cargo build --quiet --offline --timings");
+    let Some(shown) = recorded(&place, &[], &["sh", "-c", &build]) else { return };
     assert_eq!(forms(&shown), ["cargo"]);
     check_within(&shown, "timed 0.1.0", "cargo");
 }
