@@ -59,8 +59,8 @@ typed 'larder explain compress.o'
 typed 'larder init --undo'
 echo '```'
 
-rust=$(rustc --print sysroot 2>/dev/null || true)
-if [ -n "$rust" ]; then
+if command -v rustc >/dev/null; then
+    rust=$(rustc --print sysroot)
     mkdir -p "$layer/root/opt/rust"
     mount --bind "$rust" "$layer/root/opt/rust"
     begin hello 'A Rust workspace' "A program and a library of its own, with $(rustc --version | cut -d' ' -f1,2)."
@@ -73,11 +73,12 @@ if [ -n "$rust" ]; then
     typed 'cargo clean --quiet && cargo build --quiet && target/debug/hello'
     typed 'larder stats'
     echo '```'
+else
+    echo "skipped: no rustc, so the page has no Rust workspace" >&2
 fi
 
-node=$(command -v node || true)
 modules=/usr/lib/node_modules
-if [ -n "$node" ] && [ -d "$modules/npm" ]; then
+if node=$(command -v node) && [ -d "$modules/npm" ]; then
     mkdir -p "$layer/root$modules"
     mount --bind "$modules" "$layer/root$modules"
     touch "$layer/root/usr/local/bin/node"
@@ -94,6 +95,8 @@ if [ -n "$node" ] && [ -d "$modules/npm" ]; then
     typed "$restore"
     typed 'ls node_modules'
     echo '```'
+else
+    echo "skipped: no node with npm, so the page has no node_modules" >&2
 fi
 
 begin bzip2 'The Debian package' 'Installed, used, upgraded to the same version, removed.'

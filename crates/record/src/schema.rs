@@ -241,7 +241,7 @@ pub struct Report {
 pub struct Span {
     /// The index of its report.
     pub report: usize,
-    /// What it was about, for example an output or an action.
+    /// The output, action or pass that took this time.
     pub name: String,
     /// More about it, for example a target.
     pub detail: String,

@@ -11,6 +11,7 @@ use larder_store::{Counters, HitCount, Recent, Store};
 use crate::context::Context;
 use crate::log_file::open_log;
 use crate::request_context::RequestContext;
+use crate::say::say;
 
 /// The names by which an outcome is reported.
 #[derive(Clone, Copy)]
@@ -118,9 +119,7 @@ pub(crate) fn say_if_not_cached(context: &Context, outcome: Outcome, tool: &[u8]
     let colon = if outcome == Outcome::Miss(Some(Unrecorded::Terminal)) { "" } else { ":" };
     let tool = String::from_utf8_lossy(tool);
     let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-    let line = format!("larder: not cached: {tool}{colon} {why}{detail}").replace(char::is_control, "?");
-    // Standard error may be closed meanwhile.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    say(&format!("not cached: {tool}{colon} {why}{detail}"));
 }
 
 /// Appends one line to the log. It has the tool or the source, but no other argument and no

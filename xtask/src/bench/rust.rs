@@ -101,7 +101,7 @@ const STEPS: [(Step, &str); 7] = [
 /// The steps whose plain builds differ from each other.
 const PLAIN_STEPS: [Step; 5] = [Step::Cold, Step::OtherTarget, Step::Elsewhere, Step::LeafEdited, Step::RootEdited];
 
-/// What plain builds cost, and what cargo rebuilds after an edit.
+/// The cost of a plain build, and the number of crates that plain cargo rebuilds after each edit.
 struct Plain {
     usage: Usage,
     rebuilt: [(Step, usize); 2],

@@ -65,17 +65,14 @@ pub fn imported_symbols(file: &File) -> Option<Vec<Vec<u8>>> {
     names.filter(|names| !names.is_empty())
 }
 
-/// Returns true if the name of a symbol of a shared object contains one of these texts. Also returns
-/// true if the object has no table of its own symbols, because then we cannot tell.
-pub fn may_use(file: &File, texts: &[&[u8]]) -> bool {
+/// Returns the names of a shared object's own symbols, one after the other with a NUL behind each.
+/// Returns `None` if it has no table of them.
+pub fn own_symbols(file: &File) -> Option<Vec<u8>> {
     let cache = ReadCache::new(file);
-    let names = || {
-        let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
-        let endian = header.endian().ok()?;
-        let (_, section) = header.sections(endian, &cache).ok()?.section_by_name(endian, b".strtab")?;
-        section.data(endian, &cache).ok()
-    };
-    names().is_none_or(|names: &[u8]| texts.iter().any(|text| memchr::memmem::find(names, text).is_some()))
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    let (_, section) = header.sections(endian, &cache).ok()?.section_by_name(endian, b".strtab")?;
+    Some(section.data(endian, &cache).ok()?.to_vec())
 }
 
 /// Returns the dynamic loader of a program for this machine. Returns `Some(None)` if the program is

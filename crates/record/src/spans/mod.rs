@@ -1,5 +1,5 @@
-//! What build tools report about a run in files of their own: the edges of ninja, the actions of
-//! Bazel, the passes of clang. They become spans on the timeline of the processes.
+//! Reads the reports that build tools write about a run: ninja lists its edges, Bazel its actions,
+//! clang its passes. They become spans on the timeline of the processes.
 //!
 //! | file | holds |
 //! |---|---|
@@ -41,7 +41,7 @@ const FILE_CLOCK_NS: u64 = 10_000_000;
 /// A span that begins or ends this long outside of the run is not part of it.
 const OUTSIDE_NS: i128 = 50_000_000;
 
-/// What a run wrote besides its processes.
+/// Says which reports are taken into a record, and how their texts are shown.
 pub(crate) struct Wanted<'a> {
     /// Files that the user named.
     pub(crate) attach: &'a [PathBuf],

@@ -1,4 +1,4 @@
-//! What a report contains.
+//! Holds the content of a report in one form for all build tools.
 
 /// The largest number of characters of a name.
 const NAME_CHARS_MAX: usize = 300;

@@ -102,7 +102,9 @@ pip_act() {
     .venv/bin/python -c 'import dep'
     .venv/bin/python -m pip check
     .venv/bin/python -m pip uninstall -q -y dep
-    .venv/bin/python -m pip list --format freeze | grep -c dep || true
+    .venv/bin/python -m pip list --format freeze >freeze
+    grep -c dep freeze || [ $? -eq 1 ]
+    rm freeze
     python3 -m venv --clear .venv
     .venv/bin/python -m pip install -q --no-index ./dep-1.0-py3-none-any.whl
     .venv/bin/python -c 'import dep'

@@ -11,13 +11,11 @@ use larder_model::{Change, Unrecorded};
 
 use super::not_recorded::NotRecorded;
 
-const MAGIC_BYTES: usize = 8;
-/// The size of a member's header.
+/// The size of a member's header. Headers are text: the name has 16 characters, the time 12, owner
+/// and group 6 each, the mode 8, and the size 10 (System V's `ar.h`).
 const HEADER_BYTES: usize = 60;
 
-/// Returns true if the archive at `path` has no times and no owners. The headers of its members are
-/// text: the time has 12 characters from offset 16, then come owner and group with 6 each (System
-/// V's `ar.h`).
+/// Returns true if the archive at `path` has no times and no owners.
 pub(super) fn archive_has_none(path: &[u8]) -> bool {
     members_have_none(path).unwrap_or(false)
 }
@@ -31,7 +29,7 @@ pub(super) fn no_symbols_are_dated(
     started_ns: i64,
 ) -> Result<(), NotRecorded> {
     let may_be = |path: &[u8]| family == Family::Binutils || path.ends_with(b".a");
-    let is_dated = |path: &[u8]| symbols_time_s(path).is_ok_and(|time_s| time_s >= started_ns / 1_000_000_000);
+    let is_dated = |path: &[u8]| symbols_time_s(path).is_some_and(|time_s| time_s >= started_ns / 1_000_000_000);
     let files = changed.iter().filter(|(_, change)| matches!(change, Change::File { .. }));
     match files.map(|(path, _)| path).find(|path| may_be(path) && is_dated(path)) {
         Some(path) => Err(NotRecorded::Because(Unrecorded::Clock, path.clone())),
@@ -39,41 +37,64 @@ pub(super) fn no_symbols_are_dated(
     }
 }
 
-/// Returns the time in the header of the symbol table, in seconds since 1970.
-fn symbols_time_s(path: &[u8]) -> io::Result<i64> {
-    let mut start = [0; MAGIC_BYTES + HEADER_BYTES];
-    File::open(Path::new(OsStr::from_bytes(path)))?.read_exact(&mut start)?;
-    let (magic, header) = start.split_at(MAGIC_BYTES);
-    let name = header[..16].trim_ascii_end();
-    let is_table = [b"!<arch>\n", b"!<thin>\n"].contains(&&magic.try_into().unwrap_or_default())
-        && (name == b"/" || name == b"/SYM64/" || name.starts_with(b"__.SYMDEF"));
-    let time = std::str::from_utf8(&header[16..28]).unwrap_or_default().trim_end();
-    time.parse().ok().filter(|_| is_table).ok_or(io::Error::from(io::ErrorKind::InvalidData))
+/// Returns the time in the header of the symbol table, in seconds since 1970. Returns `None` if the
+/// file has no such table.
+fn symbols_time_s(path: &[u8]) -> Option<i64> {
+    let header = Archive::open(path).ok()??.header().ok()??;
+    let name = field(&header, 0, 16);
+    let is_table = name == "/" || name == "/SYM64/" || name.starts_with("__.SYMDEF");
+    field(&header, 16, 28).parse().ok().filter(|_| is_table)
 }
 
 fn members_have_none(path: &[u8]) -> io::Result<bool> {
-    let mut file = File::open(Path::new(OsStr::from_bytes(path)))?;
-    let mut magic = [0; MAGIC_BYTES];
-    file.read_exact(&mut magic)?;
-    let thin = &magic == b"!<thin>\n";
-    if &magic != b"!<arch>\n" && !thin {
-        return Ok(false);
-    }
-    let mut header = [0; HEADER_BYTES];
-    loop {
-        match file.read_exact(&mut header) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
-            Err(error) => return Err(error),
-        }
-        let field = |from: usize, to: usize| std::str::from_utf8(&header[from..to]).unwrap_or("?").trim_end();
-        if ![field(16, 28), field(28, 34), field(34, 40)].iter().all(|number| matches!(*number, "" | "0")) {
+    let Some(mut archive) = Archive::open(path)? else { return Ok(false) };
+    while let Some(header) = archive.header()? {
+        let told = [(16, 28), (28, 34), (34, 40)].map(|(from, to)| field(&header, from, to));
+        if !told.iter().all(|number| matches!(*number, "" | "0")) {
             return Ok(false);
         }
-        let own_bytes = !thin || header[0] == b'/' && !header[1].is_ascii_digit();
-        let size = field(48, 58).parse::<u32>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        if own_bytes {
-            file.seek(SeekFrom::Current(i64::from(size) + i64::from(size % 2)))?;
+        archive.skip(&header)?;
+    }
+    Ok(true)
+}
+
+fn field(header: &[u8; HEADER_BYTES], from: usize, to: usize) -> &str {
+    std::str::from_utf8(&header[from..to]).unwrap_or("?").trim_end()
+}
+
+struct Archive {
+    file: File,
+    /// The archive names its members, and does not contain them.
+    is_thin: bool,
+}
+
+impl Archive {
+    /// Returns `None` if the file is no archive.
+    fn open(path: &[u8]) -> io::Result<Option<Archive>> {
+        let mut file = File::open(Path::new(OsStr::from_bytes(path)))?;
+        let mut magic = [0; 8];
+        file.read_exact(&mut magic)?;
+        let is_thin = &magic == b"!<thin>\n";
+        Ok((is_thin || &magic == b"!<arch>\n").then_some(Archive { file, is_thin }))
+    }
+
+    /// Reads the header of the next member, or returns `None` at the end.
+    fn header(&mut self) -> io::Result<Option<[u8; HEADER_BYTES]>> {
+        let mut header = [0; HEADER_BYTES];
+        match self.file.read_exact(&mut header) {
+            Ok(()) => Ok(Some(header)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Goes on behind the member with this header.
+    fn skip(&mut self, header: &[u8; HEADER_BYTES]) -> io::Result<()> {
+        let has_bytes = !self.is_thin || header[0] == b'/' && !header[1].is_ascii_digit();
+        let size = field(header, 48, 58).parse::<u32>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        if has_bytes {
+            self.file.seek(SeekFrom::Current(i64::from(size) + i64::from(size % 2)))?;
+        }
+        Ok(())
     }
 }

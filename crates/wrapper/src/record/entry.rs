@@ -48,7 +48,7 @@ enum Chance {
     Drawn(Vec<u8>),
 }
 
-/// What a run relied on and what it changed.
+/// The inputs that a run relied on, and the changes that it made.
 struct ReliedOn {
     folded: Folded,
     mtimes: Mtimes,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use larder_compiler::{Family, rust, rust_paths};
 use larder_model::path::{file_name, parent};
 use larder_model::{Looked, Unrecorded};
-use larder_observe::{Folded, imported_symbols, may_use};
+use larder_observe::{Folded, imported_symbols, own_symbols};
 use larder_sys::{ChildEnd, Opening};
 
 use super::entry::Run;
@@ -25,7 +25,7 @@ const DIFFER: [&[u8]; 2] = [b"getpid", b"getppid"];
 const READ_ARGUMENTS: [&[u8]; 2] = [b"3std3env4args", b"3std3env7args_os"];
 /// A part of the mangled name of `proc_macro::Span::local_file`, which returns the path of a source as
 /// it is on this machine.
-const TELL_SOURCE: [&[u8]; 1] = [b"4Span10local_file"];
+const TELL_SOURCE: &[u8] = b"4Span10local_file";
 /// Functions that tell something about the machine or the process which we do not observe.
 const UNOBSERVED: [&[u8]; 31] = [
     b"clock",
@@ -147,8 +147,13 @@ impl Run<'_> {
             let not_read = || NotRecorded::Because(Unrecorded::InputChanged, path.to_vec());
             let file = larder_sys::open(path, Opening::Read).ok().ok_or_else(not_read)?;
             let symbols = imported_symbols(&file).ok_or_else(not_read)?;
-            folded.reads_arguments_late |= may_use(&file, &READ_ARGUMENTS);
-            folded.asks_directory_late |= may_use(&file, &TELL_SOURCE);
+            let own = own_symbols(&file);
+            // Without a table we cannot tell.
+            let may_use = |parts: &[&[u8]]| {
+                own.as_ref().is_none_or(|names| parts.iter().any(|part| memchr::memmem::find(names, part).is_some()))
+            };
+            folded.reads_arguments_late |= may_use(&READ_ARGUMENTS);
+            folded.asks_directory_late |= may_use(&[TELL_SOURCE]);
             let imports = |names: &[&[u8]]| symbols.iter().any(|symbol| names.contains(&&symbol[..]));
             if imports(&UNOBSERVED) {
                 return Err(NotRecorded::Because(Unrecorded::NotObserved, path.to_vec()));

@@ -1,4 +1,4 @@
-//! What was measured.
+//! Holds the results of the measurements, and reads those of the torture suite.
 
 use super::rust;
 use crate::bench::image;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What was measured, from the name of a cache to its result.
+/// The results that the table shows. Each map leads from the name of a cache to its result.
 pub(super) struct Found {
     pub(super) every: u16,
     pub(super) torture: BTreeMap<&'static str, Torture>,

@@ -3,7 +3,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `found.rs` | what was measured |
+//! | `found.rs` | the results, before they are put into a table |
 //! | `rust.rs` | a workspace with a crate of each kind, built by cargo through each cache |
 //! | `shown.rs` | the table and its notes as Markdown |
 //!
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 const IMAGE_ROUNDS: u32 = 3;
 
 /// The lines around the table in README.md.
-const MARKERS: [&str; 2] = ["<!-- written by `cargo xtask bench caches`: -->", "<!-- until here -->"];
+const MARKERS: [&str; 2] = ["<!-- `cargo xtask bench caches` replaces what follows -->", "<!-- until here -->"];
 
 /// Measures, and writes the table. Returns `false` if a result of larder was wrong.
 pub(crate) fn caches(place: &Place, options: &Options) -> Result<bool> {
