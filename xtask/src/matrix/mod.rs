@@ -3,8 +3,8 @@
 //!
 //! A cell is a root (a Debian release) on a kernel: this machine's, in namespaces, or another one
 //! in QEMU. `inside.sh` runs in the cell and prints a line for each check. The rest of its output
-//! goes to a log. Roots, kernels and results are kept in `target/matrix` and used again. Remove
-//! that directory to make all of them again.
+//! goes to a log. Roots and kernels are kept in `target/matrix` and used again: remove that directory
+//! to make them again. Results are kept in `results`, in the repository.
 
 mod cells;
 mod outcome;
@@ -18,12 +18,12 @@ use crate::place::{Place, fresh, remove};
 use crate::qemu;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, TORTURE, TORTURE_QUICK, Where};
 use outcome::{Check, Outcome, State};
 use roots::Extent;
-use serde_json::Value;
 use std::fs::{self, File, FileTimes};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,9 +42,9 @@ pub(crate) struct Options {
     /// most 2 minutes and writes no table
     #[arg(long, conflicts_with = "cells")]
     short: bool,
-    /// Print the results as JSON
-    #[arg(long)]
-    json: bool,
+    /// Run nothing, and write the table from the kept results
+    #[arg(long, conflicts_with_all = ["cells", "short"])]
+    table: bool,
     /// Use this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
@@ -107,12 +107,16 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
         CELLS.iter().for_each(|cell| println!("{:<14} {}", cell.name, described(cell)));
         return Ok(true);
     }
+    if options.table {
+        write_page(&place.repo)?;
+        return Ok(true);
+    }
     let chosen = chosen(options)?;
     setup::for_matrix(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let torture = torture_program(place)?;
     let dir = place.target.join("matrix");
-    for inner in ["logs", "results", "work"] {
+    for inner in ["logs", "work"] {
         fs::create_dir_all(dir.join(inner)).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let run = Run { dir: &dir, options, larder: &larder, torture: &torture, commit: commit(place), date: date()? };
@@ -120,16 +124,11 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
     for cell in chosen {
         let outcome = run.cell(cell)?;
         if run.is_kept() {
-            let file = dir.join("results").join(format!("{}.json", cell.name));
-            let text = serde_json::to_string_pretty(&outcome.as_json())?;
-            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-            write_page(place, &dir)?;
+            let file = result_file(&place.repo, cell);
+            fs::write(&file, outcome.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+            write_page(&place.repo)?;
         }
-        outcomes.push(outcome);
-    }
-    if options.json {
-        let all: Vec<Value> = outcomes.iter().map(Outcome::as_json).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        outcomes.push((cell.name, outcome));
     }
     Ok(summed_up(&outcomes))
 }
@@ -154,32 +153,46 @@ fn described(cell: &Cell) -> String {
 }
 
 /// Prints all wrong and hung checks and a summary. Returns true if there are none.
-fn summed_up(outcomes: &[Outcome]) -> bool {
+fn summed_up(outcomes: &[(&str, Outcome)]) -> bool {
     let mut bad = 0;
-    for outcome in outcomes {
+    for (cell, outcome) in outcomes {
         for check in outcome.checks.iter().filter(|check| matches!(check.state, State::Wrong | State::Hung)) {
-            eprintln!("{}: {}, {}: {}", outcome.cell, check.name, check.state.word(), check.text);
+            eprintln!("{cell}: {}, {}: {}", check.name, check.state.word(), check.text);
             bad += 1;
         }
     }
-    let (untried, tried): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.untried.is_some());
+    let (untried, tried): (Vec<_>, Vec<_>) =
+        outcomes.iter().map(|(_, outcome)| outcome).partition(|outcome| outcome.untried.is_some());
     let checks: usize = tried.iter().map(|outcome| outcome.checks.len()).sum();
     eprintln!("{} cells, {checks} checks, {bad} wrong or hung; {} cells not tried", tried.len(), untried.len());
     bad == 0
 }
 
 /// Writes `docs/matrix.md` from all kept results, including those of earlier runs.
-fn write_page(place: &Place, dir: &Path) -> Result<()> {
-    let kept: Vec<Option<Outcome>> = CELLS.iter().map(|cell| kept(dir, cell)).collect();
-    let columns: Vec<Column<'_>> =
-        CELLS.iter().zip(&kept).map(|(cell, outcome)| Column { name: cell.name, outcome: outcome.as_ref() }).collect();
-    let page = place.repo.join("docs/matrix.md");
-    fs::write(&page, table::page(&columns)).with_context(|| format!("cannot write {}", page.display()))
+fn write_page(repo: &Path) -> Result<()> {
+    let page = repo.join("docs/matrix.md");
+    fs::write(&page, page_of_results(repo)?).with_context(|| format!("cannot write {}", page.display()))
 }
 
-fn kept(dir: &Path, cell: &Cell) -> Option<Outcome> {
-    let text = fs::read_to_string(dir.join("results").join(format!("{}.json", cell.name))).ok()?;
-    Outcome::from_json(&serde_json::from_str(&text).ok()?)
+fn page_of_results(repo: &Path) -> Result<String> {
+    let kept: Vec<Option<Outcome>> = CELLS.iter().map(|cell| kept(repo, cell)).collect::<Result<_>>()?;
+    let columns: Vec<Column<'_>> =
+        CELLS.iter().zip(&kept).map(|(cell, outcome)| Column { name: cell.name, outcome: outcome.as_ref() }).collect();
+    Ok(table::page(&columns))
+}
+
+/// Returns the results of a cell's last run, or `None` if it was never run.
+fn kept(repo: &Path, cell: &Cell) -> Result<Option<Outcome>> {
+    let file = result_file(repo, cell);
+    match fs::read_to_string(&file) {
+        Ok(text) => text.parse().map(Some).map_err(|line: String| anyhow!("{}: {line}", file.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+fn result_file(repo: &Path, cell: &Cell) -> PathBuf {
+    repo.join("xtask/src/matrix/results").join(format!("{}.tsv", cell.name))
 }
 
 /// Values that all cells of a run share.
@@ -227,7 +240,6 @@ impl Run<'_> {
             eprintln!("{:<14} not tried: {why}", cell.name);
         }
         Ok(Outcome {
-            cell: cell.name.to_owned(),
             date: self.date.clone(),
             commit: self.commit.clone(),
             seconds: start.elapsed().as_secs(),
@@ -366,8 +378,16 @@ fn torture_program(place: &Place) -> Result<PathBuf> {
 fn commit(place: &Place) -> String {
     let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(&place.repo));
     let Ok(commit) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
-    // Each run writes the page itself.
-    let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/matrix.md"]);
+    // Each run writes the page and the results.
+    let changes = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":!docs/matrix.md",
+        ":!xtask/src/matrix/results",
+    ]);
     let changed = changes.is_ok_and(|changes| !changes.is_empty());
     format!("{}{}", commit.trim(), if changed { " and changes" } else { "" })
 }
@@ -381,22 +401,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_read_and_kept() {
-        let check = Check::parse("@\tgcc, auto (root)\tmissed\t12 of 13 (1 × a reason)").expect("a result");
-        assert_eq!((check.name.as_str(), check.state), ("gcc, auto (root)", State::Missed));
-        for other in ["gcc: error", "@\tname\tunknown\ttext", "@\tname"] {
-            assert!(Check::parse(other).is_none(), "{other}");
-        }
-        let outcome = Outcome {
-            cell: "c".to_owned(),
-            date: "d".to_owned(),
-            commit: "e".to_owned(),
-            seconds: 7,
-            untried: None,
-            checks: vec![check],
-        };
-        let again = Outcome::from_json(&outcome.as_json()).expect("readable");
-        assert_eq!(format!("{again:?}"), format!("{outcome:?}"));
+    fn the_page_shows_the_kept_results() {
+        let repo = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the repository");
+        let page = fs::read_to_string(repo.join("docs/matrix.md")).expect("the page is in the repository");
+        let is_current = page_of_results(repo).expect("all results can be read") == page;
+        assert!(is_current, "`cargo xtask matrix --table` writes the page from the results");
     }
 
     #[test]

@@ -1,6 +1,10 @@
-//! The results of a cell, and their JSON.
+//! The results of a cell, and the text in which the repository keeps them.
+//!
+//! A line has fields separated by tabs: `date`, `commit`, `seconds` or `untried` with a value, or a
+//! check as `inside.sh` prints it.
 
-use serde_json::{Value, json};
+use std::fmt;
+use std::str::FromStr;
 
 /// The result of a check. `inside.sh` describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ impl State {
 }
 
 /// A check: one line of `inside.sh`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     pub(super) name: String,
     pub(super) state: State,
@@ -37,9 +41,8 @@ pub(super) struct Check {
 }
 
 /// The results of a cell.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    pub(super) cell: String,
     pub(super) date: String,
     pub(super) commit: String,
     pub(super) seconds: u64,
@@ -58,36 +61,62 @@ impl Check {
     }
 }
 
-impl Outcome {
-    pub(super) fn as_json(&self) -> Value {
-        let check = |check: &Check| json!({"name": check.name, "state": check.state.word(), "text": check.text});
-        json!({
-            "cell": self.cell,
-            "date": self.date,
-            "commit": self.commit,
-            "seconds": self.seconds,
-            "untried": self.untried,
-            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
-        })
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "date\t{}\ncommit\t{}\nseconds\t{}", self.date, self.commit, self.seconds)?;
+        if let Some(why) = &self.untried {
+            writeln!(f, "untried\t{}", one_line(why))?;
+        }
+        self.checks
+            .iter()
+            .try_for_each(|Check { name, state, text }| writeln!(f, "@\t{name}\t{}\t{}", state.word(), one_line(text)))
     }
+}
 
-    pub(super) fn from_json(json: &Value) -> Option<Self> {
-        let text = |name: &str| json[name].as_str().map(str::to_owned);
-        let check = |json: &Value| {
-            let (state, _) = STATES.iter().find(|(_, word)| json["state"] == *word)?;
-            Some(Check {
-                name: json["name"].as_str()?.to_owned(),
-                state: *state,
-                text: json["text"].as_str()?.to_owned(),
-            })
+impl FromStr for Outcome {
+    type Err = String;
+
+    /// Parses what `Display` writes. The error is the line that is not understood.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut outcome = Self::default();
+        for line in text.lines() {
+            match line.split_once('\t') {
+                Some(("date", value)) => value.clone_into(&mut outcome.date),
+                Some(("commit", value)) => value.clone_into(&mut outcome.commit),
+                Some(("seconds", value)) => outcome.seconds = value.parse().map_err(|_| line.to_owned())?,
+                Some(("untried", value)) => outcome.untried = Some(value.to_owned()),
+                _ => outcome.checks.push(Check::parse(line).ok_or(line)?),
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r', '\t'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_as_they_were_written() {
+        let check =
+            Check { name: "gcc, auto".to_owned(), state: State::Missed, text: "12 of 13 (a reason)".to_owned() };
+        let tried = Outcome {
+            date: "2026-01-02".to_owned(),
+            commit: "abc".to_owned(),
+            seconds: 61,
+            untried: None,
+            checks: vec![check],
         };
-        Some(Self {
-            cell: text("cell")?,
-            date: text("date")?,
-            commit: text("commit")?,
-            seconds: json["seconds"].as_u64()?,
-            untried: text("untried"),
-            checks: json["checks"].as_array()?.iter().map(check).collect::<Option<_>>()?,
-        })
+        let untried = Outcome { untried: Some("no mirror".to_owned()), checks: Vec::new(), ..tried.clone() };
+        for outcome in [tried, untried] {
+            assert_eq!(outcome.to_string().parse(), Ok(outcome));
+        }
+        for line in ["gcc: error", "@\tname\tunknown\ttext", "@\tname"] {
+            assert_eq!(line.parse::<Outcome>(), Err(line.to_owned()));
+        }
     }
 }

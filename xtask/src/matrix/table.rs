@@ -30,9 +30,9 @@ cargo xtask matrix --short              # one root with an old glibc, in 2 minut
 cargo xtask matrix sid --part images    # one part of a cell again; writes no table
 ```
 
-It needs root, Debian's packages and about 15 GB below `target/matrix`, where roots, kernels, logs
-and results are kept. A cell is a row of `xtask/src/matrix/cells.rs`, a check a function of
-`xtask/src/matrix/inside.sh`.
+It needs root, Debian's packages and about 15 GB below `target/matrix`, where roots, kernels and
+logs are kept. A cell is a row of `xtask/src/matrix/cells.rs`, a check a function of
+`xtask/src/matrix/inside.sh`, and a cell's results a file of `xtask/src/matrix/results`.
 
 | word | means |
 |---|---|
@@ -225,7 +225,6 @@ mod tests {
         let check =
             |&(name, state, text): &(&str, State, &str)| Check { name: name.to_owned(), state, text: text.to_owned() };
         Outcome {
-            cell: "a".to_owned(),
             date: "2026-01-02".to_owned(),
             commit: "abc".to_owned(),
             seconds: 61,
