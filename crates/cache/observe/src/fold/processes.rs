@@ -12,6 +12,7 @@ use crate::event::{
     EventKind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
     RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
 };
+use crate::paths::has_parents;
 use crate::process_tree::Running;
 
 impl<'t> Fold<'t> {
@@ -185,6 +186,9 @@ impl<'t> Fold<'t> {
         let value = (e.error == 0).then_some(e.path2);
         // If the value is not the caller's, the command has set the variable itself.
         if (policy.variable)(e.path).as_deref() != value {
+            if leads_libc(e.path, value) {
+                self.refuse(Unrecorded::NotObserved, e.path);
+            }
             return;
         }
         // A compiler uses it only to find programs. What it looked for there is known.
@@ -216,6 +220,20 @@ impl<'t> Fold<'t> {
             _ => self.run.late_variables.push(e.path),
         }
     }
+}
+
+/// Returns true if libc reads files at paths that follow from this value of a variable. The preloaded
+/// library does not see that. The accesses of an earlier run are known, but only for the caller's
+/// value.
+fn leads_libc(name: &[u8], value: Option<&[u8]>) -> bool {
+    const PATHS: [&[u8]; 5] = [b"GCONV_PATH", b"LOCPATH", b"NLSPATH", b"TZ", b"TZDIR"];
+    PATHS.contains(&name) && value.is_some_and(|value| value.contains(&b'/') && !is_zone_name(name, value))
+}
+
+/// Returns true for the name of a time zone of the system, such as `Europe/Berlin`.
+fn is_zone_name(name: &[u8], value: &[u8]) -> bool {
+    let zone = value.strip_prefix(b":").unwrap_or(value);
+    name == b"TZ" && !zone.starts_with(b"/") && !has_parents(zone)
 }
 
 /// Returns true if the running program is an interpreter that runs the script at this path.
