@@ -392,6 +392,27 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Notes the mtime that a program saw of a directory. If the command had added or removed a name
+    /// by then, the directory is newer than every input, in each run.
+    fn note_directory_age(&mut self, path: &[u8], modified_ns: i64) -> Done {
+        if modified_ns >= self.witness.started_ns && self.has_changed_names(path) {
+            return Ok(());
+        }
+        self.note_age(path, modified_ns)
+    }
+
+    /// Returns true if the command added a name to the directory, or removed one from it.
+    fn has_changed_names(&mut self, path: &[u8]) -> bool {
+        if self.open(path).is_err() {
+            return false;
+        }
+        let names = self.names;
+        names.iter().any(|(changed, _)| {
+            let directory = SplitPath::of(changed).directory;
+            directory == path || self.open(directory).is_ok() && self.is_one_directory(directory, path)
+        })
+    }
+
     /// Records the names that a directory had before the run.
     fn listing(&mut self, path: &[u8], counts: Listing) -> Done {
         if self.open(path).is_err() {
