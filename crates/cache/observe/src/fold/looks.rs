@@ -234,6 +234,9 @@ impl<'t> Fold<'t> {
             _ => times,
         };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
+        if compares && matches!(kind, EventKind::Stat | EventKind::Lstat) {
+            self.note_look(e, habit);
+        }
         let reads_what_it_looks_at =
             (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);
