@@ -12,7 +12,6 @@ use crate::event::{
     EventKind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
     RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments,
 };
-use crate::paths::has_parents;
 use crate::process_tree::Running;
 
 impl<'t> Fold<'t> {
@@ -233,7 +232,7 @@ fn leads_libc(name: &[u8], value: Option<&[u8]>) -> bool {
 /// Returns true for the name of a time zone of the system, such as `Europe/Berlin`.
 fn is_zone_name(name: &[u8], value: &[u8]) -> bool {
     let zone = value.strip_prefix(b":").unwrap_or(value);
-    name == b"TZ" && !zone.starts_with(b"/") && !has_parents(zone)
+    name == b"TZ" && !zone.starts_with(b"/") && !zone.split(|&byte| byte == b'/').any(|part| part == b"..")
 }
 
 /// Returns true if the running program is an interpreter that runs the script at this path.

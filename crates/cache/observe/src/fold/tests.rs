@@ -504,6 +504,17 @@ fn variables_of_the_callers_count() {
     let mut names = folded("/b/cc1", events).seen.environment;
     names.sort();
     assert_eq!(names, [(b"OUTER".to_vec(), Some(b"1".to_vec())), (b"UNSET".to_vec(), None)]);
+    let is_refused = |name: &str, value: &str| !folded("/b/sh", vec![asked(name, value)]).refusals.is_empty();
+    for (name, value, expect) in [
+        ("LOCPATH", "/w/locale", true),
+        ("TZ", ":/w/zone", true),
+        ("TZ", "../zone", true),
+        ("TZ", "Europe/Berlin", false),
+        ("LOCPATH", "", false),
+        ("LANG", "/w", false),
+    ] {
+        assert_eq!(is_refused(name, value), expect, "{name}={value}");
+    }
 }
 
 #[test]
