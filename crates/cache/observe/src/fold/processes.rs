@@ -221,8 +221,8 @@ impl<'t> Fold<'t> {
     }
 }
 
-/// Returns true if libc reads files at paths that follow from this value of a variable. The preloaded
-/// library does not see that. The accesses of an earlier run are known, but only for the caller's
+/// Returns true if libc reads files at paths that follow from this value of a variable. The
+/// preloaded library does not see that. The accesses of an earlier run are known, but only for the caller's
 /// value.
 fn leads_libc(name: &[u8], value: Option<&[u8]>) -> bool {
     const PATHS: [&[u8]; 5] = [b"GCONV_PATH", b"LOCPATH", b"NLSPATH", b"TZ", b"TZDIR"];

@@ -1,5 +1,5 @@
-//! Symbolic links that existed before and decide whether a path leads to what the command itself made
-//! under another path.
+//! Symbolic links that existed before and decide whether a path leads to what the command itself
+//! made under another path.
 //!
 //! Unaware of: what the command did with the file.
 
@@ -41,8 +41,8 @@ impl Walk<'_> {
         refuse(Unrecorded::UpdatesFile, path)
     }
 
-    /// Records where links lead if the command changed a name and looked for an equal name by the path
-    /// of another directory. Such a look finds what the command made if both are one directory.
+    /// Records where links lead if the command changed a name and looked for an equal name by the
+    /// path of another directory. Such a look finds what the command made if both are one directory.
     pub(super) fn links_to_changes(&mut self) {
         let mut looked_for: Set<Vec<u8>> = Set::default();
         for entry in self.set.directories.values_mut() {
@@ -62,8 +62,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Records where links in the path of an open directory lead, if there are any, or that there are
-    /// none if `none_counts` is true.
+    /// Records where links in the path of an open directory lead, if there are any, or that there
+    /// are none if `none_counts` is true.
     pub(super) fn links_matter(&mut self, directory: &[u8], none_counts: bool) {
         if none_counts || self.open.get(directory).is_some_and(|opened| !opened.plain) {
             let entry = self.entry(directory);

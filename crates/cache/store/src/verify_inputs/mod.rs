@@ -404,8 +404,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Notes the mtime that a program saw of a directory. If the command had added or removed a name
-    /// by then, the directory is newer than every input, in each run.
+    /// Notes the mtime that a program saw of a directory. If the command had added or removed a
+    /// name by then, the directory is newer than every input, in each run.
     fn note_directory_age(&mut self, path: &[u8], modified_ns: i64) -> Done {
         if modified_ns >= self.witness.started_ns && self.has_changed_names(path) {
             return Ok(());
