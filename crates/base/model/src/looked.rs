@@ -74,6 +74,8 @@ pub struct Looked {
     pub times: Times,
     /// Its mtime was compared with the mtimes of other files.
     pub compared: bool,
+    /// It is a directory, and this mtime of it was compared with those of other files.
+    pub directory_ns: Option<i64>,
     /// The tool changed it afterwards, so only its state before that counts.
     pub prior: Option<Prior>,
 }
@@ -115,6 +117,8 @@ pub struct Habit {
     /// It compares the mtimes of the files that it accesses, as `make` does, and uses nothing else
     /// of `stat`.
     pub compares: bool,
+    /// Which of its looks at a directory are for the mtime, if it compares those of directories.
+    pub directories: Option<DirectoryTimes>,
     /// How often each of its processes reads the clock without effect on its result. If one reads
     /// it more often, the run is not recorded.
     pub clock_reads: u32,
@@ -159,6 +163,16 @@ pub struct Habit {
     pub runs_code_of_builds: bool,
 }
 
+/// Which looks of a program at a directory are for the mtime of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryTimes {
+    /// All, except those right before it lists the directory. `make` looks at targets and
+    /// prerequisites for their mtimes, and at directories that it searches.
+    UnlessListed,
+    /// Those right before or after another look. Shells and `test` compare two paths for `-nt`.
+    InPairs,
+}
+
 /// The facts that decide the output of a git command, besides HEAD, refs and configuration.
 ///
 /// git looks at the mtimes of tracked files and at the clock to find out which files it must read.
@@ -176,6 +190,7 @@ impl Habit {
     pub const OF_WRAPPER: Habit = Habit {
         times: Times::Blind,
         compares: false,
+        directories: None,
         clock_reads: 0,
         zone_reads: 0,
         tells_time: false,

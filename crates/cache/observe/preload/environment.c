@@ -259,6 +259,24 @@ static void start_event(char **argv, const struct begun *begun, long result)
         begun_is_known(begun, at);
 }
 
+/* Writes a GETENV for each variable that tells libc where its own files are. libc reads such files
+ * unseen, and a program may find other values than the command did. */
+static void paths_of_libc(char **envp)
+{
+    static const char names[][12] = {"LOCPATH=", "GCONV_PATH=", "NLSPATH=", "TZDIR=", "TZ="};
+    for (char **entry = envp; entry && *entry; entry++)
+        for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+            const char *value = text_after(*entry, names[i]);
+            if (!value || !text_has_slash(value))
+                continue;
+            struct larder_event event = event_new(LARDER_GETENV, false);
+            struct text text, text2;
+            text_raw(&text, *entry, (size_t)(value - *entry) - 1);
+            text_string(&text2, value);
+            log_write(&event, &text, &text2);
+        }
+}
+
 static void forget(char **entry)
 {
     do
@@ -339,6 +357,7 @@ static bool wake(char **envp, int otherwise, bool is_first)
         return false;
     start_event(argv, &begun, result);
     objects_event();
+    paths_of_libc(envp);
     return true;
 }
 

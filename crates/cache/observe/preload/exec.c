@@ -54,12 +54,24 @@ static void failed_event(const char *path, int error)
     log_write(&event, &text, NULL);
 }
 
+/* Returns true if a program could not be started because its arguments and variables are too long.
+ * Without the library's own variables they may be short enough. The program is then not observed. */
+static bool is_too_long(int error, bool has_own, const char *path)
+{
+    if (error != E2BIG || !has_own)
+        return false;
+    drop_event(LARDER_DROP_UNSUPPORTED, "long arguments", 0, path);
+    return true;
+}
+
 static int run(const char *path, words argv, words envp)
 {
     if (!log_on())
         return REAL(execve)(path, argv, envp);
     words with = exec_announce(path) ? ENVIRONMENT_WITH_OWN(envp) : (char **)envp;
     int result = DONE(REAL(execve)(path, argv, with));
+    if (is_too_long(errno, with != envp, path))
+        result = DONE(REAL(execve)(path, argv, envp));
     failed_event(path, errno);
     return result;
 }
@@ -220,6 +232,8 @@ static int spawn(int *pid, const char *path, const void *actions, const void *at
     }
     words with = exec_announce(path) ? ENVIRONMENT_WITH_OWN(envp) : (char **)envp;
     int result = REAL(posix_spawn)(&child, path, actions, attributes, argv, with);
+    if (is_too_long(result, with != envp, path))
+        result = REAL(posix_spawn)(&child, path, actions, attributes, argv, envp);
     if (result != 0) {
         failed_event(path, result);
         return result;

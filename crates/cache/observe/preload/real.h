@@ -31,6 +31,9 @@
     I(posix_spawn_file_actions_addchdir_np) I(posix_spawn_file_actions_addfchdir_np)          \
     I(posix_spawn_file_actions_addchdir) I(posix_spawn_file_actions_addfchdir)                \
     I(system) P(popen) P(getenv) P(secure_getenv) P(ttyname) I(ttyname_r) I(__ttyname_r_chk)  \
+    P(getpwnam) I(getpwnam_r) P(getpwuid) I(getpwuid_r) P(getpwent) I(getpwent_r)             \
+    P(getgrnam) I(getgrnam_r) P(getgrgid) I(getgrgid_r) P(getgrent) I(getgrent_r)             \
+    I(getgrouplist) I(initgroups)                                                             \
     I(timespec_get) I(ftime)                                                                  \
     I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
     P(ctime_r) I(mktime) I(umask) I(getrandom) I(getentropy) I(uname) I(gethostname)               \

@@ -161,6 +161,12 @@ fn times() -> Vec<Case> {
         timed("ctime", "stat -c %Z d/a | wc -c"),
         timed("file-existence-only", "test -e d/a && echo there; test -d d && echo dir; test -x d/a && echo runs"),
         timed("file-is-empty", "test -s d/a && echo full").then("emptied", put("d/a", "")),
+        timed("directory-nt", "[ d -nt e ] && echo newer || echo older").setup(dir("e"))
+            .then("directory older", touch("d", -9 * AGE_S)).then("directory newer", touch("d", -5)),
+        timed("directory-nt-by-test", "/usr/bin/test d -nt e; echo $?").setup(dir("e"))
+            .then("directory older", touch("d", -9 * AGE_S)).then("directory newer", touch("d", -5)),
+        timed("ls-t-directories", "ls -t").setup(dir("e"))
+            .then("directory older", touch("d", -9 * AGE_S)).then("directory newer", touch("d", -5)),
         timed("dir-time", "stat -c %Y d").then("a name more", all([put("d/c", ""), touch("d", -77)])),
     ]
 }
@@ -199,6 +205,11 @@ fn lists() -> Vec<Case> {
             .changes("a file becomes a directory", all([rm("d/a"), put("d/a/x", "x\n")]))
             .any("ls -F d").then("-F", nothing()).then("a file again", all([rm("d/a"), put("d/a", "a\n")]))
             .any("ls -R d").then("-R", nothing()).then("a directory", all([rm("d/a"), put("d/a/x", "x\n")])),
+        run("list-by-another-path").setup(dir("real")).setup(symlink("real", "l")).any_sh("cat in > l/out; ls real").twice()
+            .then("leads elsewhere", sh("mkdir other; ln -sfn other l")).again().back("back", symlink("real", "l")),
+        run("looks-by-another-path").setup(dir("real")).setup(symlink("real", "l"))
+            .any_sh("cat real/out 2>/dev/null; cat in > l/out; cat real/out; rm l/out").twice().may_miss()
+            .then("leads elsewhere", sh("mkdir other; ln -sfn other l")).again().may_miss().back("back", symlink("real", "l")).may_miss(),
         run("list-nothing-changed").any_sh("echo d/*").twice().then("another directory", put("e/x", "")).hits()
             .then("a file edited", put("d/a", "other\n")).hits(),
     ]
@@ -307,6 +318,10 @@ fn ends() -> Vec<Case> {
         ends("resolves", "getent hosts localhost | wc -l"),
         ends("descriptor-3", "echo x >&3; cat in").any_stderr_ever(), ends("syslog", "logger -s x 2>/dev/null; cat in"),
         ends("ulimit", "ulimit -n 64; cat in"),
+        ends("long-arguments", "env -i PATH=$PATH sh -c 'x=$(head -c 100000 /dev/zero | tr \"\\0\" x)
+            for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do set -- \"$@\" $x; done
+            for n in $(seq 96000 40 97400); do
+            y=$(head -c $n /dev/zero | tr \"\\0\" x); /bin/echo \"$@\" $y 2>/dev/null | wc -c; done' sh"),
         ends("many-processes", "for i in $(seq 60); do cat in; done | wc -l").hits(),
         ends("unshare", "unshare -r cat in 2>/dev/null || cat in"),
         ends("chroot", "chroot . cat in 2>/dev/null || echo no"),
@@ -321,6 +336,15 @@ fn ends() -> Vec<Case> {
             .then("then", rm("slow")).again(),
         run("input-edited-meanwhile").any_sh("cat in; sleep 0.02; if [ -e new ]; then mv new in; fi; cat in")
             .then("edited", put("new", "two\n")).then("then", rm("new")).then("again", nothing()),
+        // What libc reads by itself depends on the arguments, and on variables that the command sets.
+        run("character-set-of-its-own").program("iconv").any("iconv -f ascii -t utf-8 in").cold().cold()
+            .file("g/gconv-modules", "alias TORTURE// UTF-16//\n")
+            .any_sh("GCONV_PATH=$PWD/g iconv -f ascii -t TORTURE in").then("another", nothing()).then("again", nothing())
+            .then("edited", put("g/gconv-modules", "alias TORTURE// UTF-32//\n")),
+        run("name-of-user").needs(crate::machine::Need::Mounts).setup(sh("cp /etc/passwd passwd"))
+            .sh("unshare -m sh -c 'mount --bind passwd /etc/passwd; exec $RUN id -u'").cold().cold()
+            .sh("unshare -m sh -c 'mount --bind passwd /etc/passwd; exec $RUN id -un'").then("name", nothing())
+            .then("again", nothing()).then("renamed", sh("sed 's/^root:/torture:/' passwd > n; cat n > passwd; rm n")),
         run("two-at-once")
             .sh("$RUN sh -c 'cat in > out; sleep 0.02; cat out' & $RUN sh -c 'cat in > out; sleep 0.02; cat out'; wait")
             .cold().then("again", nothing()),

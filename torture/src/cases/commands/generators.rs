@@ -122,6 +122,13 @@ pub(super) fn cases() -> Vec<Case> {
         case("F/make-by-run").file("Makefile", "out: in\n\tcp in out\n").file("in", "1\n").any("make -s").cold()
             .then("again", nothing()).over().may_miss().then("edited", put("in", "2\n"))
             .then("output newer", all([put("out", "old\n")])),
+        case("F/make-directory-by-run").file("Makefile", "out: in\n\tmkdir -p out; cp in out/x; touch out\n").file("in", "1\n")
+            .any("make").cold().then("again", nothing()).then("there", put("out/x", "old\n")).again()
+            .then("older", crate::change::touch("out", -2 * crate::change::AGE_S)).then("older, again", nothing())
+            .then("newer", crate::change::touch("out", -5)),
+        case("F/make-of-directory-by-run").file("Makefile", "out: d\n\tls d > out\n").file("d/a", "").any("make").cold()
+            .then("again", nothing()).then("there", put("out", "old\n"))
+            .then("directory newer", crate::change::touch("d", 0)).then("older", crate::change::touch("d", -9999)),
         case("F/git-describe").program("git")
             .setup(sh("git init -q .; git -c user.name=a -c user.email=b commit -q --allow-empty -m one"))
             .any("git log --format=%s").cold().then("again", nothing())

@@ -3,7 +3,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
-use larder_model::{Habit, Times};
+use larder_model::{DirectoryTimes, Habit, Times};
 
 use super::arguments::{
     asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
@@ -62,6 +62,7 @@ fn strict(program: &[u8], told: &Told) -> Habit {
     Habit {
         times: Times::Blind,
         compares: false,
+        directories: None,
         clock_reads: 0,
         zone_reads: 0,
         tells_time: rule == Rule::Date,
@@ -141,9 +142,15 @@ fn of_interpreter(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Opt
             let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
             // A shell can compare mtimes, but has no way to print them.
             let times = if named.shell_status { Times::Status } else { Times::Blind };
-            Habit { times, compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+            let compares = named.shell_times;
+            let directories = compares.then_some(DirectoryTimes::InPairs);
+            Habit { times, compares, directories, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
         }
         Rule::CMake if told.arguments.is_none_or(writes_archive) => Habit { times: Times::Status, ..builds },
+        Rule::Build if is_named(program, &["make", "gmake"]) => {
+            Habit { directories: Some(DirectoryTimes::UnlessListed), ..builds }
+        }
+        // ninja looks at the directory of each output before it runs a command.
         Rule::Build => builds,
         Rule::CMake if !named.cmake_clocks => builds,
         Rule::Python if told.arguments.is_some_and(runs_meson) => builds,
@@ -224,7 +231,8 @@ fn of_tool(program: &[u8], rule: Rule, told: &Told, strict: Habit) -> Option<Hab
         }
         Rule::Ls => lists(told, strict),
         Rule::Test if !told.may_have(asks_status) => {
-            Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
+            let compares = told.may_have(|argument| matches!(argument, b"-nt" | b"-ot"));
+            Habit { compares, directories: compares.then_some(DirectoryTimes::InPairs), ..strict }
         }
         Rule::Touch => {
             // It reads the clock to parse any date, whether or not the date is relative to now.
@@ -278,7 +286,8 @@ fn lists(told: &Told, strict: Habit) -> Habit {
             // `-A` and `-a` also show the kinds of hidden entries. These are only recorded if the
             // order of the names counts.
             let sorts_names = !(lists_kinds && [b'A', b'a'].into_iter().any(&has));
-            Habit { compares: has(b't'), sorts_names, lists_kinds, ..strict }
+            let directories = has(b't').then_some(DirectoryTimes::InPairs);
+            Habit { compares: has(b't'), directories, sorts_names, lists_kinds, ..strict }
         }
     }
 }

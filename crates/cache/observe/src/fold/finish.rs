@@ -11,6 +11,7 @@ use super::{Fold, Folded, Policy};
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {
+        self.finish_looks();
         self.refuse_random_numbers(policy);
         if self.processes.missed_a_start() {
             self.refuse(Unrecorded::NotObserved, b"a program that was executed but not observed");
@@ -217,7 +218,7 @@ impl<'t> Fold<'t> {
         if state.leads_to_made && looked.absent && !looked.content && !looked.listed && !looked.kind {
             looked.prior = Some(Prior::Absent);
         }
-        if self.run.dates_count && looked.compared {
+        if self.run.dates_count && (looked.compared || looked.directory_ns.is_some()) {
             // Its mtime is compared with an mtime that is the same in every run.
             looked.times = looked.times.max(Times::Files);
         }

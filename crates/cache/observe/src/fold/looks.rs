@@ -145,7 +145,9 @@ impl<'t> Fold<'t> {
         }
         let identity = e.identity;
         let habit = self.habit(e.pid, policy);
-        let times = if executed { Times::Blind } else { habit.times };
+        // libc reads these files for the program. Nothing but their content reaches it.
+        let by_libc = matches!(e.path, b"/etc/passwd" | b"/etc/group");
+        let times = if executed || by_libc { Times::Blind } else { habit.times };
         self.seen_by.push((self.processes.life(e.pid), e.path));
         if !self.paths.looked(e.path).is_some_and(|looked| looked.content) {
             self.processes.state(e.pid).first_read = Some(e.path);
@@ -232,6 +234,9 @@ impl<'t> Fold<'t> {
             _ => times,
         };
         let compares = habit.compares || reported == event::REPORTED_COMPARED;
+        if compares && matches!(kind, EventKind::Stat | EventKind::Lstat) {
+            self.note_look(e, habit);
+        }
         let reads_what_it_looks_at =
             (habit.git.is_some() || by_code_of_build) && file && matches!(kind, EventKind::Stat | EventKind::Lstat);
         let looked = self.paths.touch(e.path);

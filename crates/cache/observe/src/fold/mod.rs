@@ -14,6 +14,7 @@
 //! | `policy` | the rules that the caller gives |
 //! | `processes` | which program each process runs, and what it may do |
 //! | `looks` | paths that are read, looked at, listed, or missing |
+//! | `directories` | which looks at directories are for their mtimes |
 //! | `opening` | files that are opened, for reading or writing |
 //! | `changes` | paths that come and go, modes, times |
 //! | `finish` | what counts at the end |
@@ -22,6 +23,7 @@
 //! Unaware of: which observer made the trace, the content of files, the store.
 
 mod changes;
+mod directories;
 mod finish;
 mod looks;
 mod opening;
@@ -127,6 +129,7 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         self.after_drawing(e, policy);
+        self.after_looking(e);
         if self.uses_moved_aside(e) {
             self.refuse(Unrecorded::UpdatesFile, e.path);
         }

@@ -8,6 +8,7 @@ use larder_model::Habit;
 use larder_model::path::file_name;
 use larder_model::quick::Map;
 
+use super::directories::LastLook;
 use super::policy::Policy;
 use crate::event::Event;
 use crate::process_tree::{ProcessTree, Running};
@@ -37,6 +38,11 @@ pub(super) struct ProcessState<'t> {
     pub(super) is_guarded: bool,
     /// The process drew random numbers for a name and has not made anything with that name yet.
     pub(super) draws_a_name: bool,
+    /// The last event of the process, if it was a look by a program that compares mtimes of
+    /// directories.
+    pub(super) last_look: Option<LastLook<'t>>,
+    /// The event before the present one was such a look, and the present one is a look as well.
+    pub(super) looked_before: bool,
     /// The file that the process read last.
     pub(super) last_read: Option<&'t [u8]>,
     /// The file that the process read last, if nothing in the command had opened it before.
@@ -184,6 +190,11 @@ impl<'t> Processes<'t> {
         let mut drawn: Vec<_> = drawn.collect();
         drawn.sort_unstable();
         drawn
+    }
+
+    /// Returns the looks that were the last events of their processes.
+    pub(super) fn take_last_looks(&mut self) -> Vec<LastLook<'t>> {
+        self.states.values_mut().filter_map(|state| state.last_look.take()).collect()
     }
 
     /// Returns true if a process drew random numbers for a name that it did not use.

@@ -185,6 +185,9 @@ impl<'t> Fold<'t> {
         let value = (e.error == 0).then_some(e.path2);
         // If the value is not the caller's, the command has set the variable itself.
         if (policy.variable)(e.path).as_deref() != value {
+            if leads_libc(e.path, value) {
+                self.refuse(Unrecorded::NotObserved, e.path);
+            }
             return;
         }
         // A compiler uses it only to find programs. What it looked for there is known.
@@ -216,6 +219,20 @@ impl<'t> Fold<'t> {
             _ => self.run.late_variables.push(e.path),
         }
     }
+}
+
+/// Returns true if libc reads files at paths that follow from this value of a variable. The
+/// preloaded library does not see that. The accesses of an earlier run are known, but only for the caller's
+/// value.
+fn leads_libc(name: &[u8], value: Option<&[u8]>) -> bool {
+    const PATHS: [&[u8]; 5] = [b"GCONV_PATH", b"LOCPATH", b"NLSPATH", b"TZ", b"TZDIR"];
+    PATHS.contains(&name) && value.is_some_and(|value| value.contains(&b'/') && !is_zone_name(name, value))
+}
+
+/// Returns true for the name of a time zone of the system, such as `Europe/Berlin`.
+fn is_zone_name(name: &[u8], value: &[u8]) -> bool {
+    let zone = value.strip_prefix(b":").unwrap_or(value);
+    name == b"TZ" && !zone.starts_with(b"/") && !zone.split(|&byte| byte == b'/').any(|part| part == b"..")
 }
 
 /// Returns true if the running program is an interpreter that runs the script at this path.

@@ -23,6 +23,8 @@ pub(super) struct RunState<'t> {
     pub(super) date_is_lost: bool,
     /// A program to which times matter looked at a file to which the command had given an mtime.
     pub(super) dates_count: bool,
+    /// A program ran that compares mtimes of directories.
+    pub(super) compares_directories: bool,
     /// Programs that read the clock, each with the file that standard output led to.
     pub(super) times_told: Vec<(&'t [u8], FileId)>,
     /// Inode numbers that a program may have written down.

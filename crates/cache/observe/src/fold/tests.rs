@@ -1,4 +1,4 @@
-use larder_model::{Change, Digest, Habit, Identity, Looked, Placement, Prior, Times};
+use larder_model::{Change, Digest, DirectoryTimes, Habit, Identity, Looked, Placement, Prior, Times};
 
 use super::*;
 use crate::event::OpenFlags;
@@ -55,7 +55,12 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<event::Eve
             let times = if program == b"cp" { Times::Mode } else { times };
             Habit {
                 times,
-                compares: program == b"make",
+                compares: [&b"make"[..], b"sh"].contains(&program),
+                directories: match program {
+                    b"make" => Some(DirectoryTimes::UnlessListed),
+                    b"sh" => Some(DirectoryTimes::InPairs),
+                    _ => None,
+                },
                 clock_reads: if part { 9 } else { 1 },
                 zone_reads: 0,
                 tells_time: program == b"date",
@@ -296,6 +301,34 @@ fn the_mode_of_a_directory_is_handed_on() {
 }
 
 #[test]
+fn looks_at_directories_for_their_mtimes() {
+    let directory = |path: &str| event::Event { mode: 0o040_755, ..event(EventKind::Stat, path) };
+    let file = || event(EventKind::Stat, "/w/in");
+    let other = || event::Event { pid: PID + 1, ..file() };
+    let list = || event(EventKind::List, "/w/d");
+    let compared = |program: &str, events: Vec<event::Event>| {
+        let began = event(EventKind::Start, program);
+        let seen = folded(program, [vec![began], events].concat()).seen;
+        seen.looked.iter().any(|(path, looked)| path == b"/w/d" && looked.directory_ns.is_some())
+    };
+    let d = || directory("/w/d");
+    for (what, program, events, expect) in [
+        ("a target, then a prerequisite", "/b/make", vec![d(), file()], true),
+        ("the last look", "/b/make", vec![d()], true),
+        ("a directory that is searched", "/b/make", vec![d(), list()], false),
+        ("searched, and a target", "/b/make", vec![d(), list(), d(), file()], true),
+        ("another process in between", "/b/make", vec![d(), other(), list()], false),
+        ("-nt", "/b/sh", vec![d(), file()], true),
+        ("-nt, the other way round", "/b/sh", vec![file(), d()], true),
+        ("-d", "/b/sh", vec![d(), open("/w/in", READ)], false),
+        ("-d at the end", "/b/sh", vec![open("/w/in", READ), d()], false),
+        ("another program", "/b/cp", vec![d(), file()], false),
+    ] {
+        assert_eq!(compared(program, events), expect, "{what}");
+    }
+}
+
+#[test]
 fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     let times = |program: &str, file: &str| {
         let script = event::Event { path2: b"./s\x1f".to_vec(), ..event(EventKind::Start, "/b/sh") };
@@ -471,6 +504,17 @@ fn variables_of_the_callers_count() {
     let mut names = folded("/b/cc1", events).seen.environment;
     names.sort();
     assert_eq!(names, [(b"OUTER".to_vec(), Some(b"1".to_vec())), (b"UNSET".to_vec(), None)]);
+    let is_refused = |name: &str, value: &str| !folded("/b/sh", vec![asked(name, value)]).refusals.is_empty();
+    for (name, value, expect) in [
+        ("LOCPATH", "/w/locale", true),
+        ("TZ", ":/w/zone", true),
+        ("TZ", "../zone", true),
+        ("TZ", "Europe/Berlin", false),
+        ("LOCPATH", "", false),
+        ("LANG", "/w", false),
+    ] {
+        assert_eq!(is_refused(name, value), expect, "{name}={value}");
+    }
 }
 
 #[test]

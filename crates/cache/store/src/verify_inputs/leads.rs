@@ -1,9 +1,10 @@
-//! Paths that led to a file which the command itself had made under another path, through symbolic
-//! links that existed before.
+//! Symbolic links that existed before and decide whether a path leads to what the command itself
+//! made under another path.
 //!
 //! Unaware of: what the command did with the file.
 
 use larder_model::path::join;
+use larder_model::quick::Set;
 use larder_model::{Looked, Unrecorded};
 use larder_sys::FileType;
 
@@ -40,7 +41,37 @@ impl Walk<'_> {
         refuse(Unrecorded::UpdatesFile, path)
     }
 
-    fn is_one_directory(&self, a: &[u8], b: &[u8]) -> bool {
+    /// Records where links lead if the command changed a name and looked for an equal name by the
+    /// path of another directory. Such a look finds what the command made if both are one directory.
+    pub(super) fn links_to_changes(&mut self) {
+        let mut looked_for: Set<Vec<u8>> = Set::default();
+        for entry in self.set.directories.values_mut() {
+            let names = entry.facts.keys().map(|(name, _)| name).chain(&entry.absent);
+            let found = names.filter(|name| !name.is_empty() && self.made_names.contains(&name[..]));
+            let found: Vec<Vec<u8>> = found.cloned().collect();
+            if !found.is_empty() && entry.real.is_some() {
+                (entry.links_matter, entry.wanted) = (true, true);
+            }
+            looked_for.extend(found);
+        }
+        for (changed, _) in self.names {
+            let SplitPath { directory, name, .. } = SplitPath::of(changed);
+            if looked_for.contains(name) && self.open(directory).is_ok() {
+                self.links_matter(directory, false);
+            }
+        }
+    }
+
+    /// Records where links in the path of an open directory lead, if there are any, or that there
+    /// are none if `none_counts` is true.
+    pub(super) fn links_matter(&mut self, directory: &[u8], none_counts: bool) {
+        if none_counts || self.open.get(directory).is_some_and(|opened| !opened.plain) {
+            let entry = self.entry(directory);
+            (entry.links_matter, entry.wanted) = (true, true);
+        }
+    }
+
+    pub(super) fn is_one_directory(&self, a: &[u8], b: &[u8]) -> bool {
         let identity = |path: &[u8]| self.opened(path).itself().ok().map(|stat| (stat.device, stat.inode));
         identity(a).is_some() && identity(a) == identity(b)
     }

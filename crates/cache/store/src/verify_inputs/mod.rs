@@ -149,6 +149,7 @@ impl InputVerifier<'_> {
         for (path, looked) in &seen.looked {
             walk.path(path, looked, 0)?;
         }
+        walk.links_to_changes();
         walk.find_twins();
         let mut set = walk.set;
         for (name, value) in &seen.environment {
@@ -245,6 +246,9 @@ impl Walk<'_> {
         if let (true, Some(identity)) = (looked.compared && prior != Prior::Absent, looked.identity) {
             self.note_age(path, identity.modified_ns)?;
         }
+        if let Some(modified_ns) = looked.directory_ns {
+            self.note_directory_age(path, modified_ns)?;
+        }
         if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
             && prior != Prior::Absent
         {
@@ -293,6 +297,9 @@ impl Walk<'_> {
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }
+        if let Some(modified_ns) = looked.directory_ns {
+            self.note_directory_age(path, modified_ns)?;
+        }
         let has_mode = matches!(found.kind, FileType::File | FileType::Directory);
         if (Times::Mode..Times::Status).contains(&looked.times) && has_mode {
             self.fact(directory, name, OwnedFact::Mode(found.mode));
@@ -303,7 +310,12 @@ impl Walk<'_> {
             Times::Inputs | Times::Files if found.kind == FileType::File => {
                 self.fact(directory, name, OwnedFact::Modified(found.modified_ns));
             }
-            Times::Inputs | Times::Files => {}
+            Times::Files => {
+                if let Some(modified_ns) = looked.directory_ns {
+                    self.fact(directory, name, OwnedFact::Modified(modified_ns));
+                }
+            }
+            Times::Inputs => {}
         }
         Ok(())
     }
@@ -392,6 +404,27 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Notes the mtime that a program saw of a directory. If the command had added or removed a
+    /// name by then, the directory is newer than every input, in each run.
+    fn note_directory_age(&mut self, path: &[u8], modified_ns: i64) -> Done {
+        if modified_ns >= self.witness.started_ns && self.has_changed_names(path) {
+            return Ok(());
+        }
+        self.note_age(path, modified_ns)
+    }
+
+    /// Returns true if the command added a name to the directory, or removed one from it.
+    fn has_changed_names(&mut self, path: &[u8]) -> bool {
+        if self.open(path).is_err() {
+            return false;
+        }
+        let names = self.names;
+        names.iter().any(|(changed, _)| {
+            let directory = SplitPath::of(changed).directory;
+            directory == path || self.open(directory).is_ok() && self.is_one_directory(directory, path)
+        })
+    }
+
     /// Records the names that a directory had before the run.
     fn listing(&mut self, path: &[u8], counts: Listing) -> Done {
         if self.open(path).is_err() {
@@ -402,10 +435,16 @@ impl Walk<'_> {
         };
         for (changed, existed) in self.names {
             let SplitPath { directory, name, .. } = SplitPath::of(changed);
-            let is_here = |walk: &Self| walk.opened(directory).itself().ok().map(|l| (l.device, l.inode));
-            if self.open(directory).is_err()
-                || is_here(self) != self.opened(path).itself().ok().map(|l| (l.device, l.inode))
-            {
+            if self.open(directory).is_err() {
+                continue;
+            }
+            let is_here = self.is_one_directory(directory, path);
+            if directory != path {
+                // Links decide whether the name is listed here.
+                self.links_matter(directory, is_here);
+                self.links_matter(path, is_here);
+            }
+            if !is_here {
                 continue;
             }
             let at = names.iter().position(|(there, _)| there == name);
