@@ -142,17 +142,12 @@ fn own_paths(place: &Place) -> Result<Vec<(String, &'static str)>> {
     Ok(paths)
 }
 
-/// Builds a program of `benches/` for `target`, or for this machine if there is none.
-pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<&str>) -> Result<PathBuf> {
+/// Builds a program of `benches/`.
+pub(crate) fn bench(place: &Place, package: &str, program: &str) -> Result<PathBuf> {
     let mut command = cargo(place);
     command.args(["build", "--quiet", "--release", "--locked", "--package", package, "--bin", program]);
-    let mut dir = place.target.clone();
-    if let Some(target) = target {
-        command.args(["--target", target]);
-        dir.push(target);
-    }
     run::shown_to_user(&mut command).with_context(|| format!("cannot build {program}"))?;
-    Ok(dir.join("release").join(program))
+    Ok(place.target.join("release").join(program))
 }
 
 /// Returns the larder to use: `given`, or one that is built now.

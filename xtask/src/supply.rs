@@ -193,14 +193,7 @@ fn packages(place: &Place) -> Result<Vec<Package>> {
 /// with versions and licences.
 pub(crate) fn write_sboms(place: &Place) -> Result<()> {
     let (tool, version) = SBOM_TOOL;
-    let tools = tools::directory(place);
-    let program = tools.join("bin").join(tool);
-    if !program.exists() {
-        println!("installing with cargo: {tool} {version}");
-        let mut install = cargo(place);
-        install.args(["install", "--locked", tool, "--version", version, "--root"]).arg(&tools);
-        run::shown_to_user(install.env("CARGO_TARGET_DIR", place.own("sbom-target")?))?;
-    }
+    let program = tools::by_cargo(place, tool, version, &["--locked"])?;
     let into = place.target.join(Arch::HOST.directory());
     fs::create_dir_all(&into).with_context(|| format!("cannot make {}", into.display()))?;
     for (directory, name) in [("crates/wrapper", "larder"), ("crates/daemon", "larderd")] {

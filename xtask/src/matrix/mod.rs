@@ -14,6 +14,7 @@ mod table;
 
 use crate::binaries::{self, cargo};
 use crate::debian::Archive;
+use crate::machine;
 use crate::place::{Place, fresh, remove};
 use crate::qemu;
 use crate::run::{self, Streamed};
@@ -22,7 +23,6 @@ use anyhow::{Context, Result, ensure};
 use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, TORTURE, TORTURE_QUICK, Where};
 use outcome::{Check, Outcome, State};
 use roots::Extent;
-use serde_json::Value;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -115,21 +115,22 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
     for inner in ["logs", "results", "work"] {
         fs::create_dir_all(dir.join(inner)).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    let run = Run { dir: &dir, options, larder: &larder, torture: &torture, commit: commit(place), date: date()? };
+    let commit = machine::commit(place).unwrap_or("unknown".to_owned());
+    let date = machine::date("%Y-%m-%d")?;
+    let run = Run { dir: &dir, options, larder: &larder, torture: &torture, commit, date };
     let mut outcomes = Vec::new();
     for cell in chosen {
         let outcome = run.cell(cell)?;
         if run.is_kept() {
             let file = dir.join("results").join(format!("{}.json", cell.name));
-            let text = serde_json::to_string_pretty(&outcome.as_json())?;
+            let text = serde_json::to_string_pretty(&outcome)?;
             fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
             write_page(place, &dir)?;
         }
         outcomes.push(outcome);
     }
     if options.json {
-        let all: Vec<Value> = outcomes.iter().map(Outcome::as_json).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        println!("{}", serde_json::to_string_pretty(&outcomes)?);
     }
     Ok(summed_up(&outcomes))
 }
@@ -179,7 +180,7 @@ fn write_page(place: &Place, dir: &Path) -> Result<()> {
 
 fn kept(dir: &Path, cell: &Cell) -> Option<Outcome> {
     let text = fs::read_to_string(dir.join("results").join(format!("{}.json", cell.name))).ok()?;
-    Outcome::from_json(&serde_json::from_str(&text).ok()?)
+    serde_json::from_str(&text).ok()
 }
 
 /// Values that all cells of a run share.
@@ -362,20 +363,6 @@ fn torture_program(place: &Place) -> Result<PathBuf> {
     Ok(place.target.join(STATIC_TARGET).join("debug/larder-torture"))
 }
 
-/// Returns the commit that is tested, and whether there are uncommitted changes.
-fn commit(place: &Place) -> String {
-    let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(&place.repo));
-    let Ok(commit) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
-    // Each run writes the page itself.
-    let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/matrix.md"]);
-    let changed = changes.is_ok_and(|changes| !changes.is_empty());
-    format!("{}{}", commit.trim(), if changed { " and changes" } else { "" })
-}
-
-fn date() -> Result<String> {
-    Ok(run::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?.trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,7 +382,7 @@ mod tests {
             untried: None,
             checks: vec![check],
         };
-        let again = Outcome::from_json(&outcome.as_json()).expect("readable");
+        let again = serde_json::from_value::<Outcome>(serde_json::to_value(&outcome).expect("JSON")).expect("readable");
         assert_eq!(format!("{again:?}"), format!("{outcome:?}"));
     }
 

@@ -1,9 +1,11 @@
 //! The results of a cell, and their JSON.
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The result of a check. `inside.sh` describes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum State {
     Ok,
     Missed,
@@ -13,23 +15,14 @@ pub(super) enum State {
     Untried,
 }
 
-const STATES: &[(State, &str)] = &[
-    (State::Ok, "ok"),
-    (State::Missed, "missed"),
-    (State::No, "no"),
-    (State::Wrong, "wrong"),
-    (State::Hung, "hung"),
-    (State::Untried, "untried"),
-];
-
 impl State {
-    pub(super) fn word(self) -> &'static str {
-        STATES.iter().find(|(state, _)| *state == self).map_or("", |(_, word)| word)
+    pub(super) fn word(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
 /// A check: one line of `inside.sh`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Check {
     pub(super) name: String,
     pub(super) state: State,
@@ -37,7 +30,7 @@ pub(super) struct Check {
 }
 
 /// The results of a cell.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) cell: String,
     pub(super) date: String,
@@ -53,41 +46,7 @@ impl Check {
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut parts = line.strip_prefix("@\t")?.splitn(3, '\t');
         let (name, word, text) = (parts.next()?, parts.next()?, parts.next()?);
-        let (state, _) = STATES.iter().find(|(_, known)| *known == word)?;
-        Some(Self { name: name.to_owned(), state: *state, text: text.to_owned() })
-    }
-}
-
-impl Outcome {
-    pub(super) fn as_json(&self) -> Value {
-        let check = |check: &Check| json!({"name": check.name, "state": check.state.word(), "text": check.text});
-        json!({
-            "cell": self.cell,
-            "date": self.date,
-            "commit": self.commit,
-            "seconds": self.seconds,
-            "untried": self.untried,
-            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
-        })
-    }
-
-    pub(super) fn from_json(json: &Value) -> Option<Self> {
-        let text = |name: &str| json[name].as_str().map(str::to_owned);
-        let check = |json: &Value| {
-            let (state, _) = STATES.iter().find(|(_, word)| json["state"] == *word)?;
-            Some(Check {
-                name: json["name"].as_str()?.to_owned(),
-                state: *state,
-                text: json["text"].as_str()?.to_owned(),
-            })
-        };
-        Some(Self {
-            cell: text("cell")?,
-            date: text("date")?,
-            commit: text("commit")?,
-            seconds: json["seconds"].as_u64()?,
-            untried: text("untried"),
-            checks: json["checks"].as_array()?.iter().map(check).collect::<Option<_>>()?,
-        })
+        let state = serde_json::from_value(Value::from(word)).ok()?;
+        Some(Self { name: name.to_owned(), state, text: text.to_owned() })
     }
 }

@@ -4,14 +4,15 @@
 use crate::bench::measure;
 use crate::bench::rivals::{self, Rival};
 use crate::bench::rust::cargo_build;
+use crate::bench::scene::Scene;
 use crate::fetch::{self, Build};
 use crate::launcher::Launcher;
-use crate::place::{Place, fresh, remove};
+use crate::place::{Place, remove};
 use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The files of the workspace. The kinds of crates are named in the table's note.
 const FILES: &[(&str, &str)] = &[
@@ -64,34 +65,30 @@ pub(in crate::bench) struct Found {
 }
 
 /// The caches, each with an empty store.
-pub(super) struct Caches {
-    work: PathBuf,
+pub(super) struct Caches<'a> {
+    scene: Scene<'a>,
     own: Vec<Launcher>,
     served: Vec<Rival>,
     /// The caches that could not be installed, with the reasons.
     pub(super) missing: Vec<String>,
 }
 
-impl Caches {
+impl<'a> Caches<'a> {
     /// Installs them.
-    pub(super) fn all(place: &Place, larder: &Path) -> Result<Self> {
+    pub(super) fn all(place: &'a Place, larder: &Path) -> Result<Self> {
         setup::for_bench(place)?;
-        let work = place.own("bench-caches")?;
-        fresh(&work)?;
-        let home = work.join("home");
-        fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
-        let store = |name: &str| work.join("store").join(name);
+        let scene = Scene::begin(place, larder, "caches")?;
         let own = vec![
-            Launcher::larder(larder, &store("larder"))?,
-            Launcher::ccache(&fetch::ccache(place)?, &store("ccache"))?,
+            Launcher::larder(larder, &scene.store("larder"))?,
+            Launcher::ccache(&fetch::ccache(place)?, &scene.store("ccache"))?,
         ];
-        let (served, missing) = rivals::of_rust(place, &work.join("store"), &home, Build::Yes);
-        Ok(Self { work, own, served, missing })
+        let (served, missing) = rivals::of_rust(&scene, Build::Yes);
+        Ok(Self { scene, own, served, missing })
     }
 
     /// Builds the workspace through each cache. Ends the servers and removes all files.
-    pub(super) fn measure(&mut self, place: &Place) -> Result<Found> {
-        let tree = self.work.join("workspace");
+    pub(super) fn measure(self) -> Result<Found> {
+        let tree = self.scene.work.join("workspace");
         for (name, text) in FILES {
             let path = tree.join(name);
             fs::create_dir_all(path.parent().context("a file lies in a directory")?)?;
@@ -106,15 +103,14 @@ impl Caches {
             ensure!(found as usize <= calls, "{}: {found} hits in {calls} calls", launcher.name);
             hits.insert(launcher.name, found);
         }
-        self.served.clear();
-        remove(&self.work)?;
-        fresh(&place.own("bench-caches")?)?;
+        drop(self.served);
+        remove(&self.scene.work)?;
         Ok(Found { calls, hits })
     }
 
     /// Builds plainly, and returns the number of artifacts, of which rustc makes one in each call.
     fn calls(&self, tree: &Path) -> Result<usize> {
-        let mut build = cargo_build(&Launcher::plain(), None, &self.work.join("home"));
+        let mut build = cargo_build(&Launcher::plain(), None, &self.scene.home);
         let said = run::output(build.args(["--message-format", "json"]).current_dir(tree))?;
         let calls = said.lines().filter(|line| line.contains("\"reason\":\"compiler-artifact\"")).count();
         ensure!(calls > 0, "cargo reported no artifact");
@@ -123,13 +119,13 @@ impl Caches {
 
     /// Returns the hits of the last of several builds.
     fn hits_of(&self, launcher: &Launcher, tree: &Path) -> Result<u64> {
-        let home = self.work.join("home");
-        let counts = || launcher.counts(&home)?.with_context(|| format!("{} counts nothing", launcher.name));
+        let home = &self.scene.home;
+        let counts = || launcher.counts(home)?.with_context(|| format!("{} counts nothing", launcher.name));
         let build = || -> Result<()> {
             // The file `target/.rustc_info.json` stays, so that cargo does not ask rustc for its
             // version again, which caches would count.
             remove(&tree.join("target/debug"))?;
-            let mut build = cargo_build(launcher, launcher.program.as_deref(), &home);
+            let mut build = cargo_build(launcher, launcher.program.as_deref(), home);
             run::output(build.arg("--quiet").current_dir(tree)).map(drop)
         };
         for _ in 0..FILLING {
