@@ -20,7 +20,7 @@ use crate::qemu;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
 use anyhow::{Context, Result, ensure};
-use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, TORTURE, TORTURE_QUICK, Where};
+use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
 use outcome::{Check, Outcome, State};
 use roots::Extent;
 use std::fs::{self, File, FileTimes};
@@ -42,28 +42,15 @@ pub(crate) struct Options {
     /// most 2 minutes and writes no table
     #[arg(long, conflicts_with = "cells")]
     short: bool,
-    /// Print the results as JSON
-    #[arg(long)]
-    json: bool,
     /// Use this larder, with the larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
     /// Run the slow torture cases as well, in roots on this machine's kernel
     #[arg(long)]
     full: bool,
-    /// In roots on this machine's kernel, run each torture case with one of its compilers, and only
-    /// with the observers auto and kernel
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// Run only the torture cases whose names match. Can be given several times. Writes no table
-    #[arg(long, value_name = "PATTERN")]
-    torture_only: Vec<String>,
     /// Run only these parts of `inside.sh`. Can be given several times. Writes no table
     #[arg(long, value_name = "PART")]
     part: Vec<String>,
-    /// The number of files in the image that is mounted
-    #[arg(long, default_value_t = 3000)]
-    files: u32,
 }
 
 /// The files beside the programs in each cell.
@@ -91,6 +78,9 @@ const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
 /// The time limits on this machine's kernel, and in an emulated machine.
 const LIMITS: Limits = Limits { step_s: 600, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
 const LIMITS_EMULATED: Limits = Limits { step_s: 3000, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
+
+/// The number of files in the image that is mounted.
+const FILES_IN_IMAGE: u32 = 3000;
 
 struct Limits {
     /// For one step of a check, for example one build of the project.
@@ -128,9 +118,6 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
             write_page(place, &dir)?;
         }
         outcomes.push(outcome);
-    }
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&outcomes)?);
     }
     Ok(summed_up(&outcomes))
 }
@@ -197,7 +184,7 @@ impl Run<'_> {
     /// Returns true if the table takes the results of this run. It takes results of complete cells
     /// only.
     fn is_kept(&self) -> bool {
-        !self.options.short && self.options.part.is_empty() && self.options.torture_only.is_empty()
+        !self.options.short && self.options.part.is_empty()
     }
 
     fn cell(&self, cell: &Cell) -> Result<Outcome> {
@@ -332,22 +319,17 @@ impl Run<'_> {
 
     /// Returns the shell command that runs the cell's parts.
     fn script(&self, cell: &Cell, limits: &Limits) -> String {
-        let mut extra: String = self.options.torture_only.iter().map(|only| format!(" --only {only}")).collect();
-        if self.options.full && cell.place == Where::Here {
-            extra += " --full";
-        }
+        let extra = if self.options.full && cell.place == Where::Here { " --full" } else { "" };
         let targets = if cell.place == Where::Here { "" } else { TARGETS_EMULATED };
-        let runs = if self.options.quick && cell.torture == TORTURE { TORTURE_QUICK } else { cell.torture };
-        let torture: Vec<String> = runs.iter().map(|words| format!("{words}{extra}")).collect();
+        let torture: Vec<String> = cell.torture.iter().map(|words| format!("{words}{extra}")).collect();
         let parts: Vec<&str> = match self.options.part.as_slice() {
             [] => cell.parts.to_vec(),
             parts => parts.iter().map(String::as_str).collect(),
         };
         format!(
-            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={} TORTURE_LIMIT={} TORTURE='{}' \
-             sh /cell/inside.sh {}",
+            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={FILES_IN_IMAGE} TORTURE_LIMIT={} \
+             TORTURE='{}' sh /cell/inside.sh {}",
             limits.step_s,
-            self.options.files,
             limits.torture_s,
             torture.join(";"),
             parts.join(" ")
