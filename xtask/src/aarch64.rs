@@ -6,7 +6,7 @@
 //! seconds. The share is chosen so that it ends within a quarter of an hour.
 
 use crate::arch::Arch;
-use crate::binaries::{self, cargo};
+use crate::binaries;
 use crate::debian::{self, Archive, Kernel};
 use crate::place::{self, Place};
 use crate::qemu::{self, Boot};
@@ -179,7 +179,7 @@ struct Built {
 
 /// Builds the tests of packages for aarch64.
 fn built_tests(place: &Place, packages: &BTreeSet<&str>) -> Result<Vec<Built>> {
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command.args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(["--target", Arch::Aarch64.static_target(), "--lib", "--tests"]);
     for package in packages {
@@ -230,7 +230,7 @@ fn is_wanted(name: &str, only: &[String]) -> bool {
 fn in_user_emulation(place: &Place, logs: &Path) -> Result<Outcome> {
     println!("── user emulation");
     let (log, start) = (logs.join("user-emulation"), Instant::now());
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command.args(["test", "--locked", "--no-fail-fast", "--target", Arch::Aarch64.static_target()]);
     command.args(IN_USER_EMULATION.split_whitespace()).args(["--", "--nocapture"]);
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64-static");
@@ -274,7 +274,7 @@ fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Res
         share.copy(&place.target.join(Arch::Aarch64.directory()).join(program), &format!("bin/{program}"))?;
     }
     let words = ["build", "--locked", "--target", Arch::Aarch64.static_target(), "--package", "larder-torture"];
-    run::shown_to_user(cargo(place).args(words)).context("the torture suite does not build for aarch64")?;
+    run::shown_to_user(place.cargo().args(words)).context("the torture suite does not build for aarch64")?;
     let suite = place.target.join(Arch::Aarch64.static_target()).join("debug/larder-torture");
     share.copy(&suite, "bin/larder-torture")?;
     let mut script = share.begin()?;

@@ -5,7 +5,6 @@
 //! network. Programs that were built stay in the user's cache directory, so a fresh clone need not
 //! build them again.
 
-use crate::binaries::cargo;
 use crate::place::Place;
 use crate::projects::Project;
 use crate::run;
@@ -56,7 +55,7 @@ pub(crate) fn unpacked(place: &Place, name: &str, version: &str) -> Result<PathB
     fs::create_dir_all(dir.join("src")).with_context(|| format!("cannot make {}", dir.display()))?;
     fs::write(dir.join("src/lib.rs"), "").with_context(|| format!("cannot write into {}", dir.display()))?;
     fs::write(dir.join("Cargo.toml"), text).with_context(|| format!("cannot write into {}", dir.display()))?;
-    run::output(cargo(place).arg("fetch").current_dir(&dir))
+    run::output(place.cargo().arg("fetch").current_dir(&dir))
         .with_context(|| format!("cannot fetch the crate {name} {version}"))?;
     find().with_context(|| format!("cargo did not unpack {name} {version}"))
 }

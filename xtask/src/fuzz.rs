@@ -1,7 +1,6 @@
 //! `cargo xtask fuzz`: runs the targets of `fuzz/`. cargo-fuzz guides them by coverage if it is
 //! installed. Otherwise they use the mutations of `fuzz/tests/short.rs` until the time is over.
 
-use crate::binaries::cargo;
 use crate::place::{Place, on_path};
 use crate::run;
 use anyhow::{Context, Result, ensure};
@@ -66,7 +65,7 @@ fn example(place: &Place) -> Result<std::process::Command> {
 /// Returns cargo with a target directory of its own, because the flags differ: an overflow is a
 /// finding, and linking must not take longer than the runs.
 fn own_target(place: &Place) -> Result<std::process::Command> {
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command.env("CARGO_TARGET_DIR", place.own("fuzz-target")?);
     let settings = [
         ("LTO", "off"),

@@ -8,7 +8,6 @@
 //! | Kubernetes | csi-sanity (a Go module) |
 //! | images of package managers | pnpm, yarn 1 and 4 (npm), uv and poetry (pip) |
 
-use crate::binaries::cargo;
 use crate::packages;
 use crate::place::{Place, on_path, remove};
 use crate::run;
@@ -66,7 +65,7 @@ pub(crate) fn by_cargo(place: &Place, name: &str, version: &str, options: &[&str
     let kept = place.lasting()?;
     let scratch = kept.join(format!("building-{name}-{version}"));
     fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
-    let mut cargo = cargo(place);
+    let mut cargo = place.cargo();
     cargo.args(["install", name, "--version", &format!("={version}"), "--root"]);
     cargo.arg(kept.join(format!("{name}-{version}"))).args(options);
     run::shown_to_user(cargo.env("CARGO_TARGET_DIR", &scratch).current_dir(&scratch))

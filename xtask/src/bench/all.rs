@@ -1,7 +1,6 @@
 //! `cargo xtask bench` without a subcommand: runs every benchmark that guards a goal, one after the
 //! other, and writes one report of all of them.
 
-use super::Options;
 use super::compare::REPORT;
 use super::report::{self, Part};
 use super::words::{Word, reports};
@@ -31,14 +30,14 @@ struct Line {
 /// machine.
 const OTHER_LARDER: &str = " --larder …";
 
-/// Runs all benchmarks, `quick` ones if asked. Writes `target/bench/report.md` anew after each
+/// Runs all benchmarks, `quick` ones if asked, with a `larder` that was built or given. Writes `target/bench/report.md` anew after each
 /// benchmark. If one fails, the others still run, and the result is `false`.
-pub(super) fn all(place: &Place, larder: &Path, options: &Options) -> Result<bool> {
-    let other = if options.larder.is_some() { OTHER_LARDER } else { "" };
-    let command = format!("cargo xtask bench{}{other}", if options.quick { " --quick" } else { "" });
+pub(super) fn all(place: &Place, larder: &Path, quick: bool, is_given: bool) -> Result<bool> {
+    let other = if is_given { OTHER_LARDER } else { "" };
+    let command = format!("cargo xtask bench{}{other}", if quick { " --quick" } else { "" });
     let (mut parts, mut failed): (Vec<Part>, Vec<String>) = (Vec::new(), Vec::new());
     for (at, line) in LINES.iter().enumerate() {
-        let line = line[usize::from(options.quick)];
+        let line = line[usize::from(quick)];
         println!("── {} of {}: cargo xtask bench {line}", at + 1, LINES.len());
         match parsed(line).and_then(|line| reports(place, larder, &line.word)) {
             Ok(reports) => {

@@ -66,7 +66,7 @@ pub(crate) struct Options {
 pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
     let larder = || binaries::larder(place, options.larder.as_deref());
     match &options.word {
-        None => all::all(place, &larder()?, options),
+        None => all::all(place, &larder()?, options.quick, options.larder.is_some()),
         Some(Word::Caches(options)) => caches::caches(place, &larder()?, options),
         Some(Word::Compare(options)) => compare::compare(place, options),
         Some(Word::Accept(options)) => compare::accept(place, options).map(|()| true),

@@ -12,7 +12,7 @@ mod programs;
 mod roots;
 mod table;
 
-use crate::binaries::{self, cargo};
+use crate::binaries;
 use crate::debian::Archive;
 use crate::machine;
 use crate::place::{Place, fresh, remove};
@@ -341,7 +341,7 @@ impl Run<'_> {
 /// optimised, because it mostly waits for programs.
 fn torture_program(place: &Place) -> Result<PathBuf> {
     let words = ["build", "--quiet", "--locked", "--package", "larder-torture", "--target", STATIC_TARGET];
-    run::shown_to_user(cargo(place).args(words)).context("the torture suite does not build")?;
+    run::shown_to_user(place.cargo().args(words)).context("the torture suite does not build")?;
     Ok(place.target.join(STATIC_TARGET).join("debug/larder-torture"))
 }
 

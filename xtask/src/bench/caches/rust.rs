@@ -14,45 +14,32 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The files of the workspace. The kinds of crates are named in the table's note.
-const FILES: &[(&str, &str)] = &[
+/// The crates of the workspace: the directory, the rest of the manifest, and the source with its path.
+/// The table's note names their kinds.
+const CRATES: [(&str, &str, &str, &str); 6] = [
+    ("lib", "", "src/lib.rs", "pub fn part() -> usize { 3 }"),
     (
-        "Cargo.toml",
-        "[workspace]\nmembers = [\"lib\", \"macro\", \"c\", \"static\", \"dynamic\", \"app\"]\nresolver = \"2\"\n",
+        "macro",
+        "[lib]\nproc-macro = true",
+        "src/lib.rs",
+        "#[proc_macro] pub fn four(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"4\".parse().unwrap() }",
     ),
-    ("lib/Cargo.toml", "[package]\nname = \"parts\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
-    ("lib/src/lib.rs", "pub fn part() -> usize { 3 }\n"),
+    ("c", "[lib]\ncrate-type = [\"cdylib\"]", "src/lib.rs", "#[no_mangle] pub extern \"C\" fn five() -> i32 { 5 }"),
     (
-        "macro/Cargo.toml",
-        "[package]\nname = \"makes\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\nproc-macro = true\n",
+        "static",
+        "[lib]\ncrate-type = [\"staticlib\"]",
+        "src/lib.rs",
+        "#[no_mangle] pub extern \"C\" fn six() -> i32 { 6 }",
     ),
+    ("dynamic", "[lib]\ncrate-type = [\"dylib\"]", "src/lib.rs", "pub fn seven() -> i32 { 7 }"),
     (
-        "macro/src/lib.rs",
-        "#[proc_macro]\npub fn four(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"4\".parse().unwrap() }\n",
+        "app",
+        "build = \"build.rs\"\n[dependencies]\ncrate-lib.path = \"../lib\"\ncrate-macro.path = \"../macro\"",
+        "src/main.rs",
+        "fn main() { println!(\"{}\", crate_lib::part() + crate_macro::four!()); }",
     ),
-    (
-        "c/Cargo.toml",
-        "[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n",
-    ),
-    ("c/src/lib.rs", "#[no_mangle]\npub extern \"C\" fn five() -> i32 { 5 }\n"),
-    (
-        "static/Cargo.toml",
-        "[package]\nname = \"s\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"staticlib\"]\n",
-    ),
-    ("static/src/lib.rs", "#[no_mangle]\npub extern \"C\" fn six() -> i32 { 6 }\n"),
-    (
-        "dynamic/Cargo.toml",
-        "[package]\nname = \"d\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"dylib\"]\n",
-    ),
-    ("dynamic/src/lib.rs", "pub fn seven() -> i32 { 7 }\n"),
-    (
-        "app/Cargo.toml",
-        "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\nbuild = \"build.rs\"\n\
-         [dependencies]\nparts = { path = \"../lib\" }\nmakes = { path = \"../macro\" }\n",
-    ),
-    ("app/build.rs", "fn main() { println!(\"cargo:rerun-if-changed=build.rs\"); }\n"),
-    ("app/src/main.rs", "fn main() { println!(\"{}\", parts::part() + makes::four!()); }\n"),
 ];
+const BUILD_SCRIPT: &str = "fn main() { println!(\"cargo:rerun-if-changed=build.rs\"); }\n";
 
 /// The number of builds that fill a store. larder may learn in the first how a tool is observed.
 const FILLING: usize = 2;
@@ -89,11 +76,17 @@ impl<'a> Caches<'a> {
     /// Builds the workspace through each cache. Ends the servers and removes all files.
     pub(super) fn measure(self) -> Result<Found> {
         let tree = self.scene.work.join("workspace");
-        for (name, text) in FILES {
-            let path = tree.join(name);
-            fs::create_dir_all(path.parent().context("a file lies in a directory")?)?;
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        for (name, rest, path, text) in CRATES {
+            let dir = tree.join(name);
+            fs::create_dir_all(dir.join("src")).with_context(|| format!("cannot make {}", dir.display()))?;
+            let package =
+                format!("[package]\nname = \"crate-{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}\n");
+            fs::write(dir.join("Cargo.toml"), package)?;
+            fs::write(dir.join(path), text)?;
         }
+        fs::write(tree.join("app/build.rs"), BUILD_SCRIPT)?;
+        let members = CRATES.map(|(name, ..)| name);
+        fs::write(tree.join("Cargo.toml"), format!("[workspace]\nmembers = {members:?}\nresolver = \"2\"\n"))?;
         // Caches do not trust the times of new files.
         std::thread::sleep(measure::SETTLING);
         let calls = self.calls(&tree)?;
