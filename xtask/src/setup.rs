@@ -2,7 +2,7 @@
 //! nothing is missing.
 
 use crate::arch::Arch;
-use crate::packages::{as_root, install, packages, pip};
+use crate::packages::{as_root, install, packages};
 use crate::place::{Place, on_path};
 use crate::run;
 use crate::tools;
@@ -54,26 +54,23 @@ const PACKAGES_FOR_MACHINES: &str = "\
     /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring \
     /usr/sbin/mkfs.ext4=e2fsprogs /usr/sbin/depmod=kmod cpio xz=xz-utils";
 
-/// For all benchmarks.
-const PACKAGES_FOR_BENCH: &str = "redis-server";
-
 /// For the benchmark of images: an archiver, npm, a web server, and tools to make and mount a file
 /// system.
-const PACKAGES_FOR_IMAGES: &str =
+pub(crate) const PACKAGES_FOR_IMAGES: &str =
     "curl /usr/sbin/nginx=nginx-light npm zstd mksquashfs=squashfs-tools /usr/sbin/mkfs.ext4=e2fsprogs mount";
 
 /// For the examples in the documents.
-const PACKAGES_FOR_DOCS: &str = "node=nodejs npm";
+pub(crate) const PACKAGES_FOR_DOCS: &str = "node=nodejs npm";
 
 /// For the matrix of distributions and kernels: tools to make roots and to boot kernels in them.
-const PACKAGES_FOR_MATRIX: &str = "\
+pub(crate) const PACKAGES_FOR_MATRIX: &str = "\
     /usr/sbin/debootstrap=debootstrap \
     /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring \
     qemu-system-x86_64=qemu-system-x86 cpio xz=xz-utils zstd /usr/sbin/depmod=kmod \
     /usr/sbin/mke2fs=e2fsprogs unshare=util-linux";
 
 /// For building libX11 from Debian's sources.
-const PACKAGES_FOR_SOURCES: &str = "\
+pub(crate) const PACKAGES_FOR_SOURCES: &str = "\
     /usr/include/X11/Xproto.h=x11proto-dev /usr/include/xcb/xcb.h=libxcb1-dev \
     /usr/include/X11/Xtrans/Xtrans.h=xtrans-dev bzip2 xz=xz-utils";
 
@@ -91,9 +88,7 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
     for_translated_messages()?;
-    for_bench_package(place)?;
-    for_bench_image(place)?;
-    for_matrix(place)?;
+    [PACKAGES_FOR_SOURCES, PACKAGES_FOR_IMAGES, PACKAGES_FOR_MATRIX].into_iter().try_for_each(packages)?;
     for_machines(place)
 }
 
@@ -122,10 +117,8 @@ pub(crate) fn for_machines(place: &Place) -> Result<()> {
 /// Installs what builds and checks need.
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds_of(place, Arch::Aarch64)?;
-    packages(PACKAGES_FOR_TESTS)?;
-    packages(PACKAGES_FOR_RECORDS)?;
-    packages(PACKAGES_FOR_REMOTES)?;
-    packages(PACKAGES_FOR_MOUNTS)?;
+    let lists = [PACKAGES_FOR_TESTS, PACKAGES_FOR_RECORDS, PACKAGES_FOR_REMOTES, PACKAGES_FOR_MOUNTS];
+    lists.into_iter().try_for_each(packages)?;
     tools::for_tests(place);
     components(place)?;
     targets(place, CHECKED_TARGETS)?;
@@ -134,12 +127,6 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
         eprintln!("{error:#}");
     }
     Ok(())
-}
-
-/// Installs the programs that the examples in the documents run.
-pub(crate) fn for_docs() -> Result<()> {
-    packages(PACKAGES)?;
-    packages(PACKAGES_FOR_DOCS)
 }
 
 /// Installs the tools, besides compilers, that the torture suite runs.
@@ -166,32 +153,6 @@ pub(crate) fn for_translated_messages() -> Result<()> {
     }
     anyhow::ensure!(is_made(), "the locale {LOCALE} does not exist");
     Ok(())
-}
-
-/// Installs what builds need, and the measuring tools.
-pub(crate) fn for_bench(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_BENCH)?;
-    pip()
-}
-
-/// Installs what builds and the benchmark of images need.
-pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_IMAGES)
-}
-
-/// Installs what builds need, and tools to make roots of other distributions and to boot other
-/// kernels.
-pub(crate) fn for_matrix(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_MATRIX)
-}
-
-/// Installs what benchmarks need, and what builds libX11.
-pub(crate) fn for_bench_package(place: &Place) -> Result<()> {
-    for_bench(place)?;
-    packages(PACKAGES_FOR_SOURCES)
 }
 
 fn targets(place: &Place, wanted: &[&str]) -> Result<()> {

@@ -65,7 +65,7 @@ struct Kind {
 /// Measures every chosen project.
 pub(crate) fn build(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
     let projects = projects::choose(!options.full, &options.only)?;
-    setup::for_bench(place)?;
+    setup::for_builds(place)?;
     let scene = Scene::begin(place, larder, "build")?;
     fs::create_dir_all(scene.work.join("logs")).context("cannot make the directory of logs")?;
     let store = scene.store("larder");

@@ -49,7 +49,7 @@ struct Bench<'a> {
 
 /// Measures both cases.
 pub(crate) fn hit(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
-    setup::for_bench(place)?;
+    setup::for_builds(place)?;
     let scene = Scene::begin(place, larder, "hit")?;
     let build = if options.runs < FEW { Build::No } else { Build::Yes };
     let (caches, skipped) = Caches::all(&scene, build)?;

@@ -164,7 +164,7 @@ struct Bench<'a> {
 
 /// Measures every case.
 pub(crate) fn miss(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
-    setup::for_bench(place)?;
+    setup::for_builds(place)?;
     let scene = Scene::begin(place, larder, "miss")?;
     let build = if options.quick { Build::No } else { Build::Yes };
     let (caches, skipped) = Caches::all(&scene, build)?;

@@ -12,6 +12,7 @@ use super::report::Report;
 use super::scene::Scene;
 use super::statistics::{quantile, ratio};
 use crate::launcher::Launcher;
+use crate::packages::packages;
 use crate::place::{Place, fresh, remove};
 use crate::progress::Bar;
 use crate::run::{self, Usage};
@@ -71,7 +72,7 @@ struct Build {
 
 /// Measures all builds, the small ones `runs` times in each way.
 pub(crate) fn record(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
-    setup::for_bench(place)?;
+    setup::for_builds(place)?;
     let scene = Scene::begin(place, larder, "record")?;
     let launcher = Launcher::larder(larder, &scene.store("larder"))?;
     let dir = scene.work.join("project");
@@ -123,7 +124,7 @@ fn make_sources(dir: &Path) -> Result<()> {
 
 /// Fetches the sources of libX11 and copies them into a checkout of their own.
 fn libx11(scene: &Scene) -> Result<Build> {
-    setup::for_bench_package(scene.place)?;
+    packages(setup::PACKAGES_FOR_SOURCES)?;
     let dir = scene.work.join("libx11");
     fresh(&dir.join("build"))?;
     run::output(Command::new("git").args(["init", "--quiet", "--template="]).arg(&dir))?;

@@ -9,6 +9,7 @@ use super::project::Project;
 use super::report::Report;
 use super::scene::Scene;
 use crate::launcher::Launcher;
+use crate::packages::packages;
 use crate::place::{Place, remove};
 use crate::progress::Bar;
 use crate::table::{Table, millis, over, shown};
@@ -54,7 +55,8 @@ struct Kind {
 
 /// Measures from the local store and at each latency.
 pub(crate) fn remote(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
-    setup::for_bench(place)?;
+    setup::for_builds(place)?;
+    packages("redis-server")?;
     let scene = Scene::begin(place, larder, "remote")?;
     let jobs = std::thread::available_parallelism().map_or(2, usize::from);
     let server = Server::redis(None).context("redis-server is not installed")?;

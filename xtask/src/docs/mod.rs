@@ -16,6 +16,7 @@ mod page;
 mod recording;
 
 use crate::binaries;
+use crate::packages::packages;
 use crate::place::Place;
 use crate::run;
 use crate::setup;
@@ -67,7 +68,7 @@ pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
             println!("{}", book(place, &mdbook)?.display());
         }
         let larder = binaries::larder(place, options.larder.as_deref())?;
-        setup::for_docs()?;
+        packages(setup::PACKAGES_FOR_DOCS)?;
         let is_chosen =
             |page: &&Page| options.only.is_empty() || options.only.iter().any(|part| page.path.contains(part));
         for page in pages.iter().filter(is_chosen) {

@@ -15,6 +15,7 @@ mod table;
 use crate::binaries;
 use crate::debian::Archive;
 use crate::machine;
+use crate::packages::packages;
 use crate::place::{Place, fresh, remove};
 use crate::qemu;
 use crate::run::{self, Streamed};
@@ -98,7 +99,8 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let chosen = chosen(options)?;
-    setup::for_matrix(place)?;
+    setup::for_builds(place)?;
+    packages(setup::PACKAGES_FOR_MATRIX)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let torture = torture_program(place)?;
     let dir = place.target.join("matrix");

@@ -63,7 +63,7 @@ pub(super) struct Caches<'a> {
 impl<'a> Caches<'a> {
     /// Installs them.
     pub(super) fn all(place: &'a Place, larder: &Path) -> Result<Self> {
-        setup::for_bench(place)?;
+        setup::for_builds(place)?;
         let scene = Scene::begin(place, larder, "caches")?;
         let own = vec![
             Launcher::larder(larder, &scene.store("larder"))?,

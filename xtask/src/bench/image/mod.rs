@@ -17,6 +17,7 @@ mod ways;
 
 use super::figure::Figure;
 use super::report::Report;
+use crate::packages::packages;
 use crate::place::{Place, fresh};
 use crate::setup;
 use crate::table::{NONE, Table, over, seconds, shown};
@@ -104,7 +105,7 @@ pub(super) fn usable(place: &Place, larder: &Path, rounds: u32) -> Result<Usable
 }
 
 fn with_ways<T>(place: &Place, larder: &Path, measure: impl FnOnce(&Ways) -> Result<T>) -> Result<T> {
-    setup::for_bench_image(place)?;
+    packages(setup::PACKAGES_FOR_IMAGES)?;
     let ways = Ways::begin(larder.to_owned(), place.own("bench-image")?)?;
     let measured = measure(&ways);
     ways.end();
