@@ -239,8 +239,10 @@ pub(crate) fn end_all(patience: Duration, find: impl Fn() -> Vec<i32>) -> Result
         if start.elapsed() > patience {
             bail!("process {first} does not exit");
         }
-        // One may have exited meanwhile.
-        pids.into_iter().for_each(|pid| drop(kill(Pid::from_raw(pid), Signal::SIGTERM)));
+        for pid in pids {
+            // It may have exited meanwhile.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
         thread::sleep(PAUSE);
     }
 }

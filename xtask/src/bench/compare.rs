@@ -4,7 +4,7 @@
 //! A figure has changed if the whole interval of its ratio is beyond the difference between two
 //! runs of the same program.
 
-use super::figure::{self, Figure, number};
+use super::figure::{self, Figure};
 use super::report::NOT_MEASURED;
 use super::statistics::Interval;
 use crate::place::Place;

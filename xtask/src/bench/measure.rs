@@ -24,11 +24,15 @@ pub(crate) trait Subject {
     fn command(&self) -> Command;
 
     /// Removes what the previous run made. Runs before each run and is not measured.
-    fn prepare(&self) -> Result<()>;
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Checks that the run did what it should. Runs after the first and the last run and is not
     /// measured.
-    fn check(&self) -> Result<()>;
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns the CPU time so far of a server that works for the command and is not its child.
     fn server_cpu(&self) -> Result<Duration> {
@@ -152,14 +156,6 @@ mod tests {
 
         fn command(&self) -> Command {
             Command::new("/bin/true")
-        }
-
-        fn prepare(&self) -> Result<()> {
-            Ok(())
-        }
-
-        fn check(&self) -> Result<()> {
-            Ok(())
         }
 
         fn every(&self) -> usize {

@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 /// The upper limits for wall time ÷ the same from the local store, by latency in milliseconds.
-const GOALS: [(u64, f64); 3] = [(1, 1.2), (20, 1.4), (100, 1.8)];
+const GOALS: [(u64, f64); 3] = [(1, 1.3), (20, 1.6), (100, 2.5)];
 /// The time between writing an input and using it.
 const SETTLING: Duration = Duration::from_millis(50);
 

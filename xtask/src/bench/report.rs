@@ -82,8 +82,8 @@ pub(super) fn write(place: &Place, name: &str, command: &str, parts: &[Part], fa
 
 /// Returns all figures as a table.
 pub(super) fn figures_table(parts: &[Part]) -> Table {
-    let of_part = |part: &'_ Part| part.report.figures.iter().map(|figure| (part.report.name, figure));
-    figure::table(parts.iter().flat_map(of_part))
+    let reports = parts.iter().map(|part| &part.report);
+    figure::table(reports.flat_map(|report| report.figures.iter().map(|figure| (report.name, figure))))
 }
 
 /// Returns the arguments after `cargo xtask` without paths of this machine.

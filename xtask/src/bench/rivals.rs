@@ -36,13 +36,11 @@ pub(crate) fn all(scene: &Scene, build: Build) -> Result<(Vec<Rival>, Vec<String
 /// the others.
 pub(crate) fn of_rust(scene: &Scene, build: Build) -> (Vec<Rival>, Vec<String>) {
     let (mut rivals, mut skipped) = (Vec::new(), Vec::new());
-    let launchers: [(_, _, fn(&Path, &Path) -> Launcher); 2] =
-        [("sccache", SCCACHE, Launcher::sccache), ("kache", KACHE, Launcher::kache)];
-    for (name, version, launcher) in launchers {
+    for (name, version) in [("sccache", SCCACHE), ("kache", KACHE)] {
         let installed = fetch::installed(scene.place, name, version, build);
         let rival = installed.and_then(|program| {
             let store = scene.store(name);
-            let launcher = launcher(&program, &store);
+            let launcher = if name == "kache" { Launcher::kache } else { Launcher::sccache }(&program, &store);
             let server = Some(Server::of(&launcher, &scene.home).context("cannot start its server")?);
             Ok(Rival { launcher, store, server })
         });

@@ -50,14 +50,6 @@ impl Subject for True {
         command
     }
 
-    fn prepare(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn is_short(&self) -> bool {
         true
     }

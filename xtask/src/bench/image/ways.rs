@@ -75,6 +75,11 @@ fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) ->
     Way { name, saves, prepare, command, bytes: |_| Ok(None), after: |_, _| Ok(()) }
 }
 
+/// Returns a way that mounts the tree from the store.
+fn mounted(name: &'static str, command: fn(&Ways, &Tree) -> Command) -> Way {
+    Way { after: |ways, tree| ways.unmount(tree, "store"), ..way(name, false, command) }
+}
+
 impl Ways {
     /// Starts in an empty `work`. Mounts that an interrupted run left there are removed first.
     pub(super) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
@@ -107,7 +112,6 @@ impl Ways {
 
     /// Returns all ways for this tree.
     pub(super) fn all(&self, tree: &Tree) -> Vec<Way> {
-        let mounted = |name, command| Way { after: |w, t| w.unmount(t, "store"), ..way(name, false, command) };
         let mut all = vec![
             Way {
                 bytes: |w| w.size("a.tar.zst"),
