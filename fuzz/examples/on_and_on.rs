@@ -1,7 +1,8 @@
-//! Runs a target with mutations of its seeds for the given number of seconds, or writes its seeds
-//! as files for cargo-fuzz.
+//! Lists the targets, runs one with mutations of its seeds for the given number of seconds, or writes
+//! its seeds as files for cargo-fuzz.
 //!
 //! ```text
+//! on_and_on names
 //! on_and_on TARGET run SECONDS
 //! on_and_on TARGET seeds DIRECTORY
 //! ```
@@ -16,9 +17,10 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let names: Vec<&str> = TARGETS.iter().map(|(name, ..)| *name).collect();
     match words[..] {
+        ["names"] => println!("{}", names.join("\n")),
         [name, "run", seconds] if names.contains(&name) => on_and_on(name, seconds.parse().expect("seconds")),
         [name, "seeds", directory] if names.contains(&name) => write_seeds(name, Path::new(directory)),
-        _ => panic!("TARGET run SECONDS or TARGET seeds DIRECTORY is expected, TARGET one of {names:?}"),
+        _ => panic!("names, TARGET run SECONDS or TARGET seeds DIRECTORY is expected, TARGET one of {names:?}"),
     }
 }
 

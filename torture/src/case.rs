@@ -267,6 +267,11 @@ impl Case {
         self.cold().warm()
     }
 
+    /// A first run, and a second one that need not hit.
+    pub fn repeats(self) -> Self {
+        self.cold().then("again", nothing())
+    }
+
     /// Repeats the last run, which should hit.
     pub fn again(self) -> Self {
         let label = self.steps.last().map_or("again".to_owned(), |step| format!("{}, again", step.label));

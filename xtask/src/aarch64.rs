@@ -6,7 +6,7 @@
 //! seconds. The share is chosen so that it ends within a quarter of an hour.
 
 use crate::arch::Arch;
-use crate::binaries::{self, cargo};
+use crate::binaries;
 use crate::debian::{self, Archive, Kernel};
 use crate::place::{self, Place};
 use crate::qemu::{self, Boot};
@@ -47,8 +47,6 @@ const PROCESSORS: u32 = 2;
 const MEMORY_MIB: u32 = 2048;
 /// The time limit for the machine.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
-/// The time limit for one test program.
-const LIMIT_OF_ONE: Duration = Duration::from_secs(15 * 60);
 
 /// A test program.
 struct Row {
@@ -63,16 +61,9 @@ const fn row(package: &'static str, test: &'static str) -> Row {
     Row { package, test, leave_out: &[] }
 }
 
-const IN_USER_EMULATION: &[Row] = &[
-    row("larder-model", "larder_model"),
-    row("larder-model", "golden"),
-    row("larder-model", "golden_image"),
-    row("larder-compiler", "larder_compiler"),
-    row("larder-config", "larder_config"),
-    row("larder-ipc", "larder_ipc"),
-    row("larder-ipc", "golden"),
-    row("larder-relocate", "larder_relocate"),
-];
+/// The tests that run in user emulation, as arguments of cargo.
+const IN_USER_EMULATION: &str = "-p larder-model -p larder-compiler -p larder-config -p larder-ipc -p larder-relocate --lib \
+     --test golden --test golden_image";
 
 const IN_MACHINE: &[Row] = &[
     row("larder-sys", "larder_sys"),
@@ -146,18 +137,26 @@ pub(crate) fn test(place: &Place, only: &[String]) -> Result<bool> {
     let guest = Guest::find(place)?;
     let logs = place.own("aarch64")?.join("logs");
     place::fresh(&logs)?;
-    let mut outcomes = in_user_emulation(place, only, &logs)?;
-    outcomes.extend(in_machine(place, only, &guest, &logs)?);
+    let mut outcomes = in_machine(place, only, &guest, &logs)?;
+    if is_wanted("user emulation", only) {
+        outcomes.push(in_user_emulation(place, &logs)?);
+    }
     Ok(print(&outcomes))
 }
 
 /// Prints a row for each program, and the log paths of those that failed. Returns `true` if none
 /// failed.
 fn print(outcomes: &[Outcome]) -> bool {
-    let mut table = Table::new(2, &["tests", "ran in", "passed", "failed", "skipped", "s"]);
+    let mut table = Table::new(2);
     for Outcome { name, ran_in, counts, seconds, .. } in outcomes {
-        let numbers = [counts.passed, counts.failed, counts.skipped, *seconds].map(|number| number.to_string());
-        table.rows.push([name.clone(), (*ran_in).to_owned()].into_iter().chain(numbers).collect());
+        table.add([
+            ("tests", name.clone()),
+            ("ran in", (*ran_in).to_owned()),
+            ("passed", counts.passed.to_string()),
+            ("failed", counts.failed.to_string()),
+            ("skipped", counts.skipped.to_string()),
+            ("s", seconds.to_string()),
+        ]);
     }
     println!("\n{table}\n");
     for outcome in outcomes.iter().filter(|outcome| outcome.is_failure) {
@@ -180,7 +179,7 @@ struct Built {
 
 /// Builds the tests of packages for aarch64.
 fn built_tests(place: &Place, packages: &BTreeSet<&str>) -> Result<Vec<Built>> {
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command.args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(["--target", Arch::Aarch64.static_target(), "--lib", "--tests"]);
     for package in packages {
@@ -227,26 +226,25 @@ fn is_wanted(name: &str, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|part| name.contains(part))
 }
 
-fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<Outcome>> {
-    let run_one = |(row, built): (&Row, Built)| {
-        let name = format!("{} {}", row.package, row.test);
-        println!("── {name}, in user emulation");
-        let log = logs.join(format!("{}-{}", row.package, row.test));
-        let start = Instant::now();
-        let mut command = Command::new("qemu-aarch64-static");
-        command.arg(&built.program).arg("--nocapture").current_dir(&built.dir);
-        let failure = run::limited(&mut command, &log, LIMIT_OF_ONE)?;
-        let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
-        Ok(Outcome {
-            name,
-            ran_in: "user emulation",
-            counts: counts(&String::from_utf8_lossy(&text)),
-            seconds: start.elapsed().as_secs(),
-            log,
-            is_failure: failure.is_some(),
-        })
-    };
-    built_rows(place, IN_USER_EMULATION, only)?.into_iter().map(run_one).collect()
+/// Runs tests by `qemu-aarch64-static`.
+fn in_user_emulation(place: &Place, logs: &Path) -> Result<Outcome> {
+    println!("── user emulation");
+    let (log, start) = (logs.join("user-emulation"), Instant::now());
+    let mut command = place.cargo();
+    command.args(["test", "--locked", "--no-fail-fast", "--target", Arch::Aarch64.static_target()]);
+    command.args(IN_USER_EMULATION.split_whitespace()).args(["--", "--nocapture"]);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64-static");
+    run::to_log(&mut command, &log)?;
+    let (status, _) = run::measured(&mut command)?;
+    let text = fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    Ok(Outcome {
+        name: "libraries without system calls".to_owned(),
+        ran_in: "user emulation",
+        counts: counts(&String::from_utf8_lossy(&text)),
+        seconds: start.elapsed().as_secs(),
+        log,
+        is_failure: !status.success(),
+    })
 }
 
 /// Sums up the `test result:` lines, and counts the tests that were skipped.
@@ -276,7 +274,7 @@ fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Res
         share.copy(&place.target.join(Arch::Aarch64.directory()).join(program), &format!("bin/{program}"))?;
     }
     let words = ["build", "--locked", "--target", Arch::Aarch64.static_target(), "--package", "larder-torture"];
-    run::shown_to_user(cargo(place).args(words)).context("the torture suite does not build for aarch64")?;
+    run::shown_to_user(place.cargo().args(words)).context("the torture suite does not build for aarch64")?;
     let suite = place.target.join(Arch::Aarch64.static_target()).join("debug/larder-torture");
     share.copy(&suite, "bin/larder-torture")?;
     let mut script = share.begin()?;

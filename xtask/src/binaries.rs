@@ -7,7 +7,8 @@ use crate::run;
 use crate::setup;
 use anyhow::{Context, Result, ensure};
 use memchr::memmem::find;
-use serde_json::Value;
+use semver::Version;
+use serde::Deserialize;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -103,7 +104,7 @@ fn build_these(place: &Place, arch: Arch, programs: &[Program]) -> Result<()> {
     for Program { name, package, features } in programs {
         let words = ["--config", &flags, "build", "--release", "--locked", "--package", package, "--target", target];
         let only = ["--bin", name, "--no-default-features", "--features", features];
-        run::shown_to_user(cargo(place).args(words).args(only)).with_context(|| format!("cannot build {name}"))?;
+        run::shown_to_user(place.cargo().args(words).args(only)).with_context(|| format!("cannot build {name}"))?;
         let built = place.target.join(target).join("release").join(name);
         let placed = dir.join(name);
         // The file is not overwritten in place, so a running larder keeps its program.
@@ -126,14 +127,9 @@ fn build_these(place: &Place, arch: Arch, programs: &[Program]) -> Result<()> {
 /// Returns the directories of sources, and the names that replace them in the programs.
 fn own_paths(place: &Place) -> Result<Vec<(String, &'static str)>> {
     let mut paths = vec![(place.repo.display().to_string(), "larder")];
-    let output = cargo(place).args(["metadata", "--format-version", "1", "--locked"]).output()?;
-    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-    for package in packages.iter().filter(|package| !package["source"].is_null()) {
+    for package in packages(place)?.iter().filter(|package| package.source.is_some()) {
         // `…/registry/src/NAME/CRATE-VERSION/Cargo.toml`
-        let manifest = package["manifest_path"].as_str().map(Path::new);
-        let source = manifest.and_then(|path| path.ancestors().nth(2)).context("a package without a directory")?;
+        let source = package.manifest_path.ancestors().nth(2).context("a package without a directory")?;
         let source = (source.display().to_string(), "crates");
         if !paths.contains(&source) {
             paths.push(source);
@@ -142,17 +138,38 @@ fn own_paths(place: &Place) -> Result<Vec<(String, &'static str)>> {
     Ok(paths)
 }
 
-/// Builds a program of `benches/` for `target`, or for this machine if there is none.
-pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<&str>) -> Result<PathBuf> {
-    let mut command = cargo(place);
-    command.args(["build", "--quiet", "--release", "--locked", "--package", package, "--bin", program]);
-    let mut dir = place.target.clone();
-    if let Some(target) = target {
-        command.args(["--target", target]);
-        dir.push(target);
+/// A crate of the lock file, or of the workspace.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: Version,
+    pub(crate) license: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) readme: Option<PathBuf>,
+    /// `None` for the workspace's own crates.
+    pub(crate) source: Option<String>,
+    /// Its `Cargo.toml`.
+    pub(crate) manifest_path: PathBuf,
+    /// The registries to which it may be published: none, or any (`None`).
+    pub(crate) publish: Option<Vec<String>>,
+}
+
+/// Returns all packages of the lock file that some target needs, and those of the workspace.
+pub(crate) fn packages(place: &Place) -> Result<Vec<Package>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        packages: Vec<Package>,
     }
+    let text = run::output(place.cargo().args(["metadata", "--format-version", "1", "--locked"]))?;
+    Ok(serde_json::from_str::<Metadata>(&text)?.packages)
+}
+
+/// Builds a program of `benches/`.
+pub(crate) fn bench(place: &Place, package: &str, program: &str) -> Result<PathBuf> {
+    let mut command = place.cargo();
+    command.args(["build", "--quiet", "--release", "--locked", "--package", package, "--bin", program]);
     run::shown_to_user(&mut command).with_context(|| format!("cannot build {program}"))?;
-    Ok(dir.join("release").join(program))
+    Ok(place.target.join("release").join(program))
 }
 
 /// Returns the larder to use: `given`, or one that is built now.
@@ -161,11 +178,4 @@ pub(crate) fn larder(place: &Place, given: Option<&Path>) -> Result<PathBuf> {
         None => build(place).map(|()| place.larder()),
         Some(program) => program.canonicalize().with_context(|| format!("cannot find {}", program.display())),
     }
-}
-
-/// Returns the cargo that started xtask, to run in the repository.
-pub(crate) fn cargo(place: &Place) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(&place.repo).env("CARGO_TARGET_DIR", &place.target);
-    cargo
 }

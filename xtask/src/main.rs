@@ -14,6 +14,7 @@ mod docs;
 mod fetch;
 mod fuzz;
 mod launcher;
+mod machine;
 mod matrix;
 mod packages;
 mod place;

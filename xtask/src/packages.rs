@@ -8,14 +8,6 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// How to detect that a package is installed.
-pub(crate) enum Sign {
-    /// A program on `PATH`.
-    Program(&'static str),
-    /// A file at a fixed path, or at one of several.
-    File(&'static [&'static str]),
-}
-
 /// Installs pip.
 pub(crate) fn pip() -> Result<()> {
     if run::output(Command::new("python3").args(["-m", "pip", "--version"])).is_err() {
@@ -25,16 +17,16 @@ pub(crate) fn pip() -> Result<()> {
 }
 
 /// Installs the packages of this list that are missing.
-pub(crate) fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {
-    let missing: Vec<&str> = wanted.iter().filter(|(sign, _)| !is_there(sign)).map(|&(_, package)| package).collect();
+///
+/// The list has `SIGN=PACKAGE` for each package, with spaces between them. The sign shows that the
+/// package is installed: it is a file, or a program on `PATH`. Without `SIGN=` it is a program with
+/// the name of the package.
+pub(crate) fn packages(wanted: &'static str) -> Result<()> {
+    let is_missing =
+        |sign: &str| if sign.starts_with('/') { !Path::new(sign).exists() } else { on_path(sign).is_none() };
+    let words = wanted.split_whitespace().map(|word| word.split_once('=').unwrap_or((word, word)));
+    let missing: Vec<&str> = words.filter(|(sign, _)| is_missing(sign)).map(|(_, package)| package).collect();
     if missing.is_empty() { Ok(()) } else { install(&missing) }
-}
-
-fn is_there(sign: &Sign) -> bool {
-    match sign {
-        Sign::Program(name) => on_path(name).is_some(),
-        Sign::File(files) => files.iter().any(|file| Path::new(file).exists()),
-    }
 }
 
 /// Installs these packages with apt-get.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 /// The directories that every command shares.
@@ -21,6 +22,13 @@ impl Place {
         };
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo.join("target"), |dir| repo.join(dir));
         Ok(Self { repo, target })
+    }
+
+    /// Returns the cargo that started xtask, to run in the repository.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(&self.repo).env("CARGO_TARGET_DIR", &self.target);
+        cargo
     }
 
     /// Returns the wrapper that `cargo xtask build` made. `larderd` is beside it.

@@ -17,15 +17,8 @@ pub(crate) struct Project {
     pub(crate) recipe: Recipe,
     /// The approximate number of its objects, for the first progress bar.
     pub(crate) objects: u64,
-    pub(crate) chosen: Chosen,
-}
-
-/// When a project is built without `--only`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Chosen {
-    Always,
-    Full,
-    Named,
+    /// True if the small form has it.
+    pub(crate) is_quick: bool,
 }
 
 /// How a project is configured and built.
@@ -49,7 +42,7 @@ pub(crate) const PROJECTS: &[Project] = &[
         extra: &[],
         recipe: Recipe::Make { targets: &["libbz2.a", "bzip2", "bzip2recover"] },
         objects: 9,
-        chosen: Chosen::Always,
+        is_quick: true,
     },
     Project {
         name: "libgit2",
@@ -76,7 +69,7 @@ pub(crate) const PROJECTS: &[Project] = &[
             targets: &["all"],
         },
         objects: 217,
-        chosen: Chosen::Always,
+        is_quick: true,
     },
     Project {
         name: "zeromq",
@@ -99,7 +92,7 @@ pub(crate) const PROJECTS: &[Project] = &[
             targets: &["all"],
         },
         objects: 105,
-        chosen: Chosen::Always,
+        is_quick: true,
     },
     Project {
         name: "jemalloc",
@@ -110,7 +103,7 @@ pub(crate) const PROJECTS: &[Project] = &[
         extra: &[("configure/configure", "configure")],
         recipe: Recipe::Autotools { options: &["--disable-cxx"], targets: &["build_lib_static", "build_lib_shared"] },
         objects: 186,
-        chosen: Chosen::Full,
+        is_quick: false,
     },
     Project {
         name: "protobuf",
@@ -132,34 +125,7 @@ pub(crate) const PROJECTS: &[Project] = &[
             targets: &["all"],
         },
         objects: 332,
-        chosen: Chosen::Full,
-    },
-    Project {
-        name: "rocksdb",
-        language: "C++",
-        package: "librocksdb-sys",
-        version: "0.17.3",
-        folder: "rocksdb",
-        extra: &[],
-        recipe: Recipe::Cmake {
-            generator: "Ninja",
-            options: &[
-                "-DCMAKE_BUILD_TYPE=Release",
-                "-DROCKSDB_BUILD_SHARED=OFF",
-                "-DWITH_GFLAGS=OFF",
-                "-DWITH_TESTS=OFF",
-                "-DWITH_TOOLS=OFF",
-                "-DWITH_CORE_TOOLS=OFF",
-                "-DWITH_BENCHMARK_TOOLS=OFF",
-                "-DWITH_LIBURING=OFF",
-                "-DFAIL_ON_WARNINGS=OFF",
-                "-DPORTABLE=1",
-                "-DBUILD_DATE=2020-01-01",
-            ],
-            targets: &["rocksdb"],
-        },
-        objects: 350,
-        chosen: Chosen::Named,
+        is_quick: false,
     },
 ];
 
@@ -169,11 +135,9 @@ pub(crate) fn choose(small: bool, only: &[String]) -> anyhow::Result<Vec<&'stati
     for name in only {
         anyhow::ensure!(PROJECTS.iter().any(|project| project.name == name), "no project {name}; there are: {}", all());
     }
-    let wanted = |project: &&Project| match (only.is_empty(), project.chosen) {
-        (false, _) => only.iter().any(|name| name == project.name),
-        (true, Chosen::Always) => true,
-        (true, Chosen::Full) => !small,
-        (true, Chosen::Named) => false,
+    let wanted = |project: &&Project| match only {
+        [] => project.is_quick || !small,
+        only => only.iter().any(|name| name == project.name),
     };
     Ok(PROJECTS.iter().filter(wanted).collect())
 }
@@ -192,7 +156,7 @@ mod tests {
     fn chooses_by_size_and_by_name() {
         check(true, &[], &["bzip2", "libgit2", "zeromq"]);
         check(false, &[], &["bzip2", "libgit2", "zeromq", "jemalloc", "protobuf"]);
-        check(true, &["rocksdb"], &["rocksdb"]);
+        check(true, &["protobuf"], &["protobuf"]);
         assert!(choose(true, &["nonesuch".to_owned()]).is_err());
     }
 }

@@ -36,6 +36,8 @@ impl Add for Usage {
 
 /// The interval at which a progress bar is updated.
 const TICK: Duration = Duration::from_millis(300);
+/// The time between two looks at processes that end.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The number of log lines that are shown if a command fails.
 const LINES_OF_LOG: usize = 25;
 
@@ -65,35 +67,6 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
         bail!("{}\nended with {status}; the end of {}:\n{}", shown(command), log.display(), tail(log));
     }
     Ok(usage)
-}
-
-/// Runs `command` with its output in the file `log`. After `limit`, it kills the command and all
-/// its descendants.
-///
-/// If the command failed, returns its exit status and the end of the log as text.
-pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Option<String>> {
-    to_log(command, log)?;
-    let start = Instant::now();
-    let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
-    let pid = child.id();
-    let (over, end) = mpsc::channel::<()>();
-    let status = thread::scope(|scope| {
-        scope.spawn(move || {
-            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                end_with_descendants(pid);
-            }
-        });
-        let status = child.wait();
-        drop(over);
-        status
-    });
-    let status = status.with_context(|| format!("cannot wait for {}", shown(command)))?;
-    let wall = start.elapsed();
-    let failure = || {
-        let after = if wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
-        format!("{}\nended with {status}{after}; the end of {}:\n{}", shown(command), log.display(), tail(log))
-    };
-    Ok((!status.success()).then(failure))
 }
 
 /// How a command with processed output ended.
@@ -186,11 +159,20 @@ impl<F: FnMut(&str) -> bool> Lines<F> {
 
 /// Runs `command` with the standard streams of this process. Fails if the command fails.
 pub(crate) fn shown_to_user(command: &mut Command) -> Result<()> {
-    let (status, _) = measured(command)?;
+    succeeded(command).map(drop)
+}
+
+/// Runs `command` without input and output. Fails if the command fails.
+pub(crate) fn silent(command: &mut Command) -> Result<Usage> {
+    succeeded(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+fn succeeded(command: &mut Command) -> Result<Usage> {
+    let (status, usage) = measured(command)?;
     if !status.success() {
         bail!("{} ended with {status}", shown(command));
     }
-    Ok(())
+    Ok(usage)
 }
 
 /// Returns the standard output of `command`. Fails with its standard error if the command fails.
@@ -238,6 +220,33 @@ fn end_with_descendants(pid: u32) {
     let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL));
 }
 
+/// Returns the processes whose environment contains `text`, for example the path of a directory.
+pub(crate) fn processes_with(text: &str) -> Vec<i32> {
+    let is_one = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        memchr::memmem::find(&environment, text.as_bytes()).is_some()
+    };
+    let listed = fs::read_dir("/proc").into_iter().flatten().flatten();
+    listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_one).collect()
+}
+
+/// Ends the processes that `find` returns by SIGTERM, and waits until there are none.
+pub(crate) fn end_all(patience: Duration, find: impl Fn() -> Vec<i32>) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let pids = find();
+        let Some(first) = pids.first() else { return Ok(()) };
+        if start.elapsed() > patience {
+            bail!("process {first} does not exit");
+        }
+        for pid in pids {
+            // It may have exited meanwhile.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
 fn parent_of(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
@@ -264,16 +273,6 @@ mod tests {
     fn says_how_a_command_ended() {
         let error = shown_to_user(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is no success");
         assert!(error.to_string().contains("exit 3"), "{error}");
-    }
-
-    #[test]
-    fn what_hangs_is_ended() {
-        let log = std::env::temp_dir().join(format!("xtask-limited-{}", std::process::id()));
-        let run = |words: &str, limit| limited(Command::new("sh").args(["-c", words]), &log, limit).expect("it ran");
-        let ended = run("echo begun; sleep 60 & wait", Duration::from_millis(200));
-        assert!(ended.is_some_and(|text| text.contains("begun")));
-        assert_eq!(run("true", Duration::from_secs(60)), None);
-        fs::remove_file(&log).expect("removable");
     }
 
     #[test]

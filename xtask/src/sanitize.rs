@@ -4,7 +4,6 @@
 //! Unaware of: the preloaded C library, whose own tests compile it with sanitizers.
 
 use crate::arch::Arch;
-use crate::binaries::cargo;
 use crate::place::Place;
 use crate::run;
 use anyhow::Result;
@@ -25,7 +24,7 @@ pub(crate) fn address(place: &Place) -> Result<()> {
         Arch::X86_64 => "x86_64-unknown-linux-gnu",
         Arch::Aarch64 => "aarch64-unknown-linux-gnu",
     };
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command
         .args(["test", "--quiet", "--locked", "--package", "larder-sys", "--lib", "--target", target])
         .arg("--")

@@ -2,7 +2,7 @@
 //! nothing is missing.
 
 use crate::arch::Arch;
-use crate::packages::{Sign, as_root, install, packages, pip};
+use crate::packages::{as_root, install, packages};
 use crate::place::{Place, on_path};
 use crate::run;
 use crate::tools;
@@ -11,145 +11,68 @@ use std::path::Path;
 use std::process::Command;
 
 /// For builds, tests and the demo.
-const PACKAGES: &[(Sign, &str)] = &[
-    (Sign::Program("gcc"), "gcc"),
-    (Sign::Program("g++"), "g++"),
-    (Sign::Program("make"), "make"),
-    (Sign::Program("cmake"), "cmake"),
-    (Sign::Program("ninja"), "ninja-build"),
-    (Sign::Program("clang"), "clang"),
-    (Sign::Program("ld.lld"), "lld"),
-    (Sign::Program("ld.mold"), "mold"),
-    (Sign::Program("musl-gcc"), "musl-tools"),
-    (Sign::Program("python3"), "python3"),
-    (Sign::Program("strace"), "strace"),
-    (Sign::Program("pkg-config"), "pkg-config"),
-    (Sign::Program("git"), "git"),
-    (Sign::File(&["/usr/include/zlib.h"]), "zlib1g-dev"),
-    (Sign::File(&["/usr/include/string.h"]), "libc6-dev"),
-];
+const PACKAGES: &str = "\
+    gcc g++ make cmake ninja=ninja-build clang ld.lld=lld ld.mold=mold musl-gcc=musl-tools python3 \
+    strace pkg-config git /usr/include/zlib.h=zlib1g-dev /usr/include/string.h=libc6-dev";
 
-/// For the checks as well: the build systems that larder works with, Bazel among them.
-const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
-    (Sign::Program("meson"), "meson"),
-    (Sign::Program("autoconf"), "autoconf"),
-    (Sign::Program("aclocal"), "automake"),
-    (Sign::Program("unshare"), "util-linux"),
-    (Sign::Program("redis-server"), "redis-server"),
-    (Sign::Program("fsck.erofs"), "erofs-utils"),
-    // The packages of a release are tried in a clean root.
-    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
-    (Sign::Program("lintian"), "lintian"),
-    (Sign::Program("bazel"), "bazel-bootstrap"),
-    (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
-    (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
-    // The package managers that Debian has and `tools` does not install.
-    (Sign::Program("bundle"), "bundler"),
-    (Sign::Program("composer"), "composer"),
-    (Sign::Program("mvn"), "maven"),
-    (Sign::Program("gradle"), "gradle"),
-];
+/// For the checks as well: the build systems and package managers that larder works with, and tools
+/// to try the packages of a release in a clean root.
+const PACKAGES_FOR_TESTS: &str = "\
+    meson autoconf aclocal=automake unshare=util-linux redis-server fsck.erofs=erofs-utils \
+    /usr/sbin/debootstrap=debootstrap lintian bazel=bazel-bootstrap \
+    /usr/share/bazel/tools/skylib/WORKSPACE=bazel-skylib \
+    /usr/share/bazel/rules/java/WORKSPACE=bazel-rules-java bundle=bundler composer mvn=maven gradle";
 
 /// For the tests of records: strace to compare with, and a browser to open pages.
-const PACKAGES_FOR_RECORDS: &[(Sign, &str)] = &[
-    (Sign::Program("strace"), "strace"),
-    (Sign::Program("chromium"), "chromium"),
-    (Sign::Program("chromedriver"), "chromium-driver"),
-];
+const PACKAGES_FOR_RECORDS: &str = "strace chromium chromedriver=chromium-driver";
 
 /// For the tests of remotes: servers, and openssl for certificates.
-const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[
-    (Sign::Program("redis-server"), "redis-server"),
-    (Sign::Program("memcached"), "memcached"),
-    (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
-    (Sign::Program("openssl"), "openssl"),
-    // Parses the examples for CI.
-    (Sign::File(&["/usr/lib/python3/dist-packages/yaml/__init__.py"]), "python3-yaml"),
-];
+const PACKAGES_FOR_REMOTES: &str = "\
+    redis-server memcached /usr/sbin/nginx=nginx-light openssl \
+    /usr/lib/python3/dist-packages/yaml/__init__.py=python3-yaml";
 
 /// For the tests of mounts: tools that make images, and tools that mount them.
-const PACKAGES_FOR_MOUNTS: &[(Sign, &str)] = &[
-    (Sign::Program("mkfs.erofs"), "erofs-utils"),
-    (Sign::Program("mksquashfs"), "squashfs-tools"),
-    (Sign::Program("squashfuse"), "squashfuse"),
-    (Sign::Program("fuse-overlayfs"), "fuse-overlayfs"),
-    (Sign::Program("setpriv"), "util-linux"),
-];
+const PACKAGES_FOR_MOUNTS: &str =
+    "mkfs.erofs=erofs-utils mksquashfs=squashfs-tools squashfuse fuse-overlayfs setpriv=util-linux";
 
 /// For the torture suite. It skips cases whose tools are missing, and says so.
-const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
-    (Sign::Program("bison"), "bison"),
-    (Sign::Program("flex"), "flex"),
-    (Sign::Program("protoc"), "protobuf-compiler"),
-    (Sign::File(&["/usr/bin/python3"]), "python3"),
-];
+const PACKAGES_FOR_TORTURE: &str = "bison flex protoc=protobuf-compiler /usr/bin/python3=python3";
 
 /// The locale with translated messages in which tests run a second time.
 pub(crate) const LOCALE: &str = "de_DE.UTF-8";
 
 /// For building the wrapper and larderd for aarch64 on another machine. The headers are for the C
 /// code of dependencies.
-const PACKAGES_FOR_AARCH64: &[(Sign, &str)] = &[
-    (Sign::Program("aarch64-linux-gnu-gcc"), "gcc-aarch64-linux-gnu"),
-    (Sign::File(&["/usr/aarch64-linux-gnu/include/string.h"]), "libc6-dev-arm64-cross"),
-];
+const PACKAGES_FOR_AARCH64: &str = "\
+    aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
+    /usr/aarch64-linux-gnu/include/string.h=libc6-dev-arm64-cross";
 
 /// For the tests in a virtual machine: emulators, and tools to make its disk.
-const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
-    (Sign::Program("qemu-system-aarch64"), "qemu-system-arm"),
-    (Sign::Program("qemu-aarch64-static"), "qemu-user-static"),
-    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
-    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
-    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
-    (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
-    (Sign::Program("cpio"), "cpio"),
-    (Sign::Program("xz"), "xz-utils"),
-];
+const PACKAGES_FOR_MACHINES: &str = "\
+    qemu-system-aarch64=qemu-system-arm qemu-aarch64-static=qemu-user-static \
+    /usr/sbin/debootstrap=debootstrap \
+    /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring \
+    /usr/sbin/mkfs.ext4=e2fsprogs /usr/sbin/depmod=kmod cpio xz=xz-utils";
 
-/// For all benchmarks.
-const PACKAGES_FOR_BENCH: &[(Sign, &str)] =
-    &[(Sign::Program("valgrind"), "valgrind"), (Sign::Program("redis-server"), "redis-server")];
-
-/// For the benchmark of images: other archivers, package managers, and tools to make and mount a
-/// file system.
-const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
-    (Sign::Program("curl"), "curl"),
-    (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
-    (Sign::Program("npm"), "npm"),
-    (Sign::Program("mvn"), "maven"),
-    (Sign::Program("zstd"), "zstd"),
-    (Sign::Program("lz4"), "lz4"),
-    (Sign::Program("zip"), "zip"),
-    (Sign::Program("unzip"), "unzip"),
-    (Sign::Program("mksquashfs"), "squashfs-tools"),
-    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
-    (Sign::Program("mount"), "mount"),
-];
+/// For the benchmark of images: an archiver, npm, a web server, and tools to make and mount a file
+/// system.
+pub(crate) const PACKAGES_FOR_IMAGES: &str =
+    "curl /usr/sbin/nginx=nginx-light npm zstd mksquashfs=squashfs-tools /usr/sbin/mkfs.ext4=e2fsprogs mount";
 
 /// For the examples in the documents.
-const PACKAGES_FOR_DOCS: &[(Sign, &str)] = &[(Sign::Program("node"), "nodejs"), (Sign::Program("npm"), "npm")];
+pub(crate) const PACKAGES_FOR_DOCS: &str = "node=nodejs npm";
 
 /// For the matrix of distributions and kernels: tools to make roots and to boot kernels in them.
-const PACKAGES_FOR_MATRIX: &[(Sign, &str)] = &[
-    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
-    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
-    (Sign::Program("qemu-system-x86_64"), "qemu-system-x86"),
-    (Sign::Program("cpio"), "cpio"),
-    (Sign::Program("xz"), "xz-utils"),
-    (Sign::Program("zstd"), "zstd"),
-    (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
-    (Sign::File(&["/usr/sbin/mke2fs", "/sbin/mke2fs"]), "e2fsprogs"),
-    (Sign::Program("unshare"), "util-linux"),
-];
+pub(crate) const PACKAGES_FOR_MATRIX: &str = "\
+    /usr/sbin/debootstrap=debootstrap \
+    /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring \
+    qemu-system-x86_64=qemu-system-x86 cpio xz=xz-utils zstd /usr/sbin/depmod=kmod \
+    /usr/sbin/mke2fs=e2fsprogs unshare=util-linux";
 
 /// For building libX11 from Debian's sources.
-const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
-    (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
-    (Sign::File(&["/usr/include/xcb/xcb.h"]), "libxcb1-dev"),
-    (Sign::File(&["/usr/include/X11/Xtrans/Xtrans.h"]), "xtrans-dev"),
-    (Sign::Program("bzip2"), "bzip2"),
-    (Sign::Program("xz"), "xz-utils"),
-];
+pub(crate) const PACKAGES_FOR_SOURCES: &str = "\
+    /usr/include/X11/Xproto.h=x11proto-dev /usr/include/xcb/xcb.h=libxcb1-dev \
+    /usr/include/X11/Xtrans/Xtrans.h=xtrans-dev bzip2 xz=xz-utils";
 
 /// Parts of the pinned toolchain besides the compiler.
 const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
@@ -165,9 +88,7 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
     for_translated_messages()?;
-    for_bench_package(place)?;
-    for_bench_image(place)?;
-    for_matrix(place)?;
+    [PACKAGES_FOR_SOURCES, PACKAGES_FOR_IMAGES, PACKAGES_FOR_MATRIX].into_iter().try_for_each(packages)?;
     for_machines(place)
 }
 
@@ -196,10 +117,8 @@ pub(crate) fn for_machines(place: &Place) -> Result<()> {
 /// Installs what builds and checks need.
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds_of(place, Arch::Aarch64)?;
-    packages(PACKAGES_FOR_TESTS)?;
-    packages(PACKAGES_FOR_RECORDS)?;
-    packages(PACKAGES_FOR_REMOTES)?;
-    packages(PACKAGES_FOR_MOUNTS)?;
+    let lists = [PACKAGES_FOR_TESTS, PACKAGES_FOR_RECORDS, PACKAGES_FOR_REMOTES, PACKAGES_FOR_MOUNTS];
+    lists.into_iter().try_for_each(packages)?;
     tools::for_tests(place);
     components(place)?;
     targets(place, CHECKED_TARGETS)?;
@@ -208,12 +127,6 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
         eprintln!("{error:#}");
     }
     Ok(())
-}
-
-/// Installs the programs that the examples in the documents run.
-pub(crate) fn for_docs() -> Result<()> {
-    packages(PACKAGES)?;
-    packages(PACKAGES_FOR_DOCS)
 }
 
 /// Installs the tools, besides compilers, that the torture suite runs.
@@ -240,32 +153,6 @@ pub(crate) fn for_translated_messages() -> Result<()> {
     }
     anyhow::ensure!(is_made(), "the locale {LOCALE} does not exist");
     Ok(())
-}
-
-/// Installs what builds need, and the measuring tools.
-pub(crate) fn for_bench(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_BENCH)?;
-    pip()
-}
-
-/// Installs what builds and the benchmark of images need.
-pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_IMAGES)
-}
-
-/// Installs what builds need, and tools to make roots of other distributions and to boot other
-/// kernels.
-pub(crate) fn for_matrix(place: &Place) -> Result<()> {
-    for_builds(place)?;
-    packages(PACKAGES_FOR_MATRIX)
-}
-
-/// Installs what benchmarks need, and what builds libX11.
-pub(crate) fn for_bench_package(place: &Place) -> Result<()> {
-    for_bench(place)?;
-    packages(PACKAGES_FOR_SOURCES)
 }
 
 fn targets(place: &Place, wanted: &[&str]) -> Result<()> {

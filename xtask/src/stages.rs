@@ -7,7 +7,7 @@
 use crate::aarch64;
 use crate::arch::Arch;
 use crate::bench::corpus;
-use crate::binaries::{self, cargo};
+use crate::binaries;
 use crate::demo;
 use crate::dist;
 use crate::docs;
@@ -50,8 +50,7 @@ pub(crate) struct Options {
 
 /// The packages that need not be type-correct on the systems in `CHECKED_TARGETS`. All others must
 /// be.
-const UNCHECKED_PACKAGES: &[&str] =
-    &["larder-count", "larder-fill", "larder-fuzz", "larder-testkit", "larder-torture", "xtask"];
+const UNCHECKED_PACKAGES: &[&str] = &["larder-count", "larder-fuzz", "larder-testkit", "larder-torture", "xtask"];
 
 /// How many stages run at the same time. Building release binaries and waiting for servers leave
 /// one of two processors idle.
@@ -72,13 +71,13 @@ const PROGRAMS: &str = "test-programs";
 /// In the order in which they start, unless one has to wait for another. The longest start early.
 const STAGES: [Stage; 16] = [
     stage(RELEASE, &[], |place, _| binaries::build(place)),
-    stage("format", &[], |place, _| run::shown_to_user(cargo(place).args(["fmt", "--all", "--check"]))),
+    stage("format", &[], |place, _| run::shown_to_user(place.cargo().args(["fmt", "--all", "--check"]))),
     stage("lints", &[], |place, _| {
         let words = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
-        run::shown_to_user(cargo(place).args(words))
+        run::shown_to_user(place.cargo().args(words))
     }),
     stage(PROGRAMS, &["lints"], |place, _| {
-        run::shown_to_user(cargo(place).args(["test", "--locked", "--workspace", "--no-run"]))
+        run::shown_to_user(place.cargo().args(["test", "--locked", "--workspace", "--no-run"]))
     }),
     stage("tests", &[RELEASE, PROGRAMS], tests),
     stage("torture", &[RELEASE, PROGRAMS], torture::stage),
@@ -217,7 +216,7 @@ fn skips_file(place: &Place) -> Result<PathBuf> {
 /// `--show-output`, which makes the reasons known: without it nothing is printed of tests that
 /// passed.
 fn tests(place: &Place, full: bool) -> Result<()> {
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command
         .args(["test", "--locked", "--workspace", "--no-fail-fast", "--", "--show-output"])
         .env_remove("LARDER_CI")
@@ -240,7 +239,7 @@ fn tests(place: &Place, full: bool) -> Result<()> {
 }
 
 fn type_check(place: &Place, target: &str) -> Result<()> {
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command.args(["check", "--locked", "--target", target, "--workspace"]);
     for package in UNCHECKED_PACKAGES {
         command.args(["--exclude", package]);
@@ -254,5 +253,5 @@ fn aarch64_stage(place: &Place) -> Result<()> {
     let target = Arch::Aarch64.static_target();
     type_check(place, target)?;
     let words = ["build", "--locked", "--target", target, "--package", "larder", "--no-default-features"];
-    run::shown_to_user(cargo(place).args(words))
+    run::shown_to_user(place.cargo().args(words))
 }

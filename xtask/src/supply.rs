@@ -9,7 +9,7 @@
 //! the advisory database in each run.
 
 use crate::arch::Arch;
-use crate::binaries::cargo;
+use crate::binaries::{Package, packages};
 use crate::place::Place;
 use crate::{run, tools};
 use anyhow::{Context, Result, bail, ensure};
@@ -79,18 +79,6 @@ struct Accepted {
     advisories: BTreeMap<String, String>,
     /// The crates with several versions: name and reason.
     duplicates: BTreeMap<String, String>,
-}
-
-/// A crate in the dependency tree.
-#[derive(Clone, Debug, Deserialize)]
-struct Package {
-    name: String,
-    version: Version,
-    license: Option<String>,
-    /// `None` for the workspace's own crates.
-    source: Option<String>,
-    /// Its `Cargo.toml`.
-    manifest_path: PathBuf,
 }
 
 /// Checks, after an update if asked. Fails with everything that was found.
@@ -178,29 +166,11 @@ fn affects(advisory: &Advisory, version: &Version) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns all packages of the lock file that some target needs.
-fn packages(place: &Place) -> Result<Vec<Package>> {
-    #[derive(Deserialize)]
-    struct Metadata {
-        packages: Vec<Package>,
-    }
-    let output = cargo(place).args(["metadata", "--format-version", "1", "--locked"]).output()?;
-    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice::<Metadata>(&output.stdout)?.packages)
-}
-
 /// Writes `larder.cdx.json` and `larderd.cdx.json`: the crates that each program is built from,
 /// with versions and licences.
 pub(crate) fn write_sboms(place: &Place) -> Result<()> {
     let (tool, version) = SBOM_TOOL;
-    let tools = tools::directory(place);
-    let program = tools.join("bin").join(tool);
-    if !program.exists() {
-        println!("installing with cargo: {tool} {version}");
-        let mut install = cargo(place);
-        install.args(["install", "--locked", tool, "--version", version, "--root"]).arg(&tools);
-        run::shown_to_user(install.env("CARGO_TARGET_DIR", place.own("sbom-target")?))?;
-    }
+    let program = tools::by_cargo(place, tool, version, &["--locked"])?;
     let into = place.target.join(Arch::HOST.directory());
     fs::create_dir_all(&into).with_context(|| format!("cannot make {}", into.display()))?;
     for (directory, name) in [("crates/wrapper", "larder"), ("crates/daemon", "larderd")] {
@@ -294,6 +264,9 @@ mod tests {
             license: Some(license.to_owned()),
             source,
             manifest_path: PathBuf::new(),
+            description: None,
+            readme: None,
+            publish: None,
         }
     }
 

@@ -9,9 +9,10 @@
 //! | images of package managers | pnpm, yarn 1 and 4 (npm), uv and poetry (pip) |
 
 use crate::packages;
-use crate::place::{Place, on_path};
+use crate::place::{Place, on_path, remove};
 use crate::run;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -52,6 +53,33 @@ pub(crate) fn for_tests(place: &Place) {
             println!("cannot install {what}, so its tests will skip: {error:#}");
         }
     }
+}
+
+/// Returns the program of this version from the crate of the same name. If it is neither on `PATH` nor
+/// was built before, cargo builds it, once for all checkouts. A build that was interrupted continues.
+pub(crate) fn by_cargo(place: &Place, name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
+    if let Some(program) = installed(place, name, version)? {
+        return Ok(program);
+    }
+    println!("installing with cargo, once: {name} {version}");
+    let kept = place.lasting()?;
+    let scratch = kept.join(format!("building-{name}-{version}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
+    let mut cargo = place.cargo();
+    cargo.args(["install", name, "--version", &format!("={version}"), "--root"]);
+    cargo.arg(kept.join(format!("{name}-{version}"))).args(options);
+    run::shown_to_user(cargo.env("CARGO_TARGET_DIR", &scratch).current_dir(&scratch))
+        .with_context(|| format!("{name} cannot be installed"))?;
+    remove(&scratch)?;
+    installed(place, name, version)?.with_context(|| format!("cargo installed no {name}"))
+}
+
+/// Returns the program of this version if it is on `PATH` or was built by [`by_cargo`].
+pub(crate) fn installed(place: &Place, name: &str, version: &str) -> Result<Option<PathBuf>> {
+    let own = place.lasting()?.join(format!("{name}-{version}/bin")).join(name);
+    let is_right =
+        |path: &PathBuf| run::output(Command::new(path).arg("--version")).is_ok_and(|said| said.contains(version));
+    Ok(Some(own).filter(|own| own.exists()).or_else(|| on_path(name).filter(is_right)))
 }
 
 fn go_module(place: &Place, program: &str, module: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 //!
 //! The suite is a separate program that runs larder as a program. Its `--help` lists the options.
 
-use crate::binaries::{self, cargo};
+use crate::binaries;
 use crate::place::Place;
 use crate::run;
 use crate::setup;
@@ -89,7 +89,7 @@ fn suite(place: &Place, words: &[String]) -> Result<bool> {
         eprintln!("{error:#}; cases that need missing tools are skipped");
     }
     let build = ["build", "--quiet", "--locked", "--package", "larder-torture"];
-    run::shown_to_user(cargo(place).args(build)).context("cannot build the suite")?;
+    run::shown_to_user(place.cargo().args(build)).context("cannot build the suite")?;
     let program = place.target.join("debug/larder-torture");
     let (status, _) = run::measured(std::process::Command::new(program).args(words))?;
     Ok(status.success())

@@ -56,7 +56,7 @@ fn messages() -> Vec<Case> {
             .cmd("./my-cc -c x.c -o x.o").twice(),
         hello("both-streams-joined")
             .setup(script("my-cc", "for i in 1 2 3 4; do echo out $i; echo err $i >&2; done; gcc \"$@\"\n"))
-            .sh("$WRAP ./my-cc -c x.c -o x.o 2>&1").cold().then("again", nothing()),
+            .sh("$WRAP ./my-cc -c x.c -o x.o 2>&1").repeats(),
         hello("no-newline-at-end").setup(script("my-cc", "printf out; printf err >&2; gcc \"$@\"\n"))
             .cmd("./my-cc -c x.c -o x.o").twice(),
         hello("much-on-both-streams").setup(script("my-cc", "seq 60000; seq 60000 >&2; gcc \"$@\"\n"))
@@ -101,7 +101,7 @@ fn variables() -> Vec<Case> {
         case("C/env-COLUMNS-help").env("COLUMNS", "60").cmd("cc --help=warnings").twice().env("COLUMNS", "200")
             .changes("wider", nothing()),
         case("C/env-TMPDIR-missing").both().file("x.c", "int main(void){return 0;}\n").env("TMPDIR", "/nonexistent")
-            .cmd("cc x.c -o x").cold().then("again", nothing()).usual_env().then("there", nothing())
+            .cmd("cc x.c -o x").repeats().usual_env().then("there", nothing())
             .then("there, again", nothing()),
         warns("env-CC_PRINT_HEADERS_FILE").env("CC_PRINT_HEADERS", "1").env("CC_PRINT_HEADERS_FILE", "{root}/headers")
             .cmd(&format!("cc {OBJ}")).cold().over().may_miss().over().may_miss(),
@@ -126,10 +126,10 @@ fn terminals() -> Vec<Case> {
         tty("no-size").tty(0, 0).twice(),
         tty("dumb").tty(24, 80).env("TERM", "dumb").twice().usual_env().then("able", nothing()),
         tty("colour-never").cmd(&format!("cc -Wall -fdiagnostics-color=never {OBJ}")).tty(24, 80).twice(),
-        tty("stdout-only").tty(24, 80).sh(format!("$CC -Wall {OBJ} 2>err")).cold().then("again", nothing()),
-        tty("stderr-only").tty(24, 80).sh(format!("$CC -Wall {OBJ} >out")).cold().then("again", nothing()),
+        tty("stdout-only").tty(24, 80).sh(format!("$CC -Wall {OBJ} 2>err")).repeats(),
+        tty("stderr-only").tty(24, 80).sh(format!("$CC -Wall {OBJ} >out")).repeats(),
         tty("silent").file("x.c", "int a;\n").tty(24, 80).twice().piped().then("piped", nothing()),
-        tty("question").cmd("cc --version").tty(24, 80).cold().then("again", nothing()),
+        tty("question").cmd("cc --version").tty(24, 80).repeats(),
         tty("error").file("x.c", "int f(void){return nope;}\n").tty(24, 80).twice().may_miss(),
     ]
 }
@@ -147,20 +147,17 @@ fn errors() -> Vec<Case> {
         fails("hash-error", "#error no\n").twice(),
         fails("static-assert", "#include \"h.h\"\n_Static_assert(H == 1, \"no\");\n").twice()
             .changes("fails", put("h.h", H2)).back("holds", put("h.h", H1)),
-        fails("old-output", "int f(\n").file("x.o", "old").file("x.d", "old").cmd(&format!("cc -MD {OBJ}")).cold()
-            .then("again", nothing()).changes("fixed", put("x.c", X_C)),
+        fails("old-output", "int f(\n").file("x.o", "old").file("x.d", "old").cmd(&format!("cc -MD {OBJ}")).repeats()
+            .changes("fixed", put("x.c", X_C)),
         fails("missing-header", "#include \"nope.h\"\nint f(void){return H;}\n").cmd(&format!("cc -MD {OBJ}")).twice()
             .changes("appears", put("nope.h", "#define H 1\n")).back("goes", rm("nope.h")),
-        fails("missing-source", "").setup(rm("x.c")).cold().then("again", nothing())
+        fails("missing-source", "").setup(rm("x.c")).repeats()
             .changes("appears", put("x.c", "int a;\n")).then("goes", rm("x.c")),
         fails("missing-forced-header", "int a;\n").cmd(&format!("cc -include no.h {OBJ}")).twice()
             .changes("appears", put("no.h", "")),
-        fails("unknown-option", "int a;\n").cmd(&format!("cc -fno-such-option --no-such {OBJ}")).cold()
-            .then("again", nothing()),
-        fails("unknown-warning", "int a;\n").cmd(&format!("cc -Wno-such -Wsuch -Werror=such {OBJ}")).cold()
-            .then("again", nothing()),
-        fails("bad-value", "int a;\n").cmd(&format!("cc -O9x -std=c7 -march=none {OBJ}")).cold()
-            .then("again", nothing()),
+        fails("unknown-option", "int a;\n").cmd(&format!("cc -fno-such-option --no-such {OBJ}")).repeats(),
+        fails("unknown-warning", "int a;\n").cmd(&format!("cc -Wno-such -Wsuch -Werror=such {OBJ}")).repeats(),
+        fails("bad-value", "int a;\n").cmd(&format!("cc -O9x -std=c7 -march=none {OBJ}")).repeats(),
         fails("assembler", "__asm__(\"nonsense here\");\n").twice().changes("fixed", put("x.c", "int a;\n")),
         fails("assembler-source", "").file("y.s", "nonsense\n").cmd("cc -c y.s -o x.o").twice(),
         fails("too-many", &"int f(void){return nope;}\n".repeat(200)).twice()
@@ -168,12 +165,11 @@ fn errors() -> Vec<Case> {
         fails("no-argument-of-o", "int a;\n").cmd("cc -c x.c -o").cold(),
         fails("no-argument-of-I", "int a;\n").cmd("cc -c x.c -I").cold(),
         fails("directory-as-source", "int a;\n").cmd("cc -c . -o x.o").cold(),
-        fails("unknown-suffix", "int a;\n").setup(sh("cp x.c x.zz")).cmd("cc -c x.zz -o x.o").cold()
-            .then("again", nothing()),
+        fails("unknown-suffix", "int a;\n").setup(sh("cp x.c x.zz")).cmd("cc -c x.zz -o x.o").repeats(),
         fails("link-without-main", "int a;\n").cmd("cc x.c -o x")
-            .mask(r"/tmp/\S+\.o|\(\.text\+0x[0-9a-f]+\)", "names of temporary objects").cold().then("again", nothing()),
+            .mask(r"/tmp/\S+\.o|\(\.text\+0x[0-9a-f]+\)", "names of temporary objects").repeats(),
         fails("internal", "int a;\n").setup(script("bd/cc1", "echo 'internal compiler error: x' >&2; exit 4\n"))
-            .cmd(&format!("cc -Bbd {OBJ}")).cold().then("again", nothing()).changes("mended", rm("bd")).may_miss(),
+            .cmd(&format!("cc -Bbd {OBJ}")).repeats().changes("mended", rm("bd")).may_miss(),
     ]
 }
 
@@ -204,7 +200,7 @@ fn questions() -> Vec<Case> {
 #[rustfmt::skip]
 fn streams() -> Vec<Case> {
     let run = |name: &str,
-    text: &str| warns(&format!("stream-{name}")).sh(text).cold().then("again", nothing()).then("and again", nothing());
+    text: &str| warns(&format!("stream-{name}")).sh(text).repeats().then("and again", nothing());
     vec![
         run("stdin-closed", "$CC -Wall -c x.c -o x.o <&-"),
         run("stdout-closed", "$CC -Wall -c x.c -o x.o >&-"),
@@ -293,13 +289,13 @@ fn signals() -> Vec<Case> {
             .setup(script("my-cc", "[ -e slow ] && sleep 5\nexec @CC@ \"$@\"\n"))
             .sh("timeout 1 $WRAP ./my-cc -c x.c -o x.o").then("too slow", put("slow", "")).then("quick", rm("slow")),
         case("C/ignored-signal").both().file("x.c", X_C).file("h.h", H1)
-            .sh("trap '' INT TERM HUP PIPE; $CC -c x.c -o x.o").cold().then("again", nothing()).hits(),
+            .sh("trap '' INT TERM HUP PIPE; $CC -c x.c -o x.o").repeats().hits(),
         case("C/outlives").both().file("x.c", X_C).file("h.h", H1)
             .setup(script("my-cc", "(sleep 0.2; echo late > late) >/dev/null 2>&1 </dev/null &\nexec @CC@ \"$@\"\n"))
-            .cmd("./my-cc -c x.c -o x.o").cold().then("again", nothing()),
+            .cmd("./my-cc -c x.c -o x.o").repeats(),
         case("C/outlives-holding-stdout").both().file("x.c", X_C).file("h.h", H1)
             .setup(script("my-cc", "(sleep 0.2; echo late) &\nexec @CC@ \"$@\"\n"))
-            .cmd("./my-cc -c x.c -o x.o").cold().then("again", nothing()),
+            .cmd("./my-cc -c x.c -o x.o").repeats(),
     ]);
     cases
 }
@@ -308,7 +304,7 @@ fn signals() -> Vec<Case> {
 #[rustfmt::skip]
 fn masquerade() -> Vec<Case> {
     let path = |name: &str,
-    text: &str| warns(&format!("masquerade-{name}")).sh(text).cold().then("again", nothing()).hits();
+    text: &str| warns(&format!("masquerade-{name}")).sh(text).repeats().hits();
     let both = path("compiler", "PATH=$MASQ:$PATH; ${CC##* } -Wall -c x.c -o x.o");
     vec![
         both,
@@ -329,7 +325,7 @@ fn masquerade() -> Vec<Case> {
             .any_stderr(),
         warns("masquerade-through-ccache").program("ccache").env("CCACHE_DIR", "{root}/cc")
             .sh("mkdir -p m; ln -sf $(command -v ccache) m/gcc; PATH=$MASQ:$PWD/m:$PATH; gcc -Wall -c x.c -o x.o; rm -rf m cc")
-            .cold().then("again", nothing()),
+            .repeats(),
         warns("argv0")
             .sh("$CC -Wall -v -c x.c -o x.o 2>&1 | grep ^COLLECT_GCC= || :; $WRAP /usr/bin/${CC##* } -v -c x.c -o x.o 2>&1 | grep ^COLLECT_GCC= || :")
             .cold(),

@@ -51,27 +51,26 @@ fn probes() -> Vec<Case> {
         probe("type-missing", "#include <stddef.h>\nnosuch_t x;\n").cmd("cc -c conftest.c").twice(),
         probe("declaration", "#include <string.h>\nint main(void){(void)strlcpy;return 0;}\n").cmd("cc -c conftest.c")
             .twice(),
-        probe("option", MAIN_C).cmd("cc -Werror -fno-such-flag -c conftest.c").cold().then("again", nothing())
+        probe("option", MAIN_C).cmd("cc -Werror -fno-such-flag -c conftest.c").repeats()
             .cmd("cc -Werror -fno-common -c conftest.c").then("another", nothing()).again(),
         probe("option-of-linker", MAIN_C).cmd("cc -Wl,--as-needed conftest.c -o conftest").twice()
             .cmd("cc -Wl,--no-such conftest.c -o conftest").then("none such", nothing()),
         probe("run", "#include <stdio.h>\nint main(void){fputs(\"ran\\n\",stdout);return 7;}\n")
-            .sh("$CC conftest.c -o conftest && ./conftest").cold().then("again", nothing()).hits(),
+            .sh("$CC conftest.c -o conftest && ./conftest").repeats().hits(),
         probe("run-endian", "int main(void){int one=1;return *(char*)&one;}\n").sh("$CC conftest.c; ./a.out; echo $?")
-            .cold().then("again", nothing()).hits(),
+            .repeats().hits(),
         probe("a.out", MAIN_C).cmd("cc conftest.c").twice(),
-        probe("cross", "int main(void){return 0;}\n").cmd("cc --target=none-none conftest.c -o conftest").cold()
-            .then("again", nothing()).mask(TEMPORARY, "a temporary object"),
+        probe("cross", "int main(void){return 0;}\n").cmd("cc --target=none-none conftest.c -o conftest").repeats()
+            .mask(TEMPORARY, "a temporary object"),
         probe("undefined-symbol", "int nope(void);int main(void){return nope();}\n").cmd("cc conftest.c -o conftest")
-            .mask(TEMPORARY, "a temporary object").cold().then("again", nothing()),
+            .mask(TEMPORARY, "a temporary object").repeats(),
         probe("empty", "").cmd("cc -c conftest.c").twice(),
         probe("c++-standard", "")
             .file("conftest.cc", "auto f = [](auto t){return t;};\nconstexpr int g(){int i=1;return i;}\n")
             .cmd("c++ -std=c++20 -c conftest.cc").twice().cmd("c++ -std=c++11 -c conftest.cc")
             .changes("older", nothing()),
         probe("openmp", "#include <omp.h>\nint main(void){return omp_get_num_threads()-1;}\n")
-            .cmd("cc -fopenmp conftest.c -o conftest").mask(TEMPORARY, "a temporary object").cold()
-            .then("again", nothing()),
+            .cmd("cc -fopenmp conftest.c -o conftest").mask(TEMPORARY, "a temporary object").repeats(),
         probe("pthread", "#include <pthread.h>\nint main(void){return pthread_self()==0;}\n")
             .cmd("cc -pthread conftest.c -o conftest").twice(),
         probe("math", "#include <math.h>\nint main(int c,char**v){return cos(c)>2;}\n")
@@ -89,7 +88,7 @@ fn libraries() -> Vec<Case> {
     cmd: &str| case(format!("E/library-{name}")).both().file("conftest.c", CALLS_C).cmd(cmd)
         .mask(TEMPORARY, "a temporary object");
     vec![
-        link("appears", "cc conftest.c -Ll -lfoo -o conftest").dir("l").cold().then("again", nothing())
+        link("appears", "cc conftest.c -Ll -lfoo -o conftest").dir("l").repeats()
             .changes("installed", shared("l", 1)).then("removed", rm("l/libfoo.so")),
         link("archive-changes", "cc conftest.c -Ll -lfoo -o conftest").setup(archive("l", 1)).twice()
             .changes("another", archive("l", 2)).back("back", archive("l", 1)),
@@ -128,8 +127,7 @@ fn libraries() -> Vec<Case> {
         link("pkg-config", "cc conftest.c -o conftest").program("pkg-config")
             .file("pc/foo.pc", "Name: foo\nDescription: f\nVersion: 1\nLibs: -L${pcfiledir}/../l1 -lfoo\n")
             .setup(archive("l1", 1)).setup(archive("l2", 2))
-            .sh("$CC conftest.c $(PKG_CONFIG_PATH=pc pkg-config --libs foo) -o conftest").cold()
-            .then("again", nothing()).hits()
+            .sh("$CC conftest.c $(PKG_CONFIG_PATH=pc pkg-config --libs foo) -o conftest").repeats().hits()
             .changes("-L changes", put("pc/foo.pc", "Name: foo\nDescription: f\nVersion: 1\nLibs: -L${pcfiledir}/../l2 -lfoo\n")),
         link("soname-link", "cc conftest.c -Ll -lfoo -o conftest").setup(shared("l", 1))
             .setup(sh("cd l; mv libfoo.so libfoo.so.1; ln -s libfoo.so.1 libfoo.so")).twice()
@@ -168,39 +166,37 @@ fn scripts() -> Vec<Case> {
         .mask(TEMPORARY, "a temporary object");
     vec![
         case("E/configure").both().file("configure", CONFIGURE).file("flags", "-Ll").file("config.h.in", "@X@\n")
-            .dir("i").dir("l").mask(TEMPORARY, "a temporary object").sh("sh ./configure").cold()
-            .then("again", nothing())
+            .dir("i").dir("l").mask(TEMPORARY, "a temporary object").sh("sh ./configure").repeats()
             .then("installed", all([put("i/foo.h", ""), shared("l", 1)])).then("installed, again", nothing())
             .then("-L moves", put("flags", "-Lelsewhere")).then("removed", rm("i/foo.h")),
-        project("make").file("Makefile", makefile).sh("make -s CC=\"$CC\" 2>&1").cold().then("again", nothing()).hits()
+        project("make").file("Makefile", makefile).sh("make -s CC=\"$CC\" 2>&1").repeats().hits()
             .over().may_miss().then("edited", put("h.h", "#define H 5\n")),
-        project("make-parallel").file("Makefile", makefile).sh("make -s -j4 CC=\"$CC\" 2>&1").cold()
-            .then("again", nothing()).hits(),
+        project("make-parallel").file("Makefile", makefile).sh("make -s -j4 CC=\"$CC\" 2>&1").repeats().hits(),
         project("make-rebuild").file("Makefile", makefile)
             .sh("make -s CC=\"$CC\" 2>&1 && touch -d '-1 hour' *.o x *.d && echo '#define H 5' > h.h && make -s CC=\"$CC\" && ./x; echo $?")
-            .cold().then("again", nothing()),
+            .repeats(),
         project("make-up-to-date-after-hit").file("Makefile", makefile)
             .sh("make -s CC=\"$CC\"; rm x.o x.d; make CC=\"$CC\" | sed 's/[^ ]*larder //; s/[^ ]*ccache //'; make -q CC=\"$CC\"; echo $?")
-            .cold().then("again", nothing()),
+            .repeats(),
         project("make-jobserver")
             .file("Makefile", "all:\n\t+$(MAKE) -s sub\nsub: x.o y.o\n%.o: %.c\n\t+$(CC) -flto=jobserver -frandom-seed=1 -c $< -o $@\n")
-            .sh("make -s -j3 CC=\"$CC\" >/dev/null 2>&1; echo $?").cold().then("again", nothing()),
+            .sh("make -s -j3 CC=\"$CC\" >/dev/null 2>&1; echo $?").repeats(),
         project("ninja").program("ninja")
             .file("build.ninja", "rule cc\n command = $CC -MMD -MF $out.d -c $in -o $out\n depfile = $out.d\n deps = gcc\nrule ld\n command = $CC $in -o $out\nbuild x.o: cc x.c\nbuild y.o: cc y.c\nbuild x: ld x.o y.o\n")
             .sh("sed \"1i CC = $CC\" build.ninja > b.ninja; ninja -f b.ninja >/dev/null; echo $?; rm -rf .ninja_* b.ninja")
-            .cold().then("again", nothing()).hits(),
+            .repeats().hits(),
         project("cmake").program("cmake").program("ninja")
             .file("CMakeLists.txt", "cmake_minimum_required(VERSION 3.10)\nproject(p C)\nadd_executable(x x.c y.c)\n")
             .slow()
             .sh("cmake -G Ninja -S . -B b -DCMAKE_C_COMPILER=${CC##* } ${WRAP:+-DCMAKE_C_COMPILER_LAUNCHER=$WRAP} >/dev/null && cmake --build b >/dev/null; b/x; echo $?; cp b/x x.out; rm -r b")
-            .cold().then("again", nothing()).may_miss(),
+            .repeats().may_miss(),
         project("gcc-ar-and-ranlib")
-            .sh("$CC -c y.c && $WRAP ar rcsD liby.a y.o && $WRAP ranlib -D liby.a && $CC x.c liby.a -o x").cold()
-            .then("again", nothing()).may_miss(),
+            .sh("$CC -c y.c && $WRAP ar rcsD liby.a y.o && $WRAP ranlib -D liby.a && $CC x.c liby.a -o x").repeats()
+            .may_miss(),
         project("libtool-like")
             .sh("mkdir -p .libs; $CC -fPIC -DPIC -c y.c -o .libs/y.o && $CC -c y.c -o y.o >/dev/null 2>&1 && $CC -shared .libs/y.o -Wl,-soname -Wl,liby.so.0 -o .libs/liby.so.0.0.0 && (cd .libs && ln -sf liby.so.0.0.0 liby.so.0)")
-            .cold().then("again", nothing()).hits(),
+            .repeats().hits(),
         project("depcomp-like").sh("$CC -MT x.o -MD -MP -MF .deps/x.Tpo -c -o x.o x.c && mv -f .deps/x.Tpo .deps/x.Po")
-            .dir(".deps").cold().then("again", nothing()).hits(),
+            .dir(".deps").repeats().hits(),
     ]
 }

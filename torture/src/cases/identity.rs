@@ -13,9 +13,9 @@ pub(super) fn cases() -> Vec<Case> {
 /// Commands with a different result in each run, so no result may be reused.
 #[rustfmt::skip]
 fn varying() -> Vec<Case> {
-    let any = |name: &str, text: &str| case(format!("G/{name}")).any_sh(text).cold().then("again", nothing()).varies();
+    let any = |name: &str, text: &str| case(format!("G/{name}")).any_sh(text).repeats().varies();
     let py = |name: &str,
-    text: &str| case(format!("G/python-{name}")).any_py(text).cold().then("again", nothing()).varies();
+    text: &str| case(format!("G/python-{name}")).any_py(text).repeats().varies();
     vec![
         any("date", "date +%s%N"), any("date-by-file", "date +%N > out").loose("out", "the time"),
         any("date-seconds", "date +%s"), any("date-only-day", "date +%F"),
@@ -113,14 +113,14 @@ fn surroundings() -> Vec<Case> {
         under("scheduler", "chrt -p $$ | head -1 | sed 's/.*: //'", "exec chrt --batch 0 \"$@\"")
             .needs(Need::Works("chrt --batch 0 true", "chrt")),
         case("G/etc-file").any_sh("cat /etc/hostname /etc/os-release 2>/dev/null").twice(),
-        case("G/cpuinfo").any_sh("grep -m1 -c flags /proc/cpuinfo").cold().then("again", nothing()),
+        case("G/cpuinfo").any_sh("grep -m1 -c flags /proc/cpuinfo").repeats(),
         case("G/getconf").any("getconf PAGE_SIZE").twice().may_miss(),
-        case("G/lscpu").any_sh("lscpu | grep Architecture").cold().then("again", nothing()),
-        case("G/arch").any("arch").cold().then("again", nothing()),
+        case("G/lscpu").any_sh("lscpu | grep Architecture").repeats(),
+        case("G/arch").any("arch").repeats(),
         case("G/tty").any("tty").cold().tty(24, 80).then("on a terminal", nothing())
             .mask("/dev/pts/[0-9]+", "the number is the next free"),
-        case("G/whoami").any("whoami").cold().then("again", nothing()),
-        case("G/logname").any_sh("logname 2>&1; :").cold().then("again", nothing()),
+        case("G/whoami").any("whoami").repeats(),
+        case("G/logname").any_sh("logname 2>&1; :").repeats(),
     ]
 }
 
@@ -142,11 +142,11 @@ fn compilers() -> Vec<Case> {
         hello("uname-of-old").needs(Need::Works("setarch --uname-2.6 true", "setarch")).twice()
             .prelude("exec setarch --uname-2.6 \"$@\"").then("old kernel", nothing()),
         hello("march-native").cmd("cc -march=native -O2 -c x.c -o x.o").twice().may_miss(),
-        hello("march-native-Q").cmd("cc -march=native -E -dM -x c /dev/null").cold().then("again", nothing()),
-        hello("mtune-native").cmd("cc -mtune=native -mcpu=native -S x.c -o x.s").cold().then("again", nothing()),
+        hello("march-native-Q").cmd("cc -march=native -E -dM -x c /dev/null").repeats(),
+        hello("mtune-native").cmd("cc -mtune=native -mcpu=native -S x.c -o x.s").repeats(),
         hello("other-seed").cmd("cc -frandom-seed=1 -flto -c x.c -o x.o").twice().may_miss()
             .cmd("cc -frandom-seed=2 -flto -c x.c -o x.o").then("another seed", nothing()),
-        hello("randomised-layout").cmd("cc -frandomize-layout-seed=5 -c x.c -o x.o").cold().then("again", nothing()),
+        hello("randomised-layout").cmd("cc -frandomize-layout-seed=5 -c x.c -o x.o").repeats(),
         tool("script-asks-date", "date +%N | cut -c1-8 | sed s/^0*//").loose("x.o", "the time is in it").cold().fresh()
             .then("again", nothing()).fresh(),
         tool("script-asks-random", "od -An -N2 -tu2 /dev/urandom | tr -d ' '").loose("x.o", "a random number is in it")

@@ -136,7 +136,8 @@ pub(super) fn cases() -> Vec<Case> {
             .again().may_miss().again().may_miss().cmd(&rustc("--crate-type lib")).then("a library", nothing()).again(),
         crate_case("lld").program("ld.lld").file("x.rs", "fn main() {}\n").cmd(&rustc("-C link-arg=-fuse-ld=lld")).twice().may_miss().again().may_miss(),
         crate_case("linker-plugin").program("clang").program("ld.lld").file("x.rs", "fn main() {}\n")
-            .mask(r"rustc\w{6}", "a temporary directory").cmd(&rustc("-C linker-plugin-lto -C linker=clang -C link-arg=-fuse-ld=lld")).cold().then("again", nothing()).may_miss(),
+            .mask(r"rustc\w{6}", "a temporary directory").cmd(&rustc("-C linker-plugin-lto -C linker=clang -C link-arg=-fuse-ld=lld")).repeats()
+            .may_miss(),
         crate_case("lto-thin").file("x.rs", "fn main() {}\n").cmd(&rustc("-C lto=thin -C opt-level=1")).twice(),
         crate_case("shared-kinds").file("x.rs", "#[unsafe(no_mangle)] pub extern \"C\" fn f() {}\n")
             .cmd(&rustc("--edition 2024 --crate-type cdylib,staticlib,dylib,rlib")).twice().changes("edited", put("x.rs", "#[unsafe(no_mangle)] pub extern \"C\" fn g() {}\n")),
@@ -170,7 +171,7 @@ pub(super) fn cases() -> Vec<Case> {
         with_macro("terminal", "std::fs::File::open(\"/dev/tty\").is_ok() && false").cold().fresh().then("again", nothing()).fresh(),
         with_macro("child", "String::from_utf8(std::process::Command::new(\"cat\").arg(\"data\").output().unwrap().stdout).unwrap()")
             .file("data", "1").twice().may_miss().then("edited", put("data", "2")),
-        with_macro("writes", "std::fs::write(\"made\", \"1\").is_ok()").cold().then("again", nothing()).may_miss(),
+        with_macro("writes", "std::fs::write(\"made\", \"1\").is_ok()").repeats().may_miss(),
         with_macro("status", "std::fs::metadata(\"data\").map_or(0, |d| d.len())").file("data", "1").twice()
             .changes("longer", put("data", "22")).back("as it was", put("data", "1")).may_miss(),
         with_macro("time-of-a-file", "std::fs::metadata(\"data\").unwrap().modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()")
@@ -188,10 +189,10 @@ pub(super) fn cases() -> Vec<Case> {
         with_macro("space", "extern \"C\" { fn statvfs(path: *const u8, to: *mut [u64; 32]) -> i32; } let mut to = [0u64; 32]; unsafe { statvfs(c\".\".as_ptr().cast(), &mut to) }")
             .cold().fresh().then("again", nothing()).fresh(),
         with_macro("user", "extern \"C\" { fn getuid() -> u32; } unsafe { getuid() }").cold().fresh().then("again", nothing()).fresh(),
-        with_macro("local-socket", "std::os::unix::net::UnixStream::connect(\"socket\").is_ok()").cold().then("again", nothing()).may_miss(),
+        with_macro("local-socket", "std::os::unix::net::UnixStream::connect(\"socket\").is_ok()").repeats().may_miss(),
         with_macro("edits", "let _ = std::fs::write(\"later\", \"2\"); 1").file("later", "1")
             .file("x.rs", "pub fn v() -> String { m::m!().to_string() }\npub const L: &str = include_str!(\"later\");\n")
-            .cold().then("again", nothing()).may_miss().then("once more", nothing()).may_miss(),
+            .repeats().may_miss().then("once more", nothing()).may_miss(),
         with_macro("changes", "1").twice().changes("another macro", macro_of("2")),
     ];
     cases.extend(searched());

@@ -91,7 +91,7 @@ fn directories() -> Vec<Case> {
     let all_of = |name: &str, prepare: Prepare| {
         let case = case(format!("D/dir-{name}")).both().file("x.c", WARNS_C).file("h.h", H1).prepare(prepare).cmd(FULL)
             .mask(SAYS.0, SAYS.1);
-        let case = case.cold().then("again", nothing()).then("edited", put("x.c", "int g(void){return 2;}\n"))
+        let case = case.repeats().then("edited", put("x.c", "int g(void){return 2;}\n"))
             .then("again edited", nothing());
         case.then("error", put("x.c", "int g(\n")).then("error again", nothing()).cmd("cc m.c -o m")
             .then("a link", put("m.c", MAIN_C)).cmd("cc --version").then("a question", nothing())
@@ -120,7 +120,7 @@ fn directories() -> Vec<Case> {
             .spoil(Spoil::Shell("ls -la \"$STORE\" > /dev/null")),
         warns("work-tree-on-other-file-system").needs(Need::Works("[ -w /dev/shm ]", "/dev/shm"))
             .sh("d=$(mktemp -d /dev/shm/torture-XXXXXX); cp x.c h.h $d; $CC -c $d/x.c -o $d/x.o; r=$?; cp $d/x.o .; rm -r $d; exit $r")
-            .cold().then("again", nothing()),
+            .repeats(),
     ]
 }
 
@@ -132,17 +132,15 @@ fn surroundings() -> Vec<Case> {
             .usual_env().env("HOME", "").then("empty HOME", nothing())
             .usual_env().env("HOME", "relative").then("relative HOME", nothing()),
         warns("no-store-named").without("LARDER_DIR").without("CCACHE_DIR").without("SCCACHE_DIR")
-            .env("HOME", "/dev/null/home").cold().then("again", nothing()),
+            .env("HOME", "/dev/null/home").repeats(),
         warns("no-store-named-XDG").without("LARDER_DIR").without("CCACHE_DIR").without("SCCACHE_DIR")
-            .env("HOME", "/dev/null/home").env("XDG_CACHE_HOME", "/dev/null/c").cold().then("again", nothing()),
-        warns("empty-environment").sh("env -i $CC -Wall -c x.c -o x.o").without("HOME").cold().then("again", nothing()),
-        warns("empty-environment-but-path").sh("env -i PATH=$PATH $CC -Wall -c x.c -o x.o").cold()
-            .then("again", nothing()),
-        warns("odd-variables").sh("env 'A B=1' 'x=' '=y' \"$(printf 'N=\\n')\" $CC -Wall -c x.c -o x.o").cold()
-            .then("again", nothing()),
-        warns("large-environment").env("BIG", "x".repeat(100_000)).cold().then("again", nothing()),
-        warns("many-variables").sh("for i in $(seq 2000); do export V$i=$i; done; $CC -Wall -c x.c -o x.o").cold()
-            .then("again", nothing()).hits(),
+            .env("HOME", "/dev/null/home").env("XDG_CACHE_HOME", "/dev/null/c").repeats(),
+        warns("empty-environment").sh("env -i $CC -Wall -c x.c -o x.o").without("HOME").repeats(),
+        warns("empty-environment-but-path").sh("env -i PATH=$PATH $CC -Wall -c x.c -o x.o").repeats(),
+        warns("odd-variables").sh("env 'A B=1' 'x=' '=y' \"$(printf 'N=\\n')\" $CC -Wall -c x.c -o x.o").repeats(),
+        warns("large-environment").env("BIG", "x".repeat(100_000)).repeats(),
+        warns("many-variables").sh("for i in $(seq 2000); do export V$i=$i; done; $CC -Wall -c x.c -o x.o").repeats()
+            .hits(),
         warns("long-command-line")
             .argv(["cc", "-Wall", "-c", "x.c", "-o", "x.o", &format!("-DLONG={}", "x".repeat(100_000))]).twice(),
         warns("many-arguments")
@@ -158,25 +156,21 @@ fn surroundings() -> Vec<Case> {
         warns("fresh-inputs").then("cold", all([put("h.h", H3), put("x.c", WARNS_C)])).again(),
         warns("inputs-written-just-now")
             .sh("echo '#define H 1' > h.h; $CC -c x.c -o x.o; echo '#define H 2' > h.h; $CC -c x.c -o y.o; echo '#define H 3' > h.h; $CC -c x.c -o z.o")
-            .cold().then("again", nothing()),
+            .repeats(),
         warns("server-killed").twice().then("killed", nothing()).spoil(Spoil::KillServer).then("after", nothing())
             .then("edited", put("h.h", H2)),
         warns("stopped-and-continued")
-            .sh("$CC -Wall -c x.c -o x.o & p=$!; kill -STOP $p 2>/dev/null; sleep 0.05; kill -CONT $p 2>/dev/null; wait $p").cold()
-            .then("again", nothing()),
+            .sh("$CC -Wall -c x.c -o x.o & p=$!; kill -STOP $p 2>/dev/null; sleep 0.05; kill -CONT $p 2>/dev/null; wait $p").repeats(),
         warns("no-proc").needs(Need::Mounts)
             .sh("unshare -m sh -c 'umount -l /proc 2>/dev/null || mount -t tmpfs none /proc; exec \"$@\"' sh $CC -Wall -c x.c -o x.o")
-            .cold().then("again", nothing()),
+            .repeats(),
         warns("no-dev-shm").needs(Need::Mounts)
-            .sh("unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm; exec \"$@\"' sh $CC -Wall -c x.c -o x.o").cold()
-            .then("again", nothing()),
-        warns("no-tmp").needs(Need::Works("[ -d /tmp ]", "/tmp")).needs(Need::Mounts).without("TMPDIR").cold()
-            .then("again", nothing()),
+            .sh("unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm; exec \"$@\"' sh $CC -Wall -c x.c -o x.o").repeats(),
+        warns("no-tmp").needs(Need::Works("[ -d /tmp ]", "/tmp")).needs(Need::Mounts).without("TMPDIR").repeats(),
         warns("other-user").needs(Need::Root)
             .sh("cp x.c h.h /dev/shm 2>/dev/null; chmod 777 .; setpriv --reuid=65534 --clear-groups $CC -Wall -c x.c -o x.o 2>&1; rm -f x.o")
-            .cold().then("again", nothing()),
-        warns("process-limit").needs(Need::Program("python3")).prelude("ulimit -u 100000").cold()
-            .then("again", nothing()),
+            .repeats(),
+        warns("process-limit").needs(Need::Program("python3")).prelude("ulimit -u 100000").repeats(),
         warns("stack-limit").prelude("ulimit -s 2048").twice(),
         warns("address-space-limit").prelude("ulimit -v 900000").twice(),
         warns("nice").prelude("renice -n 7 $$ >/dev/null").twice(),
@@ -184,13 +178,13 @@ fn surroundings() -> Vec<Case> {
         warns("disk-full-of-output").needs(Need::Mounts)
             .sh("mkdir -p f; mount -t tmpfs -o size=4k none f || exit 9; $CC -g3 -c x.c -o f/x.o; r=$?; ls f; umount -l f; exit $r")
             .file("x.c", "#include <stdio.h>\nint a[4000]={1};\n")
-            .cold().then("again", nothing()).mask(r"/tmp/\S*", "a temporary name").any_stderr_ever(),
+            .repeats().mask(r"/tmp/\S*", "a temporary name").any_stderr_ever(),
         warns("output-read-only-file-system").needs(Need::Mounts)
             .sh("mkdir -p f; mount -t tmpfs -o ro none f || exit 9; $CC -c x.c -o f/x.o; r=$?; umount -l f; exit $r")
-            .cold().then("again", nothing()),
+            .repeats(),
         warns("disk-full-on-hit").needs(Need::Mounts).file("x.c", "int a[9000]={1};\n")
             .sh("mkdir -p f; $CC -c x.c -o f/x.o; rm f/x.o; mount -t tmpfs -o size=4k none f || exit 9; $CC -c x.c -o f/x.o; r=$?; umount -l f; exit $r")
-            .cold().then("again", nothing()).any_stderr_ever(),
+            .repeats().any_stderr_ever(),
     ];
     for (name, value) in [("unset", None), ("missing", Some("{root}/none")), ("file", Some("{root}/x.c")), ("relative", Some("tmpd")), ("empty", Some("")), ("odd", Some("{root}/t m'p"))] {
         let case = warns(&format!("TMPDIR-{name}")).dir("tmpd").dir("t m'p");
@@ -227,24 +221,21 @@ fn at_once() -> Vec<Case> {
     let many = |count: u32, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
     let at_once = |name: &str, text: String| warns(&format!("at-once-{name}")).sh(text);
     vec![
-        at_once("16-of-one-key", many(16, "$CC -Wall -MD -MF o$i.d -c x.c -o o$i.o 2>e$i")).cold()
-            .then("again", nothing()).hits().then("edited", put("h.h", H2)),
-        at_once("64-of-one-key", many(64, "$CC -MD -MF d/o$i.d -c x.c -o d/o$i.o 2>d/e$i")).dir("d").cold()
-            .then("again", nothing()).hits().slow(),
-        at_once("16-of-one-output", many(16, "$CC -Wall -c x.c -o x.o 2>e$i")).cold().then("again", nothing()),
-        at_once("16-of-one-output-and-depfile", many(16, "$CC -Wall -MD -c x.c -o x.o 2>e$i")).cold()
-            .then("again", nothing()),
-        at_once("16-keys", many(16, "$CC -DK=$i -DV$i=1 -c x.c -o o$i.o 2>e$i")).cold().then("again", nothing()).hits(),
-        at_once("16-keys-with-gcc-and-clang", many(16, "$CC -DK=$i -c x.c -o o$i.o 2>e$i")).cold()
-            .then("again", nothing()).hits(),
+        at_once("16-of-one-key", many(16, "$CC -Wall -MD -MF o$i.d -c x.c -o o$i.o 2>e$i")).repeats()
+            .hits().then("edited", put("h.h", H2)),
+        at_once("64-of-one-key", many(64, "$CC -MD -MF d/o$i.d -c x.c -o d/o$i.o 2>d/e$i")).dir("d").repeats()
+            .hits().slow(),
+        at_once("16-of-one-output", many(16, "$CC -Wall -c x.c -o x.o 2>e$i")).repeats(),
+        at_once("16-of-one-output-and-depfile", many(16, "$CC -Wall -MD -c x.c -o x.o 2>e$i")).repeats(),
+        at_once("16-keys", many(16, "$CC -DK=$i -DV$i=1 -c x.c -o o$i.o 2>e$i")).repeats().hits(),
+        at_once("16-keys-with-gcc-and-clang", many(16, "$CC -DK=$i -c x.c -o o$i.o 2>e$i")).repeats().hits(),
         at_once("hits-and-misses", format!("{}; {}", many(8, "$CC -DK=$i -c x.c -o o$i.o 2>e$i"), many(16, "$CC -DK=$i -c x.c -o o$i.o 2>e$i")))
-            .cold().then("again", nothing()).hits(),
+            .repeats().hits(),
         at_once("header-edited-between", "for i in 1 2 3 4 5 6 7 8; do echo \"#define H $i\" > h.h; $CC -c x.c -o o$i.o; done".to_owned())
-            .cold().then("again", nothing()),
-        at_once("xargs", "seq 12 | xargs -P4 -I% $CC -DK=% -c x.c -o o%.o 2>/dev/null".to_owned()).cold()
-            .then("again", nothing()).hits(),
+            .repeats(),
+        at_once("xargs", "seq 12 | xargs -P4 -I% $CC -DK=% -c x.c -o o%.o 2>/dev/null".to_owned()).repeats().hits(),
         at_once("first-in-empty-store", many(12, "$CC -c x.c -o o$i.o 2>e$i"))
-            .prepare(Prepare::Shell("rm -rf \"$STORE\"")).cold().then("again", nothing()).hits(),
+            .prepare(Prepare::Shell("rm -rf \"$STORE\"")).repeats().hits(),
         at_once("store-removed-meanwhile", many(12, "$CC -c x.c -o o$i.o 2>e$i")).cold().then("removed", nothing())
             .spoil(Spoil::Shell("rm -rf \"$STORE\" & wait")).then("after", nothing()),
     ]
@@ -263,9 +254,9 @@ fn eviction() -> Vec<Case> {
         six("half-evicted").cold().then("half of it gone", nothing())
             .spoil(Spoil::Shell("find \"$STORE\" -type f | sort | sed -n 'n;p' | xargs -r rm"))
             .then("after", nothing()),
-        six("limit-of-nothing").env("LARDER_MAX_SIZE", "1k").env("CCACHE_MAXSIZE", "1k").cold().then("again", nothing())
+        six("limit-of-nothing").env("LARDER_MAX_SIZE", "1k").env("CCACHE_MAXSIZE", "1k").repeats()
             .then("and again", nothing()),
-        six("limit-is-small").env("LARDER_MAX_SIZE", "20k").env("CCACHE_MAXSIZE", "20k").cold().then("again", nothing())
+        six("limit-is-small").env("LARDER_MAX_SIZE", "20k").env("CCACHE_MAXSIZE", "20k").repeats()
             .then("and again", nothing()),
         six("evicted-by-word").cold().then("evicted", nothing())
             .spoil(Spoil::Shell("case $CACHE in *larder) \"$CACHE\" evict --max-size 1k;; esac"))
@@ -289,9 +280,9 @@ fn eviction() -> Vec<Case> {
         case("D/setting-nonsense").both().file("x.c", WARNS_C).file("h.h", H1).cmd(FULL).twice()
             .env("LARDER_OBSERVER", "nonsense").env("LARDER_MAX_SIZE", "much").then("again", nothing()).any_stderr(),
         case("D/setting-log").both().file("x.c", WARNS_C).file("h.h", H1).cmd(FULL).env("LARDER_LOG", "/dev/full")
-            .env("CCACHE_LOGFILE", "/dev/full").cold().then("again", nothing()).any_stderr_ever(),
+            .env("CCACHE_LOGFILE", "/dev/full").repeats().any_stderr_ever(),
         case("D/setting-file-of-project").both().file("x.c", WARNS_C).file("h.h", H1)
-            .file("larder.toml", "disable = true\n").cmd(FULL).cold().then("again", nothing())
+            .file("larder.toml", "disable = true\n").cmd(FULL).repeats()
             .then("broken", put("larder.toml", "dis = [\n")).any_stderr()
             .then("gone", rm("larder.toml")).then("again, gone", sh(":")),
     ]

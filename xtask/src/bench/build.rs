@@ -9,18 +9,18 @@ use super::measure::Series;
 use super::replay::Replay;
 use super::report::Report;
 use super::rivals::{self, Rival};
+use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::{self, Build};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, fresh, remove};
+use crate::place::{Place, remove};
 use crate::projects::{self, Project};
-use crate::table::{NONE, Table};
+use crate::setup;
+use crate::table::{NONE, Table, over, seconds, shown};
 use crate::workload::{Built, Workload};
-use crate::{binaries, setup};
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The options of `cargo xtask bench build`.
@@ -38,25 +38,8 @@ pub(crate) struct Options {
     /// The number of compilers that run at once [default: the number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Measure this larder, with the larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
-    larder: Option<PathBuf>,
 }
 
-const HEADER: &[&str] = &[
-    "project",
-    "language",
-    "build",
-    "wall s",
-    "CPU s",
-    "wall ÷ plain",
-    "CPU ÷ plain",
-    "wall ÷ copies",
-    "compiles",
-    "hits",
-    "misses",
-    "rounds",
-];
 /// The upper limits for CPU ÷ plain of a cold build: for C++, and for small C files.
 const COLD_GOALS: [(&str, f64); 2] = [("C++", 1.03), ("C", 1.08)];
 /// The upper limit for wall ÷ copies of a warm build. "Copies" is a compiler that only copies the
@@ -80,40 +63,34 @@ struct Kind {
 }
 
 /// Measures every chosen project.
-pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
+pub(crate) fn build(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
     let projects = projects::choose(!options.full, &options.only)?;
-    setup::for_bench(place)?;
-    let larder = binaries::larder(place, options.larder.as_deref())?;
-    let work = place.own("bench-build")?;
-    fresh(&work)?;
-    let (home, stores) = (work.join("home"), work.join("store"));
-    for dir in [&home, &work.join("logs")] {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    let store = stores.join("larder");
-    let larder = Rival { launcher: Launcher::larder(&larder, &store)?, store, server: None };
+    setup::for_builds(place)?;
+    let scene = Scene::begin(place, larder, "build")?;
+    fs::create_dir_all(scene.work.join("logs")).context("cannot make the directory of logs")?;
+    let store = scene.store("larder");
+    let larder = Rival { launcher: Launcher::larder(larder, &store)?, store, server: None };
     let build = if options.rounds == 1 { Build::No } else { Build::Yes };
-    let (mut rivals, skipped) = rivals::all(place, &stores, &home, build)?;
+    let (mut rivals, skipped) = rivals::all(&scene, build)?;
     // kache is left out. Each round begins with an empty store, and a restarted daemon of kache
     // sometimes finds another daemon that a client has started.
     rivals.retain(|rival| rival.launcher.name != "kache");
     let mut caches: Vec<Rival> = std::iter::once(larder).chain(rivals).collect();
     let mut report = Report {
         name: "build",
-        title: "Whole builds".to_owned(),
+        title: "Whole builds",
         notes: notes(options.rounds),
-        table: Table::new(3, HEADER),
+        table: Table::new(3),
         ..Report::default()
     };
     report.notes.extend(skipped);
     for project in projects {
-        let kinds = measure(place, options, project, &work, &mut caches)?;
-        report.table.rows.extend(kinds.iter().map(|kind| row(project, kind, &kinds)));
-        report.rows.extend(kinds.iter().map(|kind| json_row(project, kind)));
+        let kinds = measure(&scene, options, project, &mut caches)?;
+        kinds.iter().for_each(|kind| add_row(&mut report.table, project, kind, &kinds));
         report.figures.extend(figures(project, &kinds));
     }
     drop(caches);
-    remove(&work)?;
+    remove(&scene.work)?;
     Ok(report)
 }
 
@@ -126,16 +103,10 @@ fn more_rounds(plain: Duration) -> u32 {
 
 /// Builds all ways in each round: plain, copies of what the plain build made, every cache cold,
 /// every cache warm.
-fn measure(
-    place: &Place,
-    options: &Options,
-    project: &'static Project,
-    work: &Path,
-    caches: &mut [Rival],
-) -> Result<Vec<Kind>> {
-    let sources = fetch::sources(place, project)?;
+fn measure(scene: &Scene, options: &Options, project: &'static Project, caches: &mut [Rival]) -> Result<Vec<Kind>> {
+    let (sources, work) = (fetch::sources(scene.place, project)?, &scene.work);
     let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
-    let (logs, home) = (work.join("logs"), work.join("home"));
+    let (logs, home) = (work.join("logs"), scene.home.clone());
     let workload = Workload { project, sources: &sources, tree: work.join("tree"), logs, home, jobs };
     let (plain, replay) = (Launcher::plain(), Replay::of(&workload.tree, work)?);
     let mut kinds: Vec<Kind> = Vec::new();
@@ -211,41 +182,25 @@ fn figures(project: &Project, kinds: &[Kind]) -> Vec<Figure> {
     all.into_iter().flatten().collect()
 }
 
-fn row(project: &Project, kind: &Kind, kinds: &[Kind]) -> Vec<String> {
-    let counted = |number: fn(&Counts) -> u64| {
-        kind.last.counts.as_ref().map_or(NONE.to_owned(), |counts| number(counts).to_string())
-    };
+fn add_row(table: &mut Table, project: &Project, kind: &Kind, kinds: &[Kind]) {
+    let counted = |number: fn(&Counts) -> u64| shown(kind.last.counts.as_ref().map(number));
     let over = |base: &str, of: fn(&Series) -> Duration| {
-        find(kinds, base).map_or(NONE.to_owned(), |base| {
-            format!("{:.3}", of(&kind.series).as_secs_f64() / of(base).as_secs_f64().max(f64::EPSILON))
-        })
+        find(kinds, base).map_or(NONE.to_owned(), |base| over(of(&kind.series), of(base)))
     };
-    vec![
-        project.name.to_owned(),
-        project.language.to_owned(),
-        kind.name.clone(),
-        format!("{:.2}", kind.series.wall_median().as_secs_f64()),
-        format!("{:.2}", kind.series.cpu_median().as_secs_f64()),
-        over("plain", Series::wall_median),
-        over("plain", Series::cpu_median),
-        over("copies", Series::wall_median),
-        kind.last.objects.to_string(),
-        counted(|counts| counts.hit),
-        counted(|counts| counts.miss),
-        kind.series.samples.len().to_string(),
-    ]
-}
-
-fn json_row(project: &Project, kind: &Kind) -> Value {
-    json!({
-        "project": project.name,
-        "language": project.language,
-        "build": kind.name,
-        "compiles": kind.last.objects,
-        "hits": kind.last.counts.as_ref().map(|counts| counts.hit),
-        "misses": kind.last.counts.as_ref().map(|counts| counts.miss),
-        "samples": kind.series.json(),
-    })
+    table.add([
+        ("project", project.name.to_owned()),
+        ("language", project.language.to_owned()),
+        ("build", kind.name.clone()),
+        ("wall s", seconds(kind.series.wall_median())),
+        ("CPU s", seconds(kind.series.cpu_median())),
+        ("wall ÷ plain", over("plain", Series::wall_median)),
+        ("CPU ÷ plain", over("plain", Series::cpu_median)),
+        ("wall ÷ copies", over("copies", Series::wall_median)),
+        ("compiles", kind.last.objects.to_string()),
+        ("hits", counted(|counts| counts.hit)),
+        ("misses", counted(|counts| counts.miss)),
+        ("rounds", kind.series.samples.len().to_string()),
+    ]);
 }
 
 fn notes(rounds: u32) -> Vec<String> {

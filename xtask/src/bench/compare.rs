@@ -4,21 +4,22 @@
 //! A figure has changed if the whole interval of its ratio is beyond the difference between two
 //! runs of the same program.
 
-use super::figure::{Figure, Kind, number};
-use super::saved::Saved;
+use super::figure::{self, Figure};
+use super::report::NOT_MEASURED;
+use super::statistics::Interval;
 use crate::place::Place;
 use crate::table::{NONE, Table};
 use anyhow::{Context, Result, ensure};
-use larder_samples::Interval;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The options of `cargo xtask bench compare`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The report before [default: the accepted one, benches/results/report.json]
+    /// The report before [default: the accepted one, benches/results/report.md]
     #[arg(value_name = "A")]
     before: Option<PathBuf>,
-    /// The report after [default: the last one, target/bench/report.json]
+    /// The report after [default: the last one, target/bench/report.md]
     #[arg(value_name = "B")]
     after: Option<PathBuf>,
 }
@@ -26,14 +27,13 @@ pub(crate) struct Options {
 /// The options of `cargo xtask bench accept`.
 #[derive(clap::Args)]
 pub(crate) struct AcceptOptions {
-    /// The report [default: the last one, target/bench/report.json]
+    /// The report [default: the last one, target/bench/report.md]
     #[arg(value_name = "REPORT")]
     report: Option<PathBuf>,
 }
 
 /// The name of the report of all benchmarks, without the extension.
 pub(crate) const REPORT: &str = "report";
-const HEADER: &[&str] = &["figure", "A", "B", "B ÷ A", "verdict"];
 
 /// The result of comparing one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,93 +45,85 @@ enum Verdict {
 
 /// Compares two reports and prints the result. Returns `false` if a figure got worse.
 pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
-    let name = format!("{REPORT}.json");
-    let before = options.before.clone().unwrap_or_else(|| place.accepted().join(&name));
-    let after = match &options.after {
-        Some(path) => path.clone(),
-        None => place.results()?.join(&name),
-    };
-    let a = Saved::read(&before).context("A, by default the report that `cargo xtask bench accept` keeps")?;
-    let b = Saved::read(&after).context("B, by default the report that `cargo xtask bench` writes")?;
-    println!("A: {} ({})\nB: {} ({})\n", before.display(), commit(&a), after.display(), commit(&b));
-    if ["processor", "processors", "kernel"].iter().any(|fact| a.machine[fact] != b.machine[fact]) {
+    let before = options.before.clone().unwrap_or_else(|| place.accepted().join(format!("{REPORT}.md")));
+    let after = last_or(place, options.after.as_ref())?;
+    let (a, b) = (read(&before)?, read(&after)?);
+    println!("A: {} ({})\nB: {} ({})\n", before.display(), fact(&a, "commit"), after.display(), fact(&b, "commit"));
+    if ["processor", "processors", "kernel"].iter().any(|name| fact(&a, name) != fact(&b, name)) {
         println!("They were measured on different machines, so counts and ratios mean less.\n");
     }
-    let (table, worse, summary) = compared(&a.figures()?, &b.figures()?);
+    let (table, worse, summary) = compared(&figure::read(&a), &figure::read(&b));
     println!("{table}\n\n{summary}");
     Ok(worse == 0)
 }
 
-/// Keeps a report, without its samples, as the one that other reports are compared with. A report
-/// of a single benchmark is kept beside the report of all.
+/// Keeps a report as the one that other reports are compared with. A report of a single benchmark is
+/// kept beside the report of all.
 pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
-    let path = match &options.report {
-        Some(path) => path.clone(),
-        None => place.results()?.join(format!("{REPORT}.json")),
-    };
-    let saved = Saved::read(&path)?;
-    ensure!(!saved.quick, "{} has few runs (--quick) and cannot be accepted", path.display());
-    ensure!(
-        saved.failed.is_empty(),
-        "{} cannot be accepted, because benchmarks failed: {}",
-        path.display(),
-        saved.failed.join("; ")
-    );
-    let dir = place.accepted();
-    std::fs::create_dir_all(&dir)?;
-    let name = path.file_stem().map_or(REPORT.into(), |stem| stem.to_string_lossy());
-    for path in saved.without_samples().write(&dir, &name)? {
-        // The reason for a skip may contain a path of our own directories.
-        let text = std::fs::read_to_string(&path)?;
-        let own = [&place.target, &place.repo].map(|dir| dir.display().to_string());
-        std::fs::write(&path, own.iter().fold(text, |text, dir| text.replace(dir.as_str(), "…")))?;
-        println!("written: {}", path.display());
+    let path = last_or(place, options.report.as_ref())?;
+    let mut text = read(&path)?;
+    let is_quick = text.lines().next().is_some_and(|command| command.contains("--quick"));
+    ensure!(!is_quick, "{} has few runs (--quick) and cannot be accepted", path.display());
+    let failed = text.lines().find(|line| line.starts_with(NOT_MEASURED));
+    ensure!(failed.is_none(), "{} cannot be accepted: {}", path.display(), failed.unwrap_or_default());
+    // The reason for a skip may contain a path of our own directories.
+    for own in [&place.target, &place.repo] {
+        text = text.replace(&own.display().to_string(), "…");
     }
+    let to = place.accepted().join(path.file_name().context("a report is a file")?);
+    fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
+    println!("written: {}", to.display());
     Ok(())
 }
 
-fn commit(saved: &Saved) -> &str {
-    saved.machine["commit"].as_str().unwrap_or("unknown commit")
+fn last_or(place: &Place, given: Option<&PathBuf>) -> Result<PathBuf> {
+    given.map_or_else(|| Ok(place.results()?.join(format!("{REPORT}.md"))), |path| Ok(path.clone()))
+}
+
+/// Reads a report that has figures.
+fn read(path: &Path) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the report {}", path.display()))?;
+    ensure!(!figure::read(&text).is_empty(), "{} is not a report of `cargo xtask bench`", path.display());
+    Ok(text)
+}
+
+/// Returns a fact about the machine of a report.
+fn fact<'a>(report: &'a str, name: &str) -> &'a str {
+    let is_it = |line: &'a str| line.strip_prefix("- ")?.strip_prefix(name)?.strip_prefix(": ");
+    report.lines().find_map(is_it).unwrap_or("unknown")
 }
 
 /// Returns a table with a row for each figure, the number of figures that got worse, and a summary
 /// line.
 fn compared(a: &[Figure], b: &[Figure]) -> (Table, usize, String) {
-    let mut table = Table::new(1, HEADER);
+    let mut table = Table::new(1);
     let mut verdicts = Vec::new();
+    let mut add = |name: &str, [a, b, ratio, verdict]: [String; 4]| {
+        table.add([("figure", name.to_owned()), ("A", a), ("B", b), ("B ÷ A", ratio), ("verdict", verdict)]);
+    };
+    let find = |name: &str, figures: &'_ [Figure]| figures.iter().find(|figure| figure.name == name).cloned();
+    let none = || NONE.to_owned();
     for after in b {
-        let Some(before) = a.iter().find(|before| before.name == after.name) else { continue };
-        let (ratio, verdict) = judged(before, after);
+        let Some(before) = find(&after.name, a) else {
+            add(&after.name, [none(), after.shown(), none(), "in B only".to_owned()]);
+            continue;
+        };
+        let (ratio, verdict) = judged(&before, after);
         let word = match verdict {
             Verdict::Better => "better",
             Verdict::Worse => "WORSE",
             Verdict::Same => "no difference",
         };
         let ratio = format!("{:.3} ({:.3} to {:.3})", ratio.value, ratio.low, ratio.high);
-        table.rows.push(vec![after.name.clone(), before.shown(), after.shown(), ratio, word.to_owned()]);
+        add(&after.name, [before.shown(), after.shown(), ratio, word.to_owned()]);
         verdicts.push(verdict);
     }
-    let lacks = |these: &[Figure], those: &[Figure]| -> Vec<Figure> {
-        these.iter().filter(|one| those.iter().all(|other| other.name != one.name)).cloned().collect()
-    };
-    let (only_a, only_b) = (lacks(a, b), lacks(b, a));
-    for (figures, side) in [(&only_a, 1), (&only_b, 2)] {
-        for figure in figures {
-            let mut row = vec![figure.name.clone(), NONE.into(), NONE.into(), NONE.into(), "in one only".into()];
-            row[side] = number(figure.found.value);
-            table.rows.push(row);
-        }
+    for before in a.iter().filter(|before| find(&before.name, b).is_none()) {
+        add(&before.name, [before.shown(), none(), none(), "in A only".to_owned()]);
     }
     let count = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
-    let worse = count(Verdict::Worse);
-    let summary = format!(
-        "{} better, {worse} worse, {} without a difference; {} in A only, {} in B only",
-        count(Verdict::Better),
-        count(Verdict::Same),
-        only_a.len(),
-        only_b.len()
-    );
-    (table, worse, summary)
+    let [better, worse, same] = [Verdict::Better, Verdict::Worse, Verdict::Same].map(count);
+    (table, worse, format!("{better} better, {worse} worse, {same} without a difference"))
 }
 
 /// Returns B ÷ A with an interval, and the verdict. The intervals of A and B are independent of
@@ -152,7 +144,7 @@ fn judged(before: &Figure, after: &Figure) -> (Interval, Verdict) {
     let up = (side(b.high, b.value) + side(a.value, a.low)).sqrt().exp();
     let value = b.value / a.value;
     let ratio = Interval { value, low: value / down, high: value * up };
-    let drift = if before.kind == after.kind { after.kind.drift() } else { Kind::Ratio.drift() };
+    let drift = after.drift();
     let verdict = match ratio {
         Interval { low, .. } if low > drift => Verdict::Worse,
         Interval { high, .. } if high < 1.0 / drift => Verdict::Better,
@@ -163,13 +155,17 @@ fn judged(before: &Figure, after: &Figure) -> (Interval, Verdict) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::saved::tests::saved;
     use super::*;
 
+    /// Returns a ratio with an interval of this half width, in percent.
+    fn figure(&(name, value, percent): &(&str, f64, f64)) -> Figure {
+        let found = Interval { value, low: value * (1.0 - percent / 100.0), high: value * (1.0 + percent / 100.0) };
+        Figure { name: format!("{name} ÷ plain"), found, goal: Some(1.0) }
+    }
+
     fn check(before: (f64, f64), after: (f64, f64), expected: Verdict) {
-        let figures = |(value, percent)| saved(&[("x", value, percent)]).figures().expect("figures");
-        let (a, b) = (figures(before), figures(after));
-        let (ratio, verdict) = judged(&a[0], &b[0]);
+        let figure = |(value, percent)| figure(&("x", value, percent));
+        let (ratio, verdict) = judged(&figure(before), &figure(after));
         assert_eq!(verdict, expected, "{before:?} → {after:?}: {ratio:?}");
         assert!(ratio.low <= ratio.value && ratio.value <= ratio.high, "{ratio:?}");
     }
@@ -188,22 +184,19 @@ mod tests {
 
     #[test]
     fn the_accepted_report_can_be_compared() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results/report.json");
-        let saved = Saved::read(&path).expect("the accepted report is one");
-        assert!(!saved.quick && saved.failed.is_empty());
-        let figures = saved.figures().expect("figures");
-        assert!(!figures.is_empty());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results/report.md");
+        let figures = figure::read(&read(&path).expect("the accepted report is one"));
+        assert!(figures.len() > 50 && figures.iter().any(|figure| figure.goal.is_some()), "{figures:?}");
         assert_eq!(compared(&figures, &figures).1, 0, "nothing is worse than itself");
     }
 
     #[test]
     fn one_worse_figure_is_enough() {
-        let of = |figures: &[(&str, f64, f64)]| saved(figures).figures().expect("figures");
-        let before = of(&[("x", 1.0, 1.0), ("y", 1.0, 1.0), ("gone", 1.0, 1.0)]);
-        let after = of(&[("x", 0.5, 1.0), ("y", 2.0, 1.0), ("new", 1.0, 1.0)]);
+        let before = [("x", 1.0, 1.0), ("y", 1.0, 1.0), ("gone", 1.0, 1.0)].each_ref().map(figure);
+        let after = [("x", 0.5, 1.0), ("y", 2.0, 1.0), ("new", 1.0, 1.0)].each_ref().map(figure);
         let (table, worse, summary) = compared(&before, &after);
         assert_eq!((worse, table.rows.len()), (1, 4));
-        assert_eq!(summary, "1 better, 1 worse, 0 without a difference; 1 in A only, 1 in B only");
+        assert_eq!(summary, "1 better, 1 worse, 0 without a difference");
         assert_eq!(compared(&before, &before).1, 0);
     }
 }

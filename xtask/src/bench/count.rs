@@ -2,8 +2,8 @@
 //! counted.
 //!
 //! - strace counts system calls.
-//! - perf counts instructions. If the machine has no counters, callgrind counts them. If callgrind
-//!   does not know a system call of the program, the program in `benches/count` steps through it.
+//! - perf counts instructions. If the machine has no counters, the program in `benches/count` steps
+//!   through commands that are short.
 //! - `benches/count` also separates the memory and CPU time of a command from those of its
 //!   children.
 
@@ -11,11 +11,11 @@ use super::measure::{SETTLING, Subject, behind};
 use crate::binaries;
 use crate::place::Place;
 use anyhow::{Context, Result, ensure};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -30,8 +30,7 @@ pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64>
 
 /// Returns the number of instructions outside the kernel, or `None` if no tool here can count them.
 pub(crate) fn instructions(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
-    let by_perf = by_perf(subject, scratch);
-    by_perf.or_else(|| by_callgrind(subject, scratch)).or_else(|| by_stepping(subject, stepping, scratch))
+    by_perf(subject, scratch).or_else(|| by_stepping(subject, stepping, scratch))
 }
 
 /// The memory and CPU time of a command without its children.
@@ -60,7 +59,7 @@ pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Res
 
 /// Builds the program in `benches/count`.
 pub(crate) fn program(place: &Place) -> Result<PathBuf> {
-    binaries::bench(place, "larder-count", "count", None)
+    binaries::bench(place, "larder-count", "count")
 }
 
 /// Returns true if perf can count instructions here. It is asked once with `/bin/true`, because a
@@ -85,47 +84,22 @@ fn by_perf(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
     perf_count(&fs::read_to_string(&report).ok()?)
 }
 
-/// Counts by callgrind, which is about fifty times slower and so too slow for compilers. A program
-/// that fails under callgrind is not run under it again, because each attempt would be a slow miss.
-fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
-    static FAILED: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
-    let program = subject.command().get_program().to_owned();
-    if subject.is_long() || FAILED.lock().is_ok_and(|failed| failed.contains(&program)) {
-        return None;
-    }
-    let log = scratch.join("callgrind.txt");
-    let log_word = format!("--log-file={}", log.display());
-    let words: [&OsStr; 3] =
-        ["--tool=callgrind".as_ref(), "--callgrind-out-file=/dev/null".as_ref(), log_word.as_ref()];
-    if under("valgrind".as_ref(), &words, subject).is_err() {
-        FAILED.lock().ok()?.push(program);
-        return None;
-    }
-    collected(&fs::read_to_string(&log).ok()?)
-}
-
-/// Counts by stepping, which is even slower.
+/// Counts by stepping, which takes seconds for a hit of larder and minutes for other caches.
 fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
-    if subject.is_long() {
+    if !subject.is_short() {
         return None;
     }
     let report = scratch.join("steps.txt");
     let words: [&OsStr; 3] = ["steps".as_ref(), "--to".as_ref(), report.as_os_str()];
-    if subject.hits().ok()?.is_some() {
-        // Under valgrind the cache may have missed. The inputs of that record must be hashed again
-        // before they get a stamp.
-        thread::sleep(SETTLING);
-        once_under("env".as_ref(), &[], subject).ok()?;
-    }
     under(stepping.as_os_str(), &words, subject).ok()?;
     fs::read_to_string(&report).ok()?.trim().parse().ok()
 }
 
 /// Runs the subject's command behind `tool words`, in its directory and environment.
 ///
-/// A cache may miss the first time, because perf puts a directory on `PATH` and valgrind sets
-/// `LD_PRELOAD`. In that case the command runs a second time when the record is old enough for a
-/// stamp, and a third time when it has the stamp.
+/// A cache may miss the first time, because perf puts a directory on `PATH`. In that case the command
+/// runs a second time when the record is old enough for a stamp, and a third time when it has the
+/// stamp.
 fn under(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
     let before = subject.hits()?;
     once_under(tool, words, subject)?;
@@ -162,10 +136,6 @@ fn perf_count(text: &str) -> Option<u64> {
     line.split(',').next()?.parse().ok()
 }
 
-fn collected(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.split_once("Collected : ")).and_then(|(_, count)| count.trim().parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +147,5 @@ mod tests {
         assert_eq!(total_calls(strace), Some(3095));
         assert_eq!(perf_count("# started\n\n112548,,instructions:u,13425425,100.00,,\n"), Some(112_548));
         assert_eq!(perf_count("<not supported>,,instructions:u,0,100.00,,\n"), None);
-        assert_eq!(collected("==7== \n==7== Collected : 1249600\n"), Some(1_249_600));
     }
 }

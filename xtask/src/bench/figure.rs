@@ -1,83 +1,49 @@
-//! The numbers by which two reports are compared.
+//! The numbers by which two reports are compared, and their table in a report.
 
-use larder_samples::Interval;
+use super::statistics::{self, Interval};
+use crate::table::{Table, shown};
 
 /// A number of larder's that should be small and means the same on another day: a ratio within one
-/// run, or a count.
+/// run, a count, or a peak of memory. The name says which: it has `÷`, or `MB`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
     pub(crate) found: Interval,
     /// The upper limit.
     pub(crate) goal: Option<f64>,
 }
 
-/// The kind of a figure. It determines how much the figure may differ between two runs of the same
-/// program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A ratio of times that were measured in the same rounds.
-    Ratio,
-    /// A count.
-    Count,
-    /// Peak memory in megabytes.
-    Memory,
-}
-
-impl Kind {
-    const ALL: [Self; 3] = [Self::Ratio, Self::Count, Self::Memory];
-
-    /// Returns its word in JSON.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ratio => "ratio",
-            Self::Count => "count",
-            Self::Memory => "megabytes",
-        }
+impl Figure {
+    /// Returns a ratio of medians, or `None` if one side has no samples.
+    pub(crate) fn ratio(name: impl Into<String>, these: &[f64], those: &[f64], goal: Option<f64>) -> Option<Self> {
+        Some(Self { name: name.into(), found: statistics::ratio(these, those)?, goal })
     }
 
-    /// Returns the kind with that word.
-    pub(crate) fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    /// Returns a count.
+    pub(crate) fn count(name: impl Into<String>, count: f64, goal: Option<f64>) -> Self {
+        Self { name: name.into(), found: Interval::exact(count), goal }
+    }
+
+    /// Returns the median of all runs, or `None` if there are none.
+    pub(crate) fn median(name: impl Into<String>, samples: &[f64], goal: Option<f64>) -> Option<Self> {
+        Some(Self { name: name.into(), found: statistics::median(samples)?, goal })
+    }
+
+    /// Returns a peak memory, given in kB.
+    pub(crate) fn peak(name: impl Into<String>, peak_kb: u64, goal_mb: Option<f64>) -> Self {
+        Self::count(name, peak_kb as f64 / 1000.0, goal_mb)
     }
 
     /// Returns the factor that a difference must exceed, whatever the intervals say. Ratios of
     /// times differ by up to a tenth from run to run on a machine with other work
     /// (docs/performance.md, "Reports"). Counts differ because of a larger store or another length
     /// of a path.
-    pub(crate) fn drift(self) -> f64 {
-        match self {
-            Self::Ratio => 1.10,
-            Self::Count => 1.02,
-            Self::Memory => 1.05,
+    pub(crate) fn drift(&self) -> f64 {
+        match &self.name {
+            ratio if ratio.contains('÷') => 1.10,
+            memory if memory.contains("MB") => 1.05,
+            _ => 1.02,
         }
-    }
-}
-
-impl Figure {
-    /// Returns a ratio of medians, or `None` if one side has no samples.
-    pub(crate) fn ratio(name: impl Into<String>, these: &[f64], those: &[f64], goal: Option<f64>) -> Option<Self> {
-        let found = larder_samples::ratio(these, those)?;
-        Some(Self { name: name.into(), kind: Kind::Ratio, found, goal })
-    }
-
-    /// Returns a count.
-    pub(crate) fn count(name: impl Into<String>, count: f64, goal: Option<f64>) -> Self {
-        Self { name: name.into(), kind: Kind::Count, found: Interval::exact(count), goal }
-    }
-
-    /// Returns the median of the counts of all runs, or `None` if there are none.
-    pub(crate) fn counts(name: impl Into<String>, counts: &[u64], goal: Option<f64>) -> Option<Self> {
-        let counts: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
-        let found = larder_samples::median(&counts)?;
-        Some(Self { name: name.into(), kind: Kind::Count, found, goal })
-    }
-
-    /// Returns a peak memory, given in kB.
-    pub(crate) fn peak(name: impl Into<String>, peak_kb: u64, goal_mb: Option<f64>) -> Self {
-        let found = Interval::exact(peak_kb as f64 / 1000.0);
-        Self { name: name.into(), kind: Kind::Memory, found, goal: goal_mb }
     }
 
     /// Returns the value with its interval as text.
@@ -85,11 +51,43 @@ impl Figure {
         let Interval { value, low, high } = self.found;
         if low == high { number(value) } else { format!("{} ({} to {})", number(value), number(low), number(high)) }
     }
+}
 
-    /// Returns whether the goal is met, or `None` if there is no goal.
-    pub(crate) fn is_met(&self) -> Option<bool> {
-        self.goal.map(|goal| self.found.value <= goal)
+/// Returns the figures of benchmarks as a table, with the benchmark's name in front of each.
+pub(super) fn table<'a>(figures: impl Iterator<Item = (&'a str, &'a Figure)>) -> Table {
+    let mut table = Table::new(1);
+    for (bench, figure) in figures {
+        let met = figure.goal.map(|goal| if figure.found.value <= goal { "yes" } else { "no" });
+        table.add([
+            ("figure", format!("{bench}: {}", figure.name)),
+            ("found", figure.shown()),
+            ("goal", shown(figure.goal.map(number))),
+            ("met", shown(met)),
+        ]);
     }
+    table
+}
+
+/// Reads the figures in the Markdown of a report.
+pub(super) fn read(markdown: &str) -> Vec<Figure> {
+    let rows = markdown.lines().skip_while(|line| *line != HEADING).skip(1).take_while(|line| !line.starts_with("## "));
+    rows.filter_map(row).collect()
+}
+
+/// The heading of the figures in a report.
+pub(super) const HEADING: &str = "## Figures";
+
+/// Reads `| NAME | VALUE (LOW to HIGH) | GOAL | MET |`.
+fn row(line: &str) -> Option<Figure> {
+    let [_, name, found, goal, ..] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else { return None };
+    let found = match found.split_once(" (") {
+        None => Interval::exact(found.parse().ok()?),
+        Some((value, ends)) => {
+            let (low, high) = ends.strip_suffix(')')?.split_once(" to ")?;
+            Interval { value: value.parse().ok()?, low: low.parse().ok()?, high: high.parse().ok()? }
+        }
+    };
+    Some(Figure { name: name.to_owned(), found, goal: goal.parse().ok() })
 }
 
 /// Formats with three significant digits, and whole numbers as they are.
@@ -102,20 +100,23 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Formats milliseconds with three decimals.
-pub(crate) fn millis(time: std::time::Duration) -> String {
-    format!("{:.3}", time.as_secs_f64() * 1000.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_in_each_run_has_an_interval() {
-        let figure = Figure::counts("page faults", &[60, 57, 56, 57, 58], None).expect("there are counts");
-        assert_eq!((figure.kind, figure.found.value), (Kind::Count, 57.0));
-        assert!(figure.found.low >= 56.0 && figure.found.high <= 60.0, "{figure:?}");
-        assert_eq!(Figure::counts("page faults", &[], None), None);
+    fn figures_are_read_as_they_were_written() {
+        let figure = |name: &str, [value, low, high]: [f64; 3], goal| Figure {
+            name: name.to_owned(),
+            found: Interval { value, low, high },
+            goal,
+        };
+        let figures = [figure("a ÷ b", [1.25, 1.125, 1.5], Some(2.0)), figure("calls", [390.0; 3], None)];
+        let table = table(figures.iter().map(|figure| ("hit", figure))).markdown();
+        let read =
+            read(&format!("# x\n\n| not | 1 | 2 | 3 |\n\n{HEADING}\n\n{table}\n\n## y\n\n| not | 1 | 2 | 3 |\n"));
+        let named = figures.map(|figure| Figure { name: format!("hit: {}", figure.name), ..figure });
+        assert_eq!(read, named);
+        assert_eq!(named.map(|figure| figure.drift()), [1.10, 1.02]);
     }
 }

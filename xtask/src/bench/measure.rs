@@ -3,12 +3,11 @@
 //! Runs are interleaved, because a machine changes over time, and a disturbance then affects all
 //! subjects. Medians and lower quartiles are used, because a disturbance only makes a run slower.
 
+use super::statistics::quantile;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
-use larder_samples::quantile;
 use nix::sys::resource::{UsageWho, getrusage};
-use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -25,11 +24,15 @@ pub(crate) trait Subject {
     fn command(&self) -> Command;
 
     /// Removes what the previous run made. Runs before each run and is not measured.
-    fn prepare(&self) -> Result<()>;
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Checks that the run did what it should. Runs after the first and the last run and is not
     /// measured.
-    fn check(&self) -> Result<()>;
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns the CPU time so far of a server that works for the command and is not its child.
     fn server_cpu(&self) -> Result<Duration> {
@@ -46,9 +49,9 @@ pub(crate) trait Subject {
         1
     }
 
-    /// Returns true if it executes too much to step through it.
-    fn is_long(&self) -> bool {
-        self.every() > 1
+    /// Returns true if it executes so little that one can step through it.
+    fn is_short(&self) -> bool {
+        false
     }
 }
 
@@ -57,19 +60,13 @@ pub(crate) trait Subject {
 pub(crate) struct Series {
     pub(crate) samples: Vec<Usage>,
     /// The minor page faults of each run, of the command and all descendants that were waited for.
-    /// Empty if they were not counted.
-    pub(crate) faults: Vec<u64>,
+    pub(crate) faults: Vec<f64>,
 }
 
 impl Series {
     /// Returns the median CPU time.
     pub(crate) fn cpu_median(&self) -> Duration {
-        self.cpu_quantile(1, 2)
-    }
-
-    /// Returns the lower quartile of the CPU time.
-    pub(crate) fn cpu_lower_quartile(&self) -> Duration {
-        self.cpu_quantile(1, 4)
+        quantile(self.samples.iter().map(|usage| usage.cpu).collect(), 1, 2)
     }
 
     /// Returns the median wall time.
@@ -85,24 +82,6 @@ impl Series {
     /// Returns the wall time of each run, in seconds.
     pub(crate) fn wall_s(&self) -> Vec<f64> {
         self.samples.iter().map(|usage| usage.wall.as_secs_f64()).collect()
-    }
-
-    /// Returns the median of the page faults.
-    pub(crate) fn faults_median(&self) -> u64 {
-        quantile(self.faults.clone(), 1, 2)
-    }
-
-    /// Returns all samples as JSON.
-    pub(crate) fn json(&self) -> Value {
-        let mut json = json!({ "cpu_s": self.cpu_s(), "wall_s": self.wall_s() });
-        if !self.faults.is_empty() {
-            json["page_faults"] = json!(self.faults);
-        }
-        json
-    }
-
-    fn cpu_quantile(&self, over: usize, under: usize) -> Duration {
-        quantile(self.samples.iter().map(|usage| usage.cpu).collect(), over, under)
     }
 }
 
@@ -131,7 +110,7 @@ pub(crate) fn interleaved(label: &str, subjects: &[&dyn Subject], rounds: usize)
                 let last = round + subject.every() >= rounds;
                 let (usage, faults) = one(*subject, round == 0 || last)?;
                 series.samples.push(usage);
-                series.faults.push(faults);
+                series.faults.push(faults as f64);
             }
         }
         bar.at(round as u64 + 1);
@@ -179,14 +158,6 @@ mod tests {
             Command::new("/bin/true")
         }
 
-        fn prepare(&self) -> Result<()> {
-            Ok(())
-        }
-
-        fn check(&self) -> Result<()> {
-            Ok(())
-        }
-
         fn every(&self) -> usize {
             self.0
         }
@@ -197,14 +168,6 @@ mod tests {
         let all = interleaved("nothing", &[&Nothing(1), &Nothing(2)], 3).expect("it runs");
         let runs: Vec<_> = all.iter().map(|series| (series.samples.len(), series.faults.len())).collect();
         assert_eq!(runs, [(3, 3), (2, 2)]);
-        assert!(all.iter().flat_map(|series| &series.faults).all(|&faults| faults > 0), "{all:?}");
-    }
-
-    #[test]
-    fn page_faults_are_told_where_they_were_counted() {
-        let series = Series { faults: vec![9, 1, 5], ..Series::default() };
-        assert_eq!(series.faults_median(), 5);
-        assert_eq!(series.json()["page_faults"], json!([9, 1, 5]));
-        assert!(Series::default().json().get("page_faults").is_none());
+        assert!(all.iter().flat_map(|series| &series.faults).all(|&faults| faults > 0.0), "{all:?}");
     }
 }

@@ -2,22 +2,21 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `hit`, `miss`, `build`, `corpus`, `rust`, `record`, `scale`, `image`, `remote` | the benchmarks |
+//! | `hit`, `miss`, `build`, `corpus`, `rust`, `record`, `image`, `remote` | the benchmarks |
 //! | `words` | the subcommands |
-//! | `all` | runs all benchmarks and writes one report |
+//! | `all` | runs the benchmarks that guard a goal, and writes one report |
+//! | `scene` | the program and the directories of a benchmark |
 //! | `measure` | runs commands in turn and keeps samples |
 //! | `count` | counts system calls, instructions and memory |
-//! | `inputs`, `subjects` | what is compiled, and how |
+//! | `inputs`, `subjects`, `project` | what is compiled, and how |
 //! | `rivals`, `server`, `replay` | other caches, their servers, and a compiler that only copies |
-//! | `figure` | the numbers by which reports are compared |
-//! | `report`, `saved` | shows a report; writes it to `target/bench` and reads it |
+//! | `statistics`, `figure` | medians with intervals; the numbers by which reports are compared |
+//! | `report` | shows a report, and writes it to `target/bench` |
 //! | `caches` | measures what README.md's table compares, and writes the table there |
 //! | `compare` | compares two reports; keeps one as the accepted report |
-//! | `machine` | describes the machine in a report |
 //!
-//! `benches/samples` computes medians and intervals. A new benchmark is a file that builds subjects
-//! and fills a report. docs/performance.md has the results of benchmarks that were removed because
-//! their question was answered.
+//! A new benchmark is a file that fills a report. docs/performance.md has the results of benchmarks
+//! that were removed because their question was answered.
 
 mod all;
 mod build;
@@ -29,21 +28,22 @@ mod figure;
 mod hit;
 mod image;
 mod inputs;
-pub(crate) mod machine;
 mod measure;
 mod miss;
+mod project;
 mod record;
 mod remote;
 mod replay;
 mod report;
 mod rivals;
 mod rust;
-mod saved;
-mod scale;
+mod scene;
 mod server;
+mod statistics;
 mod subjects;
 mod words;
 
+use crate::binaries;
 use crate::place::Place;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -51,32 +51,28 @@ use words::{Word, reports};
 
 /// The options of `cargo xtask bench`.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
     word: Option<Word>,
-    /// Run fewer rounds with smaller stores and one project. Takes some minutes; the intervals say
-    /// little
+    /// Run fewer rounds, with one project. Takes some minutes; the intervals say little
     #[arg(long)]
     quick: bool,
     /// Measure this larder, with the larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, value_name = "PROGRAM", global = true)]
     larder: Option<PathBuf>,
 }
 
 /// Runs one benchmark, or all that `all` lists. Returns `false` if a comparison failed.
 pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
-    let Some(word) = &options.word else {
-        return all::all(place, options.quick, options.larder.as_deref());
-    };
-    match word {
-        Word::Remote(options) => remote::remote(place, options),
-        Word::Caches(options) => caches::caches(place, options),
-        Word::Compare(options) => compare::compare(place, options),
-        Word::Accept(options) => compare::accept(place, options).map(|()| true),
-        word => {
-            let reports = reports(place, word)?.unwrap_or_default();
-            reports.iter().try_for_each(|report| report.publish(place)).map(|()| true)
+    let larder = || binaries::larder(place, options.larder.as_deref());
+    match &options.word {
+        None => all::all(place, &larder()?, options.quick, options.larder.is_some()),
+        Some(Word::Caches(options)) => caches::caches(place, &larder()?, options),
+        Some(Word::Compare(options)) => compare::compare(place, options),
+        Some(Word::Accept(options)) => compare::accept(place, options).map(|()| true),
+        Some(word) => {
+            let reports = reports(place, &larder()?, word)?;
+            reports.into_iter().try_for_each(|report| report.publish(place)).map(|()| true)
         }
     }
 }

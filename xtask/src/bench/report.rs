@@ -1,38 +1,33 @@
-//! The report of a benchmark: printed as a table, written as JSON and Markdown.
+//! The report of a benchmark: printed as a table, and written as Markdown to `target/bench`.
 
-use super::figure::Figure;
-use super::machine;
-use super::saved::Saved;
+use super::figure::{self, Figure, number};
+use crate::machine;
 use crate::place::Place;
-use crate::table::Table;
-use anyhow::Result;
-use larder_samples::Interval;
-use serde_json::{Value, json};
+use crate::table::{Table, shown};
+use anyhow::{Context, Result};
+use std::fmt::Write;
+use std::fs;
 
 /// The report of a benchmark.
 #[derive(Default)]
 pub(crate) struct Report {
-    /// One word, which is the name of its files.
+    /// One word, which is the name of its file.
     pub(crate) name: &'static str,
     /// The title, one line.
-    pub(crate) title: String,
+    pub(crate) title: &'static str,
     /// How it was measured, for readers of the table.
     pub(crate) notes: Vec<String>,
     pub(crate) table: Table,
     /// The numbers by which two reports are compared.
     pub(crate) figures: Vec<Figure>,
-    /// The rows of the table with every sample, as JSON.
-    pub(crate) rows: Vec<Value>,
 }
 
 impl Report {
     /// Prints the report and writes it.
-    pub(crate) fn publish(&self, place: &Place) -> Result<()> {
+    pub(crate) fn publish(self, place: &Place) -> Result<()> {
         self.show();
-        for path in self.write(place)? {
-            println!("written: {}", path.display());
-        }
-        Ok(())
+        let (name, command) = (self.name, typed(std::env::args().skip(1)));
+        write(place, name, &command, &[Part::ended(&command, self)], &[])
     }
 
     /// Prints the table and the notes.
@@ -40,38 +35,55 @@ impl Report {
         println!("{}\n\n{}\n", self.title, self.table);
         self.notes.iter().for_each(|note| println!("{note}"));
     }
+}
 
-    /// Writes `target/bench/NAME.json` and `NAME.md`.
-    pub(crate) fn write(&self, place: &Place) -> Result<[std::path::PathBuf; 2]> {
-        let (command, machine) = (typed(std::env::args().skip(1)), machine::facts(place));
-        let parts = vec![self.part(&command, &machine)];
-        Saved { command, machine, parts, ..Saved::default() }.write(&place.results()?, self.name)
-    }
+/// The report of a benchmark that has just ended.
+pub(super) struct Part {
+    command: String,
+    load: Option<f64>,
+    pub(super) report: Report,
+}
 
-    /// Returns the report as JSON, with its command and the commit of larder.
-    pub(crate) fn part(&self, command: &str, machine: &Value) -> Value {
-        let mut part = self.json();
-        part["command"] = json!(command);
-        part["commit"] = machine["commit"].clone();
-        part["load"] = json!(machine::load());
-        part
+impl Part {
+    pub(super) fn ended(command: &str, report: Report) -> Self {
+        Self { command: command.to_owned(), load: machine::load(), report }
     }
+}
 
-    /// Returns the report as JSON.
-    pub(super) fn json(&self) -> Value {
-        let figure = |figure: &Figure| {
-            let Interval { value, low, high } = figure.found;
-            json!({ "name": figure.name, "kind": figure.kind.word(), "value": value, "low": low, "high": high, "goal": figure.goal })
-        };
-        json!({
-            "bench": self.name,
-            "title": self.title,
-            "notes": self.notes,
-            "table": { "words": self.table.words, "header": self.table.header, "rows": self.table.rows },
-            "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
-            "rows": self.rows,
-        })
+/// Begins the line of a benchmark that failed.
+pub(super) const NOT_MEASURED: &str = "**Not measured:**";
+
+/// Writes `target/bench/NAME.md`: the machine, all figures, and the table of each part.
+pub(super) fn write(place: &Place, name: &str, command: &str, parts: &[Part], failed: &[String]) -> Result<()> {
+    let machine = machine::facts(place);
+    let mut text = format!("# `{command}`\n\n");
+    for (name, value) in machine.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        writeln!(text, "- {}: {value}", name.replace('_', " "))?;
     }
+    for why in failed {
+        writeln!(text, "\n{NOT_MEASURED} {why}")?;
+    }
+    let figures = figures_table(parts);
+    if !figures.rows.is_empty() {
+        writeln!(text, "\n{}\n\n{}", figure::HEADING, figures.markdown())?;
+    }
+    let commit = machine["commit"].as_str().unwrap_or("unknown");
+    for Part { command, load, report } in parts {
+        let load = shown(load.map(number));
+        write!(text, "\n## {}\n\n`{command}`; commit {commit}; load at its end: {load}\n\n", report.title)?;
+        writeln!(text, "{}\n\n{}", report.table.markdown(), report.notes.join("\n\n"))?;
+    }
+    let path = place.results()?.join(format!("{name}.md"));
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("written: {}", path.display());
+    Ok(())
+}
+
+/// Returns all figures as a table.
+pub(super) fn figures_table(parts: &[Part]) -> Table {
+    let reports = parts.iter().map(|part| &part.report);
+    figure::table(reports.flat_map(|report| report.figures.iter().map(|figure| (report.name, figure))))
 }
 
 /// Returns the arguments after `cargo xtask` without paths of this machine.

@@ -8,16 +8,15 @@
 use super::figure::Figure;
 use super::report::Report;
 use super::rivals::{self, Rival};
+use super::scene::Scene;
 use super::server::Server;
-use crate::binaries;
-use crate::fetch::Build;
+use crate::fetch::{self, Build, cargo_home};
 use crate::launcher::{Counts, Launcher};
-use crate::place::{Place, fresh, remove};
+use crate::place::{Place, remove};
 use crate::run::{self, Usage};
-use crate::table::{NONE, Table};
+use crate::table::{Table, over, shown};
 use crate::tree;
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,9 +30,6 @@ pub(crate) struct Options {
     /// Build sccache and kache if they are not installed, which takes many minutes
     #[arg(long)]
     rivals: bool,
-    /// Measure this larder, with the larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
-    larder: Option<PathBuf>,
 }
 
 /// A program from the registry, with its lock file.
@@ -44,7 +40,7 @@ struct Project {
     leaf: &'static str,
 }
 
-const PROJECTS: &[Project] = &[
+const PROJECTS: [Project; 3] = [
     Project { name: "ripgrep", version: "14.1.1", leaf: "crates/core/main.rs" },
     // About 240 crates, of which 16 are procedural macros.
     Project { name: "mdbook", version: "0.4.52", leaf: "src/main.rs" },
@@ -55,19 +51,6 @@ const PROJECTS: &[Project] = &[
 /// of the workspace, and is edited there.
 const ROOT: &str = "memchr";
 
-const HEADER: &[&str] = &[
-    "project",
-    "cache",
-    "build",
-    "wall s",
-    "CPU s",
-    "CPU ÷ plain",
-    "hits",
-    "misses",
-    "cargo rebuilds",
-    "artifacts",
-    "that differ",
-];
 /// The upper limits for CPU ÷ plain of larder: for a cold build, and for one in a fresh target
 /// directory.
 const GOALS: [(&str, f64); 2] = [("cold", 1.03), ("fresh target", 0.05)];
@@ -116,49 +99,39 @@ struct Way<'a> {
 }
 
 struct Bench<'a> {
+    scene: &'a Scene<'a>,
     project: &'a Project,
     sources: PathBuf,
     /// The sources of the crate [`ROOT`], of the version that the project uses.
     root: PathBuf,
-    work: &'a Path,
-    home: PathBuf,
     /// Adds the options of `rust_paths = "remap"`.
-    adds_options: PathBuf,
+    adds_options: &'a Path,
 }
 
 /// Measures every chosen project.
-pub(crate) fn rust(place: &Place, options: &Options) -> Result<Report> {
+pub(crate) fn rust(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
     let is_chosen =
         |project: &&Project| options.only.is_empty() || options.only.iter().any(|name| name == project.name);
     let projects: Vec<&Project> = PROJECTS.iter().filter(is_chosen).collect();
-    ensure!(!projects.is_empty(), "no such project: choose among {}", names());
-    let larder = binaries::larder(place, options.larder.as_deref())?;
-    let work = place.own("bench-rust")?;
-    fresh(&work)?;
-    let (home, stores) = (work.join("home"), work.join("store"));
-    fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+    ensure!(!projects.is_empty(), "no such project: choose among {}", PROJECTS.map(|project| project.name).join(", "));
+    let scene = Scene::begin(place, larder, "rust")?;
     let build = if options.rivals { Build::Yes } else { Build::No };
-    let (rivals, skipped) = rivals::of_rust(place, &stores, &home, build);
-    let mut report = Report {
-        name: "rust",
-        title: "Rust programs".to_owned(),
-        notes: notes(),
-        table: Table::new(3, HEADER),
-        ..Report::default()
-    };
+    let (rivals, skipped) = rivals::of_rust(&scene, build);
+    let mut report =
+        Report { name: "rust", title: "Rust programs", notes: notes(), table: Table::new(3), ..Report::default() };
     report.notes.extend(skipped);
-    let adds_options = work.join("adds-options");
+    let adds_options = scene.work.join("adds-options");
     fs::write(&adds_options, ADDS_OPTIONS).context("cannot write the wrapper")?;
     run::output(Command::new("chmod").arg("755").arg(&adds_options))?;
     for project in projects {
-        let sources = sources(project, &work)?;
-        let (home, adds_options) = (home.clone(), adds_options.clone());
-        let root = root(&sources)?;
-        let bench = Bench { project, sources, root, work: &work, home, adds_options };
-        bench.measure(&larder, &stores, &rivals, &mut report)?;
+        let sources = fetch::unpacked(place, project.name, project.version)?;
+        run::output(Command::new("cargo").args(["fetch", "--locked"]).current_dir(&sources))?;
+        let root = root(place, &sources)?;
+        let bench = Bench { scene: &scene, project, sources, root, adds_options: &adds_options };
+        bench.measure(&rivals, &mut report)?;
     }
     drop(rivals);
-    remove(&work)?;
+    remove(&scene.work)?;
     Ok(report)
 }
 
@@ -170,28 +143,6 @@ to=.
 for word; do case $word in /*.rs) to=$CARGO_PKG_NAME-$CARGO_PKG_VERSION;; esac; done
 exec "$rustc" "--remap-path-prefix=$(pwd -P)=$to" "--remap-path-prefix=$BENCH_TARGET=/cargo/build-dir" "$@"
 "#;
-
-fn names() -> String {
-    PROJECTS.iter().map(|project| project.name).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the sources of a project, which cargo downloads as a dependency of an empty package.
-fn sources(project: &Project, work: &Path) -> Result<PathBuf> {
-    let package = work.join("download");
-    fs::create_dir_all(package.join("src")).context("cannot make a package")?;
-    let text = format!(
-        "[package]\nname = \"download\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\n{} = \"={}\"\n",
-        project.name, project.version
-    );
-    fs::write(package.join("Cargo.toml"), text).context("cannot write a manifest")?;
-    fs::write(package.join("src/lib.rs"), "").context("cannot write a source")?;
-    run::output(Command::new("cargo").arg("fetch").current_dir(&package))?;
-    // `cargo metadata` does not name a dependency without a library.
-    let sources = unpacked(project.name, project.version)?;
-    ensure!(sources.join("Cargo.lock").is_file(), "{} has no lock file", project.name);
-    run::output(Command::new("cargo").args(["fetch", "--locked"]).current_dir(&sources))?;
-    Ok(sources)
-}
 
 /// Returns `cargo build --offline` through a launcher, with `wrapper` in front of rustc.
 pub(super) fn cargo_build(launcher: &Launcher, wrapper: Option<&Path>, home: &Path) -> Command {
@@ -205,21 +156,12 @@ pub(super) fn cargo_build(launcher: &Launcher, wrapper: Option<&Path>, home: &Pa
     command
 }
 
-/// Returns the directory in which cargo unpacked a crate.
-fn unpacked(name: &str, version: &str) -> Result<PathBuf> {
-    let registries = cargo_home()?.join("registry/src");
-    let name = format!("{name}-{version}");
-    let all = fs::read_dir(&registries).with_context(|| format!("cannot list {}", registries.display()))?;
-    let found = all.flatten().map(|registry| registry.path().join(&name)).find(|path| path.is_dir());
-    found.with_context(|| format!("cargo has no sources of {name}"))
-}
-
 /// Returns the sources of the crate [`ROOT`] of the version in a project's lock file.
-fn root(sources: &Path) -> Result<PathBuf> {
+fn root(place: &Place, sources: &Path) -> Result<PathBuf> {
     let lock = fs::read_to_string(sources.join("Cargo.lock")).context("cannot read the lock file")?;
     let name = format!("name = \"{ROOT}\"\nversion = \"");
     let (_, behind) = lock.split_once(&name).with_context(|| format!("{ROOT} is not in the lock file"))?;
-    unpacked(ROOT, behind.split('"').next().unwrap_or_default())
+    fetch::unpacked(place, ROOT, behind.split('"').next().unwrap_or_default())
 }
 
 /// Adds text to the end of a file.
@@ -228,18 +170,15 @@ fn append(path: &Path, more: &str) -> Result<()> {
     fs::write(path, text + more).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn cargo_home() -> Result<PathBuf> {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
-    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("neither CARGO_HOME nor HOME is set")
-}
-
 impl Bench<'_> {
-    fn measure(&self, larder: &Path, stores: &Path, rivals: &[Rival], report: &mut Report) -> Result<()> {
+    fn measure(&self, rivals: &[Rival], report: &mut Report) -> Result<()> {
         let plain = Plain { usage: self.references(false)?, rebuilt: self.rebuilt()? };
         self.references(true)?;
-        let store = |name: &str| stores.join(format!("{name}-{}", self.project.name));
-        let exact = Launcher::larder(larder, &store("exact"))?;
-        let remap = Launcher::larder(larder, &store("remap"))?.with("LARDER_RUST_PATHS", "remap");
+        let larder = |name: &str| {
+            let store = self.scene.store(&format!("{name}-{}", self.project.name));
+            Launcher::larder(&self.scene.larder, &store)
+        };
+        let (exact, remap) = (larder("exact")?, larder("remap")?.with("LARDER_RUST_PATHS", "remap"));
         let own =
             |name: &str, launcher, is_remapped| Way { name: name.to_owned(), launcher, server: None, is_remapped };
         let mut ways = vec![own("larder", exact, false), own("larder, remap", remap, true)];
@@ -247,33 +186,26 @@ impl Bench<'_> {
             server: rival.server.as_ref(),
             ..own(rival.launcher.name, rival.launcher.clone(), false)
         }));
-        report.table.rows.push(self.row(("plain", "cold"), plain.usage, &plain, None));
+        self.add(&mut report.table, ("plain", "cold"), plain.usage, &plain, None);
         for way in &ways {
             for (step, word) in STEPS {
                 let (usage, counts) = self.build(way, step)?;
                 let compared = self.compare(step, way.is_remapped)?;
                 let outcome = Some((step, counts.as_ref(), compared));
-                report.table.rows.push(self.row((&way.name, word), usage, &plain, outcome));
+                self.add(&mut report.table, (&way.name, word), usage, &plain, outcome);
                 let (cpu, of_plain) = (usage.cpu.as_secs_f64(), plain.usage.cpu.as_secs_f64());
                 let goal = GOALS.iter().find(|(name, _)| way.name.starts_with("larder") && *name == word);
                 let name = format!("{}, {} {word}, CPU ÷ plain", self.project.name, way.name);
                 report.figures.extend(Figure::ratio(name, &[cpu], &[of_plain], goal.map(|(_, goal)| *goal)));
-                report.rows.push(json!({
-                    "project": self.project.name, "cache": way.name, "build": word, "cpu_s": cpu,
-                    "plain_cpu_s": of_plain, "hits": counts.as_ref().map(|counts| counts.hit),
-                    "misses": counts.as_ref().map(|counts| counts.miss),
-                    "cargo_rebuilds": plain.rebuilt.iter().find(|(of, _)| *of == step).map(|(_, count)| count),
-                    "artifacts": compared.0, "differ": compared.1,
-                }));
             }
         }
-        remove(&self.work.join("reference"))
+        remove(&self.scene.work.join("reference"))
     }
 
     /// Returns the checkout of a step. The two have paths of different lengths.
     fn checkout(&self, step: Step) -> PathBuf {
         let is_other = matches!(step, Step::Elsewhere | Step::LeafEdited | Step::RootEdited);
-        self.work.join(if is_other { "other-checkout" } else { "a" }).join(self.project.name)
+        self.scene.work.join(if is_other { "other-checkout" } else { "a" }).join(self.project.name)
     }
 
     /// Makes the checkout of a step, with a fresh target directory, and removes the other one.
@@ -309,7 +241,7 @@ impl Bench<'_> {
     }
 
     fn cargo(&self, launcher: &Launcher, wrapper: Option<&Path>, step: Step) -> Command {
-        let mut command = cargo_build(launcher, wrapper, &self.home);
+        let mut command = cargo_build(launcher, wrapper, &self.scene.home);
         if let Some(program) = &launcher.program {
             // The crate `cc` must know that the first word of `CC` is no compiler.
             let name = program.file_stem().unwrap_or_default();
@@ -327,11 +259,11 @@ impl Bench<'_> {
         let mut first = None;
         for step in PLAIN_STEPS {
             self.prepare(step)?;
-            let wrapper = Some(self.adds_options.as_path()).filter(|_| is_remapped);
+            let wrapper = Some(self.adds_options).filter(|_| is_remapped);
             let usage = self.run(&mut self.cargo(&Launcher::plain(), wrapper, step))?;
             first.get_or_insert(usage);
             let kept = self.reference(step, is_remapped);
-            fs::create_dir_all(kept.parent().unwrap_or(self.work)).context("cannot make a directory")?;
+            fs::create_dir_all(kept.parent().unwrap_or(&self.scene.work)).context("cannot make a directory")?;
             fs::rename(self.target(step).join("debug/deps"), &kept).context("cannot keep the artifacts")?;
         }
         first.context("there was a build")
@@ -362,7 +294,7 @@ impl Bench<'_> {
             Step::RootEdited => "root",
         };
         let setting = if is_remapped { "remap" } else { "exact" };
-        self.work.join("reference").join(format!("{name}-{setting}"))
+        self.scene.work.join("reference").join(format!("{name}-{setting}"))
     }
 
     fn run(&self, command: &mut Command) -> Result<Usage> {
@@ -370,13 +302,13 @@ impl Bench<'_> {
     }
 
     fn log(&self) -> PathBuf {
-        self.work.join("log")
+        self.scene.work.join("log")
     }
 
     /// Makes the build of a step. Returns its cost, and what the cache counted in it.
     fn build(&self, way: &Way, step: Step) -> Result<(Usage, Option<Counts>)> {
         self.prepare(step)?;
-        let counted = || way.launcher.counting().counts(&self.home);
+        let counted = || way.launcher.counts(&self.scene.home);
         let server = || way.server.map_or(Ok(std::time::Duration::ZERO), Server::cpu);
         let (before, of_server) = (counted()?, server()?);
         let mut usage = self.run(&mut self.cargo(&way.launcher, way.launcher.program.as_deref(), step))?;
@@ -396,39 +328,35 @@ impl Bench<'_> {
             count += 1;
             differ += usize::from(fs::read(&path)? != fs::read(made.join(name)).unwrap_or_default());
         }
-        if count == 0 {
-            bail!("the plain build of {} made nothing", self.project.name);
-        }
+        ensure!(count > 0, "the plain build of {} made nothing", self.project.name);
         Ok((count, differ))
     }
 
-    fn row(
+    fn add(
         &self,
+        table: &mut Table,
         (way, build): (&str, &str),
         usage: Usage,
         plain: &Plain,
         outcome: Option<(Step, Option<&Counts>, (usize, usize))>,
-    ) -> Vec<String> {
+    ) {
         let counts = outcome.and_then(|(_, counts, _)| counts);
         let compared = outcome.map(|(_, _, compared)| compared);
         let is_it = |of: Step| outcome.is_some_and(|(step, _, _)| step == of);
         let rebuilt = plain.rebuilt.iter().find(|(of, _)| is_it(*of)).map(|(_, count)| *count);
-        let counted = |number: fn(&Counts) -> u64| counts.map_or(NONE.to_owned(), |counts| number(counts).to_string());
-        let number = |number: Option<usize>| number.map_or(NONE.to_owned(), |number| number.to_string());
-        let cpu = usage.cpu.as_secs_f64();
-        vec![
-            format!("{} {}", self.project.name, self.project.version),
-            way.to_owned(),
-            build.to_owned(),
-            format!("{:.1}", usage.wall.as_secs_f64()),
-            format!("{cpu:.2}"),
-            format!("{:.3}", cpu / plain.usage.cpu.as_secs_f64().max(f64::EPSILON)),
-            counted(|counts| counts.hit),
-            counted(|counts| counts.miss),
-            number(rebuilt),
-            number(compared.map(|(count, _)| count)),
-            number(compared.map(|(_, differ)| differ)),
-        ]
+        table.add([
+            ("project", format!("{} {}", self.project.name, self.project.version)),
+            ("cache", way.to_owned()),
+            ("build", build.to_owned()),
+            ("wall s", format!("{:.1}", usage.wall.as_secs_f64())),
+            ("CPU s", format!("{:.2}", usage.cpu.as_secs_f64())),
+            ("CPU ÷ plain", over(usage.cpu, plain.usage.cpu)),
+            ("hits", shown(counts.map(|counts| counts.hit))),
+            ("misses", shown(counts.map(|counts| counts.miss))),
+            ("cargo rebuilds", shown(rebuilt)),
+            ("artifacts", shown(compared.map(|(count, _)| count))),
+            ("that differ", shown(compared.map(|(_, differ)| differ))),
+        ]);
     }
 }
 

@@ -4,10 +4,10 @@
 use super::inputs::{Case, OUTPUTS};
 use super::measure::Subject;
 use super::rivals::{self, Rival};
+use super::scene::Scene;
 use super::server::Server;
 use crate::fetch::Build;
 use crate::launcher::{Counts, Launcher};
-use crate::place::Place;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -50,12 +50,8 @@ impl Subject for True {
         command
     }
 
-    fn prepare(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
+    fn is_short(&self) -> bool {
+        true
     }
 }
 
@@ -112,10 +108,8 @@ impl Subject for Compile<'_> {
         self.every
     }
 
-    fn is_long(&self) -> bool {
-        // Only stepping could count the instructions of kache's client, which would take many
-        // minutes.
-        self.every > 1 || self.forgets || self.launcher.name == "kache"
+    fn is_short(&self) -> bool {
+        self.launcher.store().is_some() && !self.forgets
     }
 }
 
@@ -137,17 +131,16 @@ impl<'a> Compile<'a> {
 
     /// Returns the counters of the cache.
     pub(crate) fn counts(&self) -> Result<Counts> {
-        let counts = self.launcher.counting().counts(self.home)?;
+        let counts = self.launcher.counts(self.home)?;
         counts.with_context(|| format!("{} counts nothing", self.launcher.name))
     }
 
-    /// Fills the cache, and checks that a run through the counting launcher hits.
+    /// Fills the cache, and checks that it hits then.
     pub(crate) fn warm_up(&self) -> Result<()> {
-        let counting = Compile { launcher: self.launcher.counting(), ..*self };
-        counting.once()?;
-        counting.once()?;
+        self.once()?;
+        self.once()?;
         let before = self.counts()?;
-        counting.once()?;
+        self.once()?;
         let found = self.counts()? - before;
         ensure!(
             found.hit == 1 && found.miss == 0,
@@ -160,22 +153,20 @@ impl<'a> Compile<'a> {
 }
 
 impl Caches {
-    /// Returns all caches that can be installed, each with an empty store below `stores`, and a
-    /// note for each of the others.
-    pub(crate) fn all(
-        place: &Place,
-        larder: &Path,
-        stores: &Path,
-        home: &Path,
-        build: Build,
-    ) -> Result<(Self, Vec<String>)> {
-        let (rivals, skipped) = rivals::all(place, stores, home, build)?;
-        Ok((Self::of(larder, stores, rivals)?, skipped))
+    /// Returns all caches that can be installed, each with an empty store, and a note for each of the
+    /// others.
+    pub(crate) fn all(scene: &Scene, build: Build) -> Result<(Self, Vec<String>)> {
+        let (rivals, skipped) = rivals::all(scene, build)?;
+        Ok((Self::of(scene, rivals)?, skipped))
     }
 
-    fn of(larder: &Path, stores: &Path, rivals: Vec<Rival>) -> Result<Self> {
-        let forgetful = Launcher::larder(larder, &stores.join("larder-empty"))?.called("larder, empty stamps");
-        Ok(Self { larder: Launcher::larder(larder, &stores.join("larder"))?, forgetful, rivals })
+    fn of(scene: &Scene, rivals: Vec<Rival>) -> Result<Self> {
+        let larder = |store: &str| Launcher::larder(&scene.larder, &scene.store(store));
+        Ok(Self {
+            larder: larder("larder")?,
+            forgetful: larder("larder-empty")?.called("larder, empty stamps"),
+            rivals,
+        })
     }
 
     /// Returns a compile through each cache, without expected outputs. The first is larder's.
@@ -191,39 +182,29 @@ impl Caches {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::place::Place;
 
-    /// larder and all other caches, with programs that do not exist.
-    pub(in crate::bench) fn caches(stores: &Path) -> Caches {
-        let program = Path::new("/nonexistent/cache");
-        let launchers = [
-            Launcher::ccache(program, stores).expect("a path without spaces"),
-            Launcher::ccache_loosened(program, stores).expect("a path without spaces"),
-            Launcher::ccache_inodes(program, stores, stores).expect("a path without spaces"),
-            Launcher::sccache(program, stores),
-            Launcher::kache(program, stores),
-        ];
-        let rivals = launchers.map(|launcher| Rival { launcher, store: stores.into(), server: None });
-        Caches::of(program, stores, rivals.into()).expect("a path without spaces")
+    /// Calls `check` with larder and all other caches, whose programs do not exist.
+    pub(in crate::bench) fn with_caches(check: impl FnOnce(Scene, Caches)) {
+        let path = Path::new("/nonexistent");
+        let place = Place { repo: path.into(), target: path.into() };
+        let scene = Scene { place: &place, larder: path.into(), work: path.into(), home: path.into() };
+        let ccache = Launcher::ccache(path, path).expect("a path without spaces");
+        let launchers = [ccache, Launcher::sccache(path, path), Launcher::kache(path, path)];
+        let rivals = launchers.map(|launcher| Rival { launcher, store: path.into(), server: None });
+        let caches = Caches::of(&scene, rivals.into()).expect("a path without spaces");
+        check(scene, caches);
     }
 
     #[test]
     fn larder_is_first_and_one_forgets() {
-        let (caches, home) = (caches(Path::new("/nonexistent")), Path::new("/nonexistent"));
-        let case = Case { name: "C", dir: home.into(), compiler: "gcc", arguments: Vec::new() };
-        let compiles = caches.compiles(&case, home);
-        let found: Vec<_> = compiles.iter().map(|compile| (compile.name(), compile.forgets)).collect();
-        assert_eq!(
-            found,
-            [
-                ("larder", false),
-                ("larder, empty stamps", true),
-                ("ccache", false),
-                ("ccache loosened", false),
-                ("ccache inode cache", false),
-                ("sccache", false),
-                ("kache", false),
-            ]
-        );
-        assert_ne!(compiles[0].launcher.store(), compiles[1].launcher.store());
+        with_caches(|scene, caches| {
+            let case = Case { name: "C", dir: scene.work.clone(), compiler: "gcc", arguments: Vec::new() };
+            let compiles = caches.compiles(&case, &scene.home);
+            let found: Vec<_> = compiles.iter().map(|compile| (compile.name(), compile.forgets)).collect();
+            let others = ["ccache", "sccache", "kache"].map(|name| (name, false));
+            assert_eq!(found, [&[("larder", false), ("larder, empty stamps", true)][..], &others].concat());
+            assert_ne!(compiles[0].launcher.store(), compiles[1].launcher.store());
+        });
     }
 }

@@ -1,9 +1,10 @@
 //! The subcommands of `cargo xtask bench`, and the benchmark behind each.
 
 use super::report::Report;
-use super::{build, caches, compare, corpus, hit, image, miss, record, remote, rust, scale};
+use super::{build, caches, compare, corpus, hit, image, miss, record, remote, rust};
 use crate::place::Place;
-use anyhow::Result;
+use anyhow::{Result, bail};
+use std::path::Path;
 
 /// The benchmarks.
 #[derive(clap::Subcommand)]
@@ -21,16 +22,11 @@ pub(super) enum Word {
     /// Measure builds of Rust programs by cargo: cold, in a fresh target directory, in another
     /// checkout, beside other caches
     Rust(rust::Options),
-    /// Measure parallel builds and large stores: make with many jobs, two builds at once, stores of
-    /// many records
-    Scale(scale::Options),
-    /// Measure what recording adds to a build, and how often verdicts about builds are wrong
+    /// Measure what recording adds to a build
     Record(record::Options),
-    /// Measure a build from a remote at several latencies, beside one from the local store;
-    /// larderd's memory
+    /// Measure a build from a remote at several latencies, beside one from the local store
     Remote(remote::Options),
-    /// Measure images of a node_modules with 100,000 files and of a Maven repository, beside
-    /// archives
+    /// Measure images of a node_modules with 100,000 files, beside archives
     Image(image::Options),
     /// Measure what README.md's table compares, and write the table there. Takes about 15 minutes
     Caches(caches::Options),
@@ -40,18 +36,17 @@ pub(super) enum Word {
     Accept(compare::AcceptOptions),
 }
 
-/// Runs a benchmark that returns its reports. Returns `None` for subcommands that write their
-/// reports themselves.
-pub(super) fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
-    Ok(Some(match word {
-        Word::Hit(options) => vec![hit::hit(place, options)?],
-        Word::Miss(options) => vec![miss::miss(place, options)?],
-        Word::Build(options) => vec![build::build(place, options)?],
-        Word::Corpus(options) => vec![corpus::corpus(place, options)?],
-        Word::Rust(options) => vec![rust::rust(place, options)?],
-        Word::Scale(options) => vec![scale::scale(place, options)?],
-        Word::Record(options) => record::record(place, options)?,
-        Word::Image(options) => image::image(place, options)?,
-        _ => return Ok(None),
-    }))
+/// Runs a benchmark with the program `larder`, and returns its reports.
+pub(super) fn reports(place: &Place, larder: &Path, word: &Word) -> Result<Vec<Report>> {
+    Ok(match word {
+        Word::Hit(options) => vec![hit::hit(place, larder, options)?],
+        Word::Miss(options) => vec![miss::miss(place, larder, options)?],
+        Word::Build(options) => vec![build::build(place, larder, options)?],
+        Word::Corpus(options) => vec![corpus::corpus(place, larder, options)?],
+        Word::Rust(options) => vec![rust::rust(place, larder, options)?],
+        Word::Record(options) => vec![record::record(place, larder, options)?],
+        Word::Remote(options) => vec![remote::remote(place, larder, options)?],
+        Word::Image(options) => image::image(place, larder, options)?,
+        Word::Caches(_) | Word::Compare(_) | Word::Accept(_) => bail!("this subcommand makes no report"),
+    })
 }

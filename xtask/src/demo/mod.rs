@@ -34,8 +34,7 @@ pub(crate) struct Options {
     /// The number of compilers that run at once [default: the number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Build only this project. Can be given several times. `rocksdb` takes about 1400 CPU seconds
-    /// per build
+    /// Build only this project. Can be given several times
     #[arg(long, value_name = "PROJECT")]
     only: Vec<String>,
     /// Build in another place as well, with --small

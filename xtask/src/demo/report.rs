@@ -1,33 +1,14 @@
 //! The table of the demo, and the problems in it.
 
 use crate::launcher::Counts;
-use crate::table::{NONE, Table};
+use crate::table::{Table, over, seconds, shown};
 use crate::tree::Comparison;
 use crate::workload::Built;
-use std::time::Duration;
 
-const COLUMNS: &[&str] = &[
-    "project",
-    "step",
-    "configure CPU s",
-    "wall s",
-    "CPU s",
-    "CPU ÷ plain",
-    "wall ÷ plain",
-    "compiles",
-    "hits",
-    "misses",
-    "bypasses",
-    "fallbacks",
-    "compared",
-    "different",
-];
 /// The number of differing files that are listed for a step.
 const DIFFERENCES_NAMED: usize = 10;
 /// The share of compiles that must hit when warm.
 const WARM_HITS_PERCENT: u64 = 99;
-/// Project and step are text. The other columns are numbers.
-const COLUMNS_OF_WORDS: usize = 2;
 
 /// A row of the table.
 pub(super) struct Row {
@@ -42,52 +23,9 @@ pub(super) struct Row {
 
 /// Returns all rows as one table.
 pub(super) fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(COLUMNS_OF_WORDS, COLUMNS);
-    table.rows = rows.iter().chain(&totals(rows)).map(cells).collect();
+    let mut table = Table::new(2);
+    rows.iter().for_each(|row| add(&mut table, row));
     table
-}
-
-/// Returns a row for each step, summed over all projects, if there are several.
-fn totals(rows: &[Row]) -> Vec<Row> {
-    let Some(first) = rows.first().map(|row| row.project) else { return Vec::new() };
-    if rows.iter().all(|row| row.project == first) {
-        return Vec::new();
-    }
-    let steps = rows.iter().filter(|row| row.project == first).map(|row| row.step);
-    let total = |step| {
-        let same: Vec<&Row> = rows.iter().filter(|row| row.step == step).collect();
-        Row {
-            project: "all",
-            step,
-            built: sum(same.iter().map(|row| &row.built)),
-            compared: sum_compared(&same),
-            plain: sum(same.iter().map(|row| &row.plain)),
-        }
-    };
-    steps.map(total).collect()
-}
-
-fn sum<'a>(all: impl Iterator<Item = &'a Built>) -> Built {
-    all.fold(Built::default(), |mut total, built| {
-        total.configure = total.configure + built.configure;
-        total.build = total.build + built.build;
-        total.objects += built.objects;
-        if let Some(counts) = &built.counts {
-            total.counts.get_or_insert_default().add(counts);
-        }
-        total
-    })
-}
-
-fn sum_compared(rows: &[&Row]) -> Option<Comparison> {
-    let found = rows.iter().filter_map(|row| row.compared.as_ref());
-    found.fold(None, |total: Option<Comparison>, found| {
-        let mut total = total.unwrap_or_default();
-        total.compared += found.compared;
-        total.excluded += found.excluded;
-        total.different.extend(found.different.iter().cloned());
-        Some(total)
-    })
 }
 
 /// Returns a summary in one sentence.
@@ -97,35 +35,26 @@ pub(super) fn verdict(rows: &[Row]) -> String {
     format!("{objects} translation units; {compared} files compared with plain builds, all equal; the warm builds hit.")
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let counted = |number: fn(&Counts) -> u64| {
-        row.built.counts.as_ref().map_or(NONE.to_owned(), |counts| number(counts).to_string())
-    };
+fn add(table: &mut Table, row: &Row) {
+    let (build, plain) = (row.built.build, row.plain.build);
+    let counted = |number: fn(&Counts) -> u64| shown(row.built.counts.as_ref().map(number));
     let compared = row.compared.as_ref();
-    vec![
-        row.project.to_owned(),
-        row.step.to_owned(),
-        seconds(row.built.configure.cpu),
-        seconds(row.built.build.wall),
-        seconds(row.built.build.cpu),
-        ratio(row.built.build.cpu, row.plain.build.cpu),
-        ratio(row.built.build.wall, row.plain.build.wall),
-        row.built.objects.to_string(),
-        counted(|counts| counts.hit),
-        counted(|counts| counts.miss),
-        counted(|counts| counts.bypass),
-        counted(|counts| counts.fallback),
-        compared.map_or(NONE.to_owned(), |found| found.compared.to_string()),
-        compared.map_or(NONE.to_owned(), |found| found.different.len().to_string()),
-    ]
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.2}", time.as_secs_f64())
-}
-
-fn ratio(time: Duration, plain: Duration) -> String {
-    if plain.is_zero() { NONE.to_owned() } else { format!("{:.3}", time.as_secs_f64() / plain.as_secs_f64()) }
+    table.add([
+        ("project", row.project.to_owned()),
+        ("step", row.step.to_owned()),
+        ("configure CPU s", seconds(row.built.configure.cpu)),
+        ("wall s", seconds(build.wall)),
+        ("CPU s", seconds(build.cpu)),
+        ("CPU ÷ plain", over(build.cpu, plain.cpu)),
+        ("wall ÷ plain", over(build.wall, plain.wall)),
+        ("compiles", row.built.objects.to_string()),
+        ("hits", counted(|counts| counts.hit)),
+        ("misses", counted(|counts| counts.miss)),
+        ("bypasses", counted(|counts| counts.bypass)),
+        ("fallbacks", counted(|counts| counts.fallback)),
+        ("compared", shown(compared.map(|found| found.compared))),
+        ("different", shown(compared.map(|found| found.different.len()))),
+    ]);
 }
 
 /// Returns the problems as sentences.

@@ -2,11 +2,10 @@
 //!
 //! Unaware of: registries. Nothing is published.
 
-use crate::binaries::cargo;
+use crate::binaries::{Package, packages};
 use crate::place::{Place, fresh};
 use crate::run;
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -15,23 +14,21 @@ use super::contents::{VERSION, install, sorted};
 
 /// Writes the packages. Fails if one of them lacks what a registry asks for.
 pub(super) fn package(place: &Place, out: &Path) -> Result<()> {
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     // `--no-verify`, because `check` builds all of them at once. `--allow-dirty`, because the other
     // kinds of packages can be made from a dirty checkout as well.
     command.args(["package", "--quiet", "--locked", "--workspace", "--no-verify", "--allow-dirty"]);
-    let packages = workspace(place)?;
-    let (published, others): (Vec<_>, Vec<_>) =
-        packages.iter().partition(|package| package["publish"] != Value::Array(Vec::new()));
+    let own = packages(place)?.into_iter().filter(|package| package.source.is_none());
+    let (published, others): (Vec<_>, Vec<_>) = own.partition(|package| package.publish != Some(Vec::new()));
     for package in &others {
-        command.args(["--exclude", name(package)?]);
+        command.args(["--exclude", &package.name]);
     }
     run::output(&mut command)?;
     fresh(out)?;
-    for package in &published {
-        for key in ["description", "license", "readme"] {
-            ensure!(package[key].is_string(), "{} has no {key} in its Cargo.toml", name(package)?);
-        }
-        let file = format!("{}-{VERSION}.crate", name(package)?);
+    for Package { name, description, license, readme, .. } in &published {
+        let is_complete = description.is_some() && license.is_some() && readme.is_some();
+        ensure!(is_complete, "{name} lacks a description, license or readme in its Cargo.toml");
+        let file = format!("{name}-{VERSION}.crate");
         install(&place.target.join("package").join(&file), &out.join(&file), 0o644)?;
     }
     println!("{}: {} packages for a registry of Rust", out.display(), published.len());
@@ -61,7 +58,7 @@ fn install_and_use(place: &Place, packages: &Path, dir: &Path) -> Result<()> {
     }
     fs::create_dir(dir.join(".cargo"))?;
     fs::write(dir.join(".cargo/config.toml"), patches)?;
-    let mut command = cargo(place);
+    let mut command = place.cargo();
     command.current_dir(dir).env("CARGO_TARGET_DIR", place.own("crates")?);
     command.args(["install", "--debug", "--root", "installed", "--path"]).arg(format!("larder-{VERSION}"));
     run::shown_to_user(&mut command)?;
@@ -79,15 +76,4 @@ fn install_and_use(place: &Place, packages: &Path, dir: &Path) -> Result<()> {
     ensure!(is_told, "`larder doctor` does not say that this wrapper is not the static one:\n{said}");
     println!("cargo install: `larder` can be built from its packages alone, and used");
     Ok(())
-}
-
-/// Returns the packages of the workspace.
-fn workspace(place: &Place) -> Result<Vec<Value>> {
-    let words = ["metadata", "--no-deps", "--format-version", "1", "--locked"];
-    let metadata: Value = serde_json::from_str(&run::output(cargo(place).args(words))?)?;
-    Ok(metadata["packages"].as_array().context("cargo metadata lists no packages")?.clone())
-}
-
-fn name(package: &Value) -> Result<&str> {
-    package["name"].as_str().context("a package without a name")
 }

@@ -3,9 +3,9 @@
 //! Unaware of: how the packages are made. `packaging/clean-root.sh` has the steps, and
 //! `packaging/quick-starts.sh` types the quick starts.
 
-use crate::bench::machine;
 use crate::debian;
 use crate::fetch;
+use crate::machine;
 use crate::place::{Place, fresh, on_path, remove};
 use crate::projects;
 use crate::run;
@@ -47,9 +47,9 @@ pub(super) fn transcripts(place: &Place, packages: &Path) -> Result<()> {
     let bzip2 = projects::choose(false, &["bzip2".to_owned()])?;
     let sources = fetch::sources(place, bzip2.first().context("there is such a project")?)?;
     let facts = machine::facts(place);
-    let date = run::output(Command::new("date").args(["-u", "+%-d %B %Y"]))?;
+    let date = machine::date("%-d %B %Y")?;
     let fact = |name: &str| facts[name].as_str().unwrap_or("unknown").to_owned();
-    let heading = format!("\n{}, commit {}, {} processors.", date.trim(), fact("commit"), facts["processors"]);
+    let heading = format!("\n{}, commit {}, {} processors.", date, fact("commit"), facts["processors"]);
     let mut typed = script(place, "quick-starts.sh");
     let said = run::output(typed.arg(&root).arg(packages).arg(&own).arg(&sources.root).arg(heading));
     remove(&own.join("layer"))?;

@@ -12,9 +12,7 @@ use super::page::{Page, Run, Step};
 use crate::place::{fresh, on_path, remove};
 use crate::run::{self, Streamed};
 use crate::skips;
-use anyhow::{Context, Result, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -165,29 +163,10 @@ impl Scratch {
         Ok((code, printed))
     }
 
-    /// Ends daemons that the examples started, and removes the directories.
+    /// Ends daemons and brokers that the examples started, and removes the directories.
     pub(super) fn end(&self) -> Result<()> {
-        let start = Instant::now();
-        while let Some(pid) = self.processes()?.first().copied() {
-            if start.elapsed() > PATIENCE {
-                bail!("process {pid}, which an example started, does not exit");
-            }
-            // It may have exited meanwhile.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-            sleep(SETTLE);
-        }
+        run::end_all(PATIENCE, || run::processes_with(&self.root.display().to_string()))?;
         remove(&self.root)
-    }
-
-    /// Returns the processes whose environment names the scratch directory: larderd and brokers.
-    fn processes(&self) -> Result<Vec<i32>> {
-        let home = self.root.display().to_string();
-        let named = |pid: &i32| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            memchr::memmem::find(&environment, home.as_bytes()).is_some()
-        };
-        let listed = fs::read_dir("/proc").context("cannot list /proc")?.flatten();
-        Ok(listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(named).collect())
     }
 }
 

@@ -16,9 +16,11 @@ mod page;
 mod recording;
 
 use crate::binaries;
-use crate::place::{Place, on_path};
+use crate::packages::packages;
+use crate::place::Place;
 use crate::run;
 use crate::setup;
+use crate::tools;
 use anyhow::{Context, Result, bail};
 use page::Page;
 use std::fs;
@@ -66,7 +68,7 @@ pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
             println!("{}", book(place, &mdbook)?.display());
         }
         let larder = binaries::larder(place, options.larder.as_deref())?;
-        setup::for_docs()?;
+        packages(setup::PACKAGES_FOR_DOCS)?;
         let is_chosen =
             |page: &&Page| options.only.is_empty() || options.only.iter().any(|part| page.path.contains(part));
         for page in pages.iter().filter(is_chosen) {
@@ -81,7 +83,7 @@ pub(crate) fn docs(place: &Place, options: &Options) -> Result<bool> {
 pub(crate) fn stage(place: &Place) -> Result<()> {
     let pages = pages(place)?;
     let mut problems = links::check(&place.repo, &pages)?;
-    if let Some(mdbook) = installed_mdbook(place)? {
+    if let Some(mdbook) = tools::installed(place, "mdbook", MDBOOK)? {
         book(place, &mdbook)?;
     }
     for page in &pages {
@@ -116,27 +118,7 @@ fn book(place: &Place, mdbook: &Path) -> Result<PathBuf> {
 
 /// Returns mdbook of the right version. Installs it once for all checkouts if it is missing.
 fn mdbook(place: &Place) -> Result<PathBuf> {
-    if let Some(program) = installed_mdbook(place)? {
-        return Ok(program);
-    }
-    let dir = place.lasting()?.join(format!("mdbook-{MDBOOK}"));
-    println!("installing with cargo, once: mdbook {MDBOOK}");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Without its server and without optimisation: compiling that takes longer than building the book.
-    cargo.args(["install", "mdbook", "--locked", "--debug", "--version", &format!("={MDBOOK}"), "--quiet"]);
-    cargo.args(["--no-default-features", "--features", "search", "--root"]).arg(&dir);
-    let scratch = place.own("mdbook-target")?;
-    let installed = run::shown_to_user(cargo.arg("--target-dir").arg(&scratch).current_dir(&scratch));
-    crate::place::remove(&scratch)?;
-    installed.context("mdbook cannot be installed")?;
-    installed_mdbook(place)?.context("cargo installed no mdbook")
-}
-
-/// Returns mdbook of the right version, from `PATH` or from an earlier installation.
-fn installed_mdbook(place: &Place) -> Result<Option<PathBuf>> {
-    let own = place.lasting()?.join(format!("mdbook-{MDBOOK}/bin/mdbook"));
-    let is_right = |path: &PathBuf| {
-        run::output(Command::new(path).arg("--version")).is_ok_and(|said| said.trim().ends_with(MDBOOK))
-    };
-    Ok(on_path("mdbook").into_iter().chain([own]).find(is_right))
+    let options = ["--locked", "--debug", "--quiet", "--no-default-features", "--features", "search"];
+    tools::by_cargo(place, "mdbook", MDBOOK, &options)
 }

@@ -27,14 +27,11 @@ enum Counter {
     None,
     Larder,
     Ccache,
-    /// ccache without statistics. Another launcher with the same store reads them.
-    CcacheSilent,
     Sccache,
     Kache,
 }
 
 const LARDER_DIR: &str = "LARDER_DIR";
-const CCACHE_NOSTATS: &str = "CCACHE_NOSTATS";
 const KACHE_SOCKET: &str = "KACHE_SOCKET_PATH";
 const SCCACHE_SOCKET: &str = "SCCACHE_SERVER_UDS";
 
@@ -71,30 +68,6 @@ impl Launcher {
     pub(crate) fn ccache(program: &Path, store: &Path) -> Result<Self> {
         let settings = vec![("CCACHE_DIR", store.into()), ("CCACHE_CONFIGPATH", store.join("no-such.conf").into())];
         Self { name: "ccache", program: Some(program.into()), settings, counter: Counter::Ccache }.checked()
-    }
-
-    /// Returns ccache with every check disabled that is not needed to notice a changed header. It
-    /// compares times and sizes instead of contents, keeps no statistics, and makes hard links
-    /// instead of copies.
-    pub(crate) fn ccache_loosened(program: &Path, store: &Path) -> Result<Self> {
-        let mut launcher = Self::ccache(program, store)?;
-        launcher.name = "ccache loosened";
-        let sloppiness = "file_stat_matches,include_file_mtime,include_file_ctime,time_macros,pch_defines,locale";
-        launcher.settings.push(("CCACHE_SLOPPINESS", sloppiness.into()));
-        launcher.settings.push((CCACHE_NOSTATS, "1".into()));
-        launcher.settings.push(("CCACHE_HARDLINK", "1".into()));
-        launcher.counter = Counter::CcacheSilent;
-        Ok(launcher)
-    }
-
-    /// Returns a dynamic ccache with its defaults and its inode cache, a table of the `stat` data
-    /// of hashed files. `libraries` is the directory of its shared libraries.
-    pub(crate) fn ccache_inodes(program: &Path, libraries: &Path, store: &Path) -> Result<Self> {
-        let mut launcher = Self::ccache(program, store)?;
-        launcher.name = "ccache inode cache";
-        launcher.settings.push(("CCACHE_INODECACHE", "1".into()));
-        launcher.settings.push(("LD_LIBRARY_PATH", libraries.into()));
-        Ok(launcher)
     }
 
     /// Returns sccache with its defaults, and a server on a socket beside its store.
@@ -152,21 +125,6 @@ impl Launcher {
         self.settings.iter().find(|(name, _)| is_socket(name)).map(|(_, path)| PathBuf::from(path))
     }
 
-    /// Returns this launcher with statistics enabled.
-    pub(crate) fn counting(&self) -> Self {
-        let mut counting = self.clone();
-        if self.counter == Counter::CcacheSilent {
-            counting.settings.retain(|(name, _)| *name != CCACHE_NOSTATS);
-            counting.counter = Counter::Ccache;
-        }
-        counting
-    }
-
-    /// Returns true if the cache keeps statistics while it is measured.
-    pub(crate) fn counts_while_measured(&self) -> bool {
-        !matches!(self.counter, Counter::None | Counter::CcacheSilent)
-    }
-
     /// Fails if the path has a space, because build tools split `CC="larder gcc"` at spaces.
     fn checked(self) -> Result<Self> {
         let path = self.program.as_deref().unwrap_or(Path::new("")).to_string_lossy();
@@ -197,7 +155,7 @@ impl Launcher {
         let mut command = Command::new(program);
         self.apply(&mut command, home);
         match self.counter {
-            Counter::None | Counter::CcacheSilent => Ok(None),
+            Counter::None => Ok(None),
             Counter::Larder => {
                 let text =
                     run::output(command.args(["stats", "--json"])).context("larder does not print its statistics")?;

@@ -107,16 +107,12 @@ const OF_KERNELS: &[&str] = &[
 ];
 
 /// Takes about 40 minutes on two idle processors.
-pub(super) const TORTURE: &[&str] = &[
+const TORTURE: &[&str] = &[
     " auto|",
     " kernel|--observer kernel",
     " preload, each case with one compiler|--observer preload --quick",
     " depfile, each case with one compiler|--observer depfile --quick",
 ];
-
-/// Takes a third of that time.
-pub(super) const TORTURE_QUICK: &[&str] =
-    &[" auto, each case with one compiler|--quick", " kernel, each case with one compiler|--observer kernel --quick"];
 
 /// Some cases of each kind. One case runs per processor, because each command may take a minute and
 /// no more.

@@ -12,14 +12,16 @@ mod programs;
 mod roots;
 mod table;
 
-use crate::binaries::{self, cargo};
+use crate::binaries;
 use crate::debian::Archive;
+use crate::machine;
+use crate::packages::packages;
 use crate::place::{Place, fresh, remove};
 use crate::qemu;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
 use anyhow::{Context, Result, anyhow, ensure};
-use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, TORTURE, TORTURE_QUICK, Where};
+use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
 use outcome::{Check, Outcome, State};
 use roots::Extent;
 use std::fs::{self, File, FileTimes};
@@ -51,19 +53,9 @@ pub(crate) struct Options {
     /// Run the slow torture cases as well, in roots on this machine's kernel
     #[arg(long)]
     full: bool,
-    /// In roots on this machine's kernel, run each torture case with one of its compilers, and only
-    /// with the observers auto and kernel
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// Run only the torture cases whose names match. Can be given several times. Writes no table
-    #[arg(long, value_name = "PATTERN")]
-    torture_only: Vec<String>,
     /// Run only these parts of `inside.sh`. Can be given several times. Writes no table
     #[arg(long, value_name = "PART")]
     part: Vec<String>,
-    /// The number of files in the image that is mounted
-    #[arg(long, default_value_t = 3000)]
-    files: u32,
 }
 
 /// The files beside the programs in each cell.
@@ -92,6 +84,9 @@ const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
 const LIMITS: Limits = Limits { step_s: 600, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
 const LIMITS_EMULATED: Limits = Limits { step_s: 3000, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
 
+/// The number of files in the image that is mounted.
+const FILES_IN_IMAGE: u32 = 3000;
+
 struct Limits {
     /// For one step of a check, for example one build of the project.
     step_s: u32,
@@ -112,14 +107,17 @@ pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let chosen = chosen(options)?;
-    setup::for_matrix(place)?;
+    setup::for_builds(place)?;
+    packages(setup::PACKAGES_FOR_MATRIX)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let torture = torture_program(place)?;
     let dir = place.target.join("matrix");
     for inner in ["logs", "work"] {
         fs::create_dir_all(dir.join(inner)).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    let run = Run { dir: &dir, options, larder: &larder, torture: &torture, commit: commit(place), date: date()? };
+    let commit = machine::commit(place).unwrap_or("unknown".to_owned());
+    let date = machine::date("%Y-%m-%d")?;
+    let run = Run { dir: &dir, options, larder: &larder, torture: &torture, commit, date };
     let mut outcomes = Vec::new();
     for cell in chosen {
         let outcome = run.cell(cell)?;
@@ -209,7 +207,7 @@ impl Run<'_> {
     /// Returns true if the table takes the results of this run. It takes results of complete cells
     /// only.
     fn is_kept(&self) -> bool {
-        !self.options.short && self.options.part.is_empty() && self.options.torture_only.is_empty()
+        !self.options.short && self.options.part.is_empty()
     }
 
     fn cell(&self, cell: &Cell) -> Result<Outcome> {
@@ -343,22 +341,17 @@ impl Run<'_> {
 
     /// Returns the shell command that runs the cell's parts.
     fn script(&self, cell: &Cell, limits: &Limits) -> String {
-        let mut extra: String = self.options.torture_only.iter().map(|only| format!(" --only {only}")).collect();
-        if self.options.full && cell.place == Where::Here {
-            extra += " --full";
-        }
+        let extra = if self.options.full && cell.place == Where::Here { " --full" } else { "" };
         let targets = if cell.place == Where::Here { "" } else { TARGETS_EMULATED };
-        let runs = if self.options.quick && cell.torture == TORTURE { TORTURE_QUICK } else { cell.torture };
-        let torture: Vec<String> = runs.iter().map(|words| format!("{words}{extra}")).collect();
+        let torture: Vec<String> = cell.torture.iter().map(|words| format!("{words}{extra}")).collect();
         let parts: Vec<&str> = match self.options.part.as_slice() {
             [] => cell.parts.to_vec(),
             parts => parts.iter().map(String::as_str).collect(),
         };
         format!(
-            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={} TORTURE_LIMIT={} TORTURE='{}' \
-             sh /cell/inside.sh {}",
+            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={FILES_IN_IMAGE} TORTURE_LIMIT={} \
+             TORTURE='{}' sh /cell/inside.sh {}",
             limits.step_s,
-            self.options.files,
             limits.torture_s,
             torture.join(";"),
             parts.join(" ")
@@ -370,30 +363,8 @@ impl Run<'_> {
 /// optimised, because it mostly waits for programs.
 fn torture_program(place: &Place) -> Result<PathBuf> {
     let words = ["build", "--quiet", "--locked", "--package", "larder-torture", "--target", STATIC_TARGET];
-    run::shown_to_user(cargo(place).args(words)).context("the torture suite does not build")?;
+    run::shown_to_user(place.cargo().args(words)).context("the torture suite does not build")?;
     Ok(place.target.join(STATIC_TARGET).join("debug/larder-torture"))
-}
-
-/// Returns the commit that is tested, and whether there are uncommitted changes.
-fn commit(place: &Place) -> String {
-    let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(&place.repo));
-    let Ok(commit) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
-    // Each run writes the page and the results.
-    let changes = git(&[
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ".",
-        ":!docs/matrix.md",
-        ":!xtask/src/matrix/results",
-    ]);
-    let changed = changes.is_ok_and(|changes| !changes.is_empty());
-    format!("{}{}", commit.trim(), if changed { " and changes" } else { "" })
-}
-
-fn date() -> Result<String> {
-    Ok(run::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?.trim().to_owned())
 }
 
 #[cfg(test)]

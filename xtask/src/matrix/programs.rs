@@ -14,7 +14,7 @@ struct Program {
     /// The source, and its name.
     source: (&'static str, &'static str),
     /// The compiler and its arguments. The working directory has the source.
-    command: &'static [&'static str],
+    command: &'static str,
 }
 
 const RUST: (&str, &str) = ("program.rs", include_str!("programs/program.rs"));
@@ -24,43 +24,23 @@ const PROGRAMS: &[Program] = &[
     Program {
         file: "go",
         source: ("program.go", include_str!("programs/program.go")),
-        command: &["go", "build", "-trimpath", "-ldflags=-s -w", "-o", "go", "program.go"],
+        command: "go build -trimpath -ldflags=-s -o go program.go",
     },
     Program {
         file: "rust.a",
         source: RUST,
-        command: &[
-            "rustc",
-            "--edition=2024",
-            "--cfg=library",
-            "--crate-type=staticlib",
-            "-O",
-            "-Cpanic=abort",
-            "-Cstrip=debuginfo",
-            "-o",
-            "rust.a",
-            "program.rs",
-        ],
+        command: "rustc --edition=2024 --cfg=library --crate-type=staticlib -O -Cpanic=abort -Cstrip=debuginfo -o rust.a program.rs",
     },
     Program {
         file: "rust-musl",
         source: RUST,
-        command: &[
-            "rustc",
-            "--edition=2024",
-            "--target=x86_64-unknown-linux-musl",
-            "-O",
-            "-Cstrip=debuginfo",
-            "-o",
-            "rust-musl",
-            "program.rs",
-        ],
+        command: "rustc --edition=2024 --target=x86_64-unknown-linux-musl -O -Cstrip=debuginfo -o rust-musl program.rs",
     },
     // Debian 11 has Java 11 and 17.
     Program {
         file: "Program.class",
         source: ("Program.java", include_str!("programs/Program.java")),
-        command: &["javac", "--release=8", "-nowarn", "-Xlint:-options", "Program.java"],
+        command: "javac --release=8 -nowarn -Xlint:-options Program.java",
     },
 ];
 
@@ -71,9 +51,9 @@ pub(super) fn build(dir: &Path) -> Result<()> {
     for Program { file, source: (name, text), command } in PROGRAMS {
         let source = dir.join(name);
         fs::write(&source, text).with_context(|| format!("cannot write {}", source.display()))?;
-        let (compiler, words) = command.split_first().context("a program has no compiler")?;
+        let (compiler, words) = command.split_once(' ').context("a program has no compiler")?;
         let mut command = Command::new(compiler);
-        command.args(words).current_dir(dir).env("CGO_ENABLED", "0").env("GO111MODULE", "off");
+        command.args(words.split(' ')).current_dir(dir).env("CGO_ENABLED", "0").env("GO111MODULE", "off");
         let built = command.stdin(Stdio::null()).output();
         let why = match built {
             Ok(built) if built.status.success() => continue,

@@ -4,23 +4,14 @@
 use super::cells::{ESSENTIAL, Root, WANTED};
 use crate::debian;
 use crate::place::remove;
-use crate::progress::Bar;
-use crate::run::{self, Streamed};
+use crate::run;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 /// The size of an image, which is sparse.
 const IMAGE_SIZE: &str = "8G";
-
-/// The approximate number of output lines while a root is made, and while packages are installed,
-/// for the progress bar.
-const LINES_OF_DEBOOTSTRAP: u64 = 900;
-const LINES_OF_APT: u64 = 600;
-/// The time limit for downloads.
-const LIMIT: Duration = Duration::from_secs(2 * 3600);
 
 /// How many packages a root needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,9 +74,9 @@ fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
     let include = format!("--include={}", ESSENTIAL.join(","));
     let mut command = Command::new("debootstrap");
     command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror()?);
-    let Err(error) = with_progress(&format!("root of {suite}"), LINES_OF_DEBOOTSTRAP, &mut command, log) else {
+    if run::logged(&mut command, log, || ()).is_ok() {
         return Ok(());
-    };
+    }
     remove(dir)?;
     let said = fs::read_to_string(log).unwrap_or_default();
     let lines = || said.lines().filter_map(|line| line.strip_prefix("E: "));
@@ -95,7 +86,7 @@ fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
     }
     match lines().next() {
         Some(line) => bail!("debootstrap: {line}"),
-        None => Err(error),
+        None => bail!("debootstrap failed; see {} of the logs", file_name(log)),
     }
 }
 
@@ -114,7 +105,9 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
             command.args(["-o", setting]);
         });
         command.args(words);
-        with_progress(&format!("packages of {}", root.suite), LINES_OF_APT, &mut command, log)
+        let logged = run::logged(&mut command, log, || ());
+        ensure!(logged.is_ok(), "packages of {}: apt-get failed; see {} of the logs", root.suite, file_name(log));
+        Ok(())
     };
     apt(&["update"])?;
     let packages: Vec<&str> = WANTED.iter().chain(root.compilers).copied().collect();
@@ -139,24 +132,6 @@ fn apt_settings() -> Vec<String> {
             && !line.ends_with('=')
     };
     listed.lines().filter(is_wanted).map(str::to_owned).collect()
-}
-
-/// Runs a command that prints a line for each package, about `lines` in all, with a progress bar.
-fn with_progress(label: &str, lines: u64, command: &mut Command, log: &Path) -> Result<()> {
-    let bar = Bar::new(label, lines);
-    let mut seen = 0;
-    let streamed = run::streamed(command.stdin(Stdio::null()), log, LIMIT, |_| {
-        seen += 1;
-        bar.at(seen.min(lines));
-    })?;
-    match streamed {
-        Streamed::Ended(status) if status.success() => {
-            bar.end(&format!("{label}: done"));
-            Ok(())
-        }
-        Streamed::Ended(status) => bail!("{label}: {status}; see {} of the logs", file_name(log)),
-        Streamed::TimeIsOver => bail!("{label}: not made within {} s", LIMIT.as_secs()),
-    }
 }
 
 /// Returns the last part of a path, for messages in the table, where paths of this machine mean

@@ -3,6 +3,7 @@
 
 use super::cells::NOT_TRIED;
 use super::outcome::{Check, Outcome, State};
+use crate::table::wrapped;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -196,20 +197,9 @@ fn order(columns: &[Column<'_>]) -> Vec<String> {
     order
 }
 
-/// Returns an item of a list, with its lines broken at 100 columns.
+/// Returns an item of a list.
 fn item(mark: &str, text: &str) -> String {
-    const COLUMNS_MAX: usize = 100;
-    let (mut item, mut columns) = (mark.to_owned(), mark.chars().count());
-    for word in text.split_whitespace() {
-        let length = word.chars().count() + 1;
-        if columns + length > COLUMNS_MAX {
-            item += &format!("\n{}", " ".repeat(mark.len()));
-            columns = mark.len();
-        }
-        item += &format!(" {word}");
-        columns += length;
-    }
-    item + "\n"
+    wrapped(&format!("{mark} {text}"), &" ".repeat(mark.len() + 1)) + "\n"
 }
 
 /// Escapes `|`, which ends a cell, and replaces line breaks, which end a row.

@@ -60,23 +60,22 @@ fn plain() -> Vec<Case> {
         run("stdin-of-sh").any_sh("cat; cat in").stdin("x\n").twice().changes("edited", edited()).stdin("y\n")
             .changes("other text", nothing()),
         run("stdin-not-read").any_sh("cat in").stdin("x\n").twice().stdin("y\n").then("other text", nothing()),
-        run("stdin-left-for-others").sh("seq 9 | { $RUN cat in; cat; }").cold().then("again", nothing()),
-        run("stdin-left-in-part").sh("seq 9 > s; { $RUN sh -c 'read x; echo $x'; cat; } < s").cold()
-            .then("again", nothing()),
-        run("stdin-is-file").sh("$RUN cat < in").cold().then("again", nothing()).then("edited", edited()),
+        run("stdin-left-for-others").sh("seq 9 | { $RUN cat in; cat; }").repeats(),
+        run("stdin-left-in-part").sh("seq 9 > s; { $RUN sh -c 'read x; echo $x'; cat; } < s").repeats(),
+        run("stdin-is-file").sh("$RUN cat < in").repeats().then("edited", edited()),
         run("stdin-is-file-position").sh("{ read x; $RUN cat; } < d/a; { $RUN cat; } < d/a").file("d/a", "1\n2\n")
-            .cold().then("again", nothing()),
+            .repeats(),
         run("script-from-stdin").any("sh").stdin("cat in\n").twice().stdin("cat d/a\n").changes("another", nothing()),
-        run("tty").any_sh("test -t 1 && echo tty; test -t 0 && echo in; cat in").tty(24, 80).cold()
-            .then("again", nothing()).piped().then("piped", nothing()),
-        run("tty-size").any("stty size").tty(24, 80).cold().then("again", nothing()).tty(30, 100)
+        run("tty").any_sh("test -t 1 && echo tty; test -t 0 && echo in; cat in").tty(24, 80).repeats()
+            .piped().then("piped", nothing()),
+        run("tty-size").any("stty size").tty(24, 80).repeats().tty(30, 100)
             .then("another", nothing()),
         run("env-one").any_sh("echo $X").env("X", "1").twice().usual_env().env("X", "2").changes("another", nothing())
             .usual_env().changes("unset", nothing()).env("X", "1").back("back", nothing()),
         run("env-all").any("env -u LARDER_DIR -u LARDER_OBSERVER")
-            .mask("LD_PRELOAD=.*\n|LARDER.*\n|_=.*\n", "variables of the cache").env("X", "1").cold()
-            .then("again", nothing()).usual_env().env("X", "2").then("another", nothing()),
-        run("env-by-printenv").any("printenv X").env("X", "1").cold().then("again", nothing()).usual_env().env("X", "2")
+            .mask("LD_PRELOAD=.*\n|LARDER.*\n|_=.*\n", "variables of the cache").env("X", "1").repeats()
+            .usual_env().env("X", "2").then("another", nothing()),
+        run("env-by-printenv").any("printenv X").env("X", "1").repeats().usual_env().env("X", "2")
             .then("another", nothing()).usual_env().then("unset", nothing()),
         run("env-by-proc").any_sh("tr '\\0' '\\n' < /proc/self/environ | grep ^X=").env("X", "1").cold().usual_env()
             .env("X", "2").then("another", nothing()),
@@ -101,14 +100,13 @@ fn plain() -> Vec<Case> {
         run("not-executable").sh("$RUN ./in; echo $?").cold().any_stderr(),
         run("directory-as-program").sh("$RUN ./d; echo $?").cold().any_stderr(),
         run("no-such-cwd-file").any("sed s/a/b/ none").twice(),
-        run("ignores-case").any_sh("ls IN in 2>&1").cold().then("again", nothing()).then("appears", put("IN", "")),
+        run("ignores-case").any_sh("ls IN in 2>&1").repeats().then("appears", put("IN", "")),
         run("reads-binary").setup(sh("head -c 100000 /dev/zero > z")).any("sha256sum z").twice()
             .then("one bit", sh("printf x | dd of=z bs=1 seek=77777 conv=notrunc 2>/dev/null")),
         run("compiler-inside").file("x.c", "#include \"h.h\"\nint v=H;\n").file("h.h", "#define H 1\n")
             .any_sh("gcc -c x.c -o x.o && nm x.o").twice().changes("edited", put("h.h", "#define H 2\nint w;\n")),
-        run("larder-inside").file("x.c", "int v;\n").sh("$RUN sh -c \"$CC -c x.c -o x.o; nm x.o\"").cold()
-            .then("again", nothing()),
-        run("run-inside-run").sh("$RUN $RUN cat in").cold().then("again", nothing()).then("edited", edited()),
+        run("larder-inside").file("x.c", "int v;\n").sh("$RUN sh -c \"$CC -c x.c -o x.o; nm x.o\"").repeats(),
+        run("run-inside-run").sh("$RUN $RUN cat in").repeats().then("edited", edited()),
     ]);
     cases
 }
@@ -117,7 +115,7 @@ fn plain() -> Vec<Case> {
 #[rustfmt::skip]
 fn times() -> Vec<Case> {
     let timed = |name: &str,
-    line: &str| run(&format!("time-{name}")).any_sh(line).cold().then("again", nothing())
+    line: &str| run(&format!("time-{name}")).any_sh(line).repeats()
         .then("one touched", touch("d/a", -9 * AGE_S)).then("the other touched", touch("d/b", -9 * AGE_S))
         .then("newer", touch("d/a", -5)).then("size", put_old("d/a", "longer\n")).then("mode", chmod("d/a", 0o600));
     vec![
@@ -220,7 +218,7 @@ fn lists() -> Vec<Case> {
 fn writes() -> Vec<Case> {
     let makes = |name: &str, text: &str| run(&format!("makes-{name}")).any_sh(text).twice().over().may_miss();
     let odd = |name: &str,
-    text: &str| run(&format!("does-{name}")).any_sh(text).cold().then("again", nothing()).over().may_miss().over()
+    text: &str| run(&format!("does-{name}")).any_sh(text).repeats().over().may_miss().over()
         .may_miss();
     vec![
         makes("file", "cat in > out"), makes("empty-file", ": > out"),
@@ -267,7 +265,7 @@ fn writes() -> Vec<Case> {
         odd("partial-write", "printf X | dd of=d/a conv=notrunc 2>/dev/null"),
         odd("mkdir-existing", "mkdir d; echo $?"), odd("rmdir", "mkdir e; rmdir e; rmdir d; echo $?"),
         odd("unlink-missing", "rm none; echo $?"),
-        run("existing-output").file("out", "old\n").any_sh("cat in > out").cold().then("again", nothing())
+        run("existing-output").file("out", "old\n").any_sh("cat in > out").repeats()
             .then("read-only", chmod("out", 0o444)).then("mode", chmod("out", 0o600))
             .then("a link", symlink("d/a", "out")).then("hard link", link("d/a", "out")),
         run("existing-directory").setup(dir("e")).any_sh("mkdir -p e; cat in > e/out").twice()
@@ -279,25 +277,25 @@ fn writes() -> Vec<Case> {
             .then("time of input", touch("in", -50)),
         run("cp-r-hands-on-modes").any("cp -r d out").twice().changes("mode of the directory", chmod("d", 0o700))
             .back("back", chmod("d", 0o755)),
-        run("mv").any("mv in out").cold().then("again", nothing()),
-        run("rm").any("rm in").cold().then("again", nothing()),
-        run("ln").any("ln in out").cold().then("again", nothing()),
-        run("ln-s").any("ln -s in out").cold().then("again", nothing()).then("exists", put("out", "")),
-        run("mkdir").any("mkdir e").cold().then("again", nothing()).over().may_miss(),
-        run("mkdir-p").any("mkdir -p e/f").cold().then("again", nothing()).over().may_miss(),
-        run("touch").any("touch out").cold().then("again", nothing()).over().may_miss(),
-        run("chmod").any("chmod 600 in").cold().then("again", nothing()),
-        run("tar-x").setup(sh("tar cf t.tar d; rm -r d")).any("tar xf t.tar").cold().then("again", nothing()).over()
+        run("mv").any("mv in out").repeats(),
+        run("rm").any("rm in").repeats(),
+        run("ln").any("ln in out").repeats(),
+        run("ln-s").any("ln -s in out").repeats().then("exists", put("out", "")),
+        run("mkdir").any("mkdir e").repeats().over().may_miss(),
+        run("mkdir-p").any("mkdir -p e/f").repeats().over().may_miss(),
+        run("touch").any("touch out").repeats().over().may_miss(),
+        run("chmod").any("chmod 600 in").repeats(),
+        run("tar-x").setup(sh("tar cf t.tar d; rm -r d")).any("tar xf t.tar").repeats().over()
             .may_miss(),
-        run("patch").program("patch").file("p", "--- in\n+++ in\n@@ -1 +1 @@\n-one\n+two\n").any("patch -i p").cold()
-            .then("again", nothing()).over().may_miss(),
+        run("patch").program("patch").file("p", "--- in\n+++ in\n@@ -1 +1 @@\n-one\n+two\n").any("patch -i p").repeats()
+            .over().may_miss(),
     ]
 }
 
 /// Different exit codes, signals, and processes that are left running.
 #[rustfmt::skip]
 fn ends() -> Vec<Case> {
-    let ends = |name: &str, text: &str| run(&format!("ends-{name}")).any_sh(text).cold().then("again", nothing());
+    let ends = |name: &str, text: &str| run(&format!("ends-{name}")).any_sh(text).repeats();
     let mut cases: Vec<Case> = [1, 2, 3, 42, 77, 99, 125, 126, 127].map(|code: u8| ends(&format!("with-{code}"), &format!("cat in; exit {code}")).hits())
         .to_vec();
     cases.extend([128, 129, 130, 137, 143, 200, 255].map(|code: u8| ends(&format!("with-{code}"), &format!("cat in; exit {code}"))));
@@ -347,24 +345,24 @@ fn ends() -> Vec<Case> {
             .then("again", nothing()).then("renamed", sh("sed 's/^root:/torture:/' passwd > n; cat n > passwd; rm n")),
         run("two-at-once")
             .sh("$RUN sh -c 'cat in > out; sleep 0.02; cat out' & $RUN sh -c 'cat in > out; sleep 0.02; cat out'; wait")
-            .cold().then("again", nothing()),
+            .repeats(),
         run("static").needs(crate::machine::Need::Works("echo 'int main(){}'>x.c; gcc -static x.c", "static libc"))
             .file("s.c", "#include <stdio.h>\nint main(void){FILE*f=fopen(\"in\",\"r\");int c;while((c=getc(f))!=EOF)putchar(c);return 0;}\n")
-            .setup(Change::All(vec![sh("gcc -static s.c -o st"), rm("s.c")])).any("./st").cold()
-            .then("again", nothing()).then("edited", put("in", "two\n")),
+            .setup(Change::All(vec![sh("gcc -static s.c -o st"), rm("s.c")])).any("./st").repeats()
+            .then("edited", put("in", "two\n")),
         run("static-child")
             .needs(crate::machine::Need::Works("echo 'int main(){}'>x.c; gcc -static x.c", "static libc"))
             .file("s.c", "#include <stdio.h>\nint main(void){FILE*f=fopen(\"in\",\"r\");int c;while((c=getc(f))!=EOF)putchar(c);return 0;}\n")
-            .setup(sh("gcc -static s.c -o st; rm s.c")).any_sh("./st | tr a-z A-Z").cold().then("again", nothing())
+            .setup(sh("gcc -static s.c -o st; rm s.c")).any_sh("./st | tr a-z A-Z").repeats()
             .then("edited", put("in", "two\n")),
         run("raw-system-call")
             .file("s.c", "#include <sys/syscall.h>\n#include <unistd.h>\n#include <fcntl.h>\nint main(void){char b[99];int f=syscall(SYS_openat,AT_FDCWD,\"in\",0);int n=read(f,b,99);write(1,b,n);return 0;}\n")
-            .setup(sh("gcc -w s.c -o raw; rm s.c")).any("./raw").cold().then("again", nothing())
+            .setup(sh("gcc -w s.c -o raw; rm s.c")).any("./raw").repeats()
             .then("edited", put("in", "two\n")),
         run("inline-system-call").file("s.c", "static long c(long n,long a,long b,long d,long e){long r;register long q asm(\"r10\")=e;asm volatile(\"syscall\":\"=a\"(r):\"a\"(n),\"D\"(a),\"S\"(b),\"d\"(d),\"r\"(q):\"rcx\",\"r11\",\"memory\");return r;}\n\
             int main(void){static char b[99];long f=c(257,-100,(long)\"in\",0,0);long n=c(0,f,(long)b,99,0);c(1,1,(long)b,n,0);return 0;}\n")
                 .needs(crate::machine::Need::Works("[ $(uname -m) = x86_64 ]", "x86-64"))
-            .setup(sh("gcc s.c -o raw; rm s.c")).any("./raw").cold().then("again", nothing())
+            .setup(sh("gcc s.c -o raw; rm s.c")).any("./raw").repeats()
             .then("edited", put("in", "two\n")),
         run("mmap")
             .file("s.c", "#include <sys/mman.h>\n#include <fcntl.h>\n#include <unistd.h>\nint main(void){int f=open(\"in\",0);char*p=mmap(0,4,PROT_READ,MAP_PRIVATE,f,0);write(1,p,4);return 0;}\n")
@@ -372,7 +370,7 @@ fn ends() -> Vec<Case> {
             .changes("edited", put("in", "two\n")),
         run("mmap-write")
             .file("s.c", "#include <sys/mman.h>\n#include <fcntl.h>\n#include <unistd.h>\nint main(void){int f=open(\"out\",O_RDWR|O_CREAT|O_TRUNC,0666);ftruncate(f,4);char*p=mmap(0,4,PROT_READ|PROT_WRITE,MAP_SHARED,f,0);close(f);p[0]='x';return 0;}\n")
-            .setup(sh("gcc -w s.c -o mm; rm s.c")).any("./mm").cold().then("again", nothing()).over().may_miss(),
+            .setup(sh("gcc -w s.c -o mm; rm s.c")).any("./mm").repeats().over().may_miss(),
         run("io-uring-like-sendfile")
             .file("s.c", "#include <sys/sendfile.h>\n#include <fcntl.h>\n#include <unistd.h>\nint main(void){int f=open(\"in\",0),o=open(\"out\",O_WRONLY|O_CREAT|O_TRUNC,0666);sendfile(o,f,0,99);return 0;}\n")
             .setup(sh("gcc -w s.c -o sf; rm s.c"))

@@ -58,8 +58,8 @@ pub(super) fn cases() -> Vec<Case> {
         python("fork", "import os\np=os.fork()\nif p==0:\n open('out','w').write(open('in').read()); os._exit(0)\nos.waitpid(p,0)\n")
             .file("in", "1\n").twice().changes("edited", put("in", "2\n")),
         python("multiprocessing", "import multiprocessing as m\ndef f(n): return open('in').read()*n\nif __name__=='__main__': print(m.Pool(2).map(f,[1,2]))\n")
-            .file("in", "1\n").cold().then("again", nothing()).then("edited", put("in", "2\n")),
-        python("ctypes", "import ctypes\nprint(ctypes.CDLL(None).abs(-5))\n").cold().then("again", nothing()),
+            .file("in", "1\n").repeats().then("edited", put("in", "2\n")),
+        python("ctypes", "import ctypes\nprint(ctypes.CDLL(None).abs(-5))\n").repeats(),
         python("chdir", "import os\nos.chdir('i'); print(open('a').read())\n").file("i/a", "1\n").twice()
             .changes("edited", put("i/a", "2\n")),
         python("shebang", "")
@@ -107,8 +107,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("F/perl-module").program("perl").file("g.pl", "use lib '.'; use M; print M::v();\n")
             .file("M.pm", "package M; sub v { 1 } 1;\n").any("perl g.pl").twice()
             .changes("module edited", put("M.pm", "package M; sub v { 2 } 1;\n")),
-        case("F/perl-hash-order").program("perl").any("perl -e 'print keys %{{map{$_=>1}a..z}}'").cold()
-            .then("again", nothing()).varies(),
+        case("F/perl-hash-order").program("perl").any("perl -e 'print keys %{{map{$_=>1}a..z}}'").repeats().varies(),
         case("F/tclsh").program("tclsh").file("g.tcl", "source lib.tcl\nputs $v\n").file("lib.tcl", "set v 1\n")
             .any("tclsh g.tcl").twice().changes("edited", put("lib.tcl", "set v 2\n")),
         case("F/m4").program("m4").file("g.m4", "include(`inc.m4')V\n").file("inc.m4", "define(V,1)").any("m4 g.m4")
@@ -119,8 +118,8 @@ pub(super) fn cases() -> Vec<Case> {
             .changes("script edited", put("s.sed", "s/x/z/\n")),
         case("F/sed-writes").file("s.sed", "s/x/y/w out\n").file("in", "x\n").any("sed -n -f s.sed in").twice()
             .changes("edited", put("in", "xx\n")),
-        case("F/make-by-run").file("Makefile", "out: in\n\tcp in out\n").file("in", "1\n").any("make -s").cold()
-            .then("again", nothing()).over().may_miss().then("edited", put("in", "2\n"))
+        case("F/make-by-run").file("Makefile", "out: in\n\tcp in out\n").file("in", "1\n").any("make -s").repeats()
+            .over().may_miss().then("edited", put("in", "2\n"))
             .then("output newer", all([put("out", "old\n")])),
         case("F/make-directory-by-run").file("Makefile", "out: in\n\tmkdir -p out; cp in out/x; touch out\n").file("in", "1\n")
             .any("make").cold().then("again", nothing()).then("there", put("out/x", "old\n")).again()
@@ -131,7 +130,7 @@ pub(super) fn cases() -> Vec<Case> {
             .then("directory newer", crate::change::touch("d", 0)).then("older", crate::change::touch("d", -9999)),
         case("F/git-describe").program("git")
             .setup(sh("git init -q .; git -c user.name=a -c user.email=b commit -q --allow-empty -m one"))
-            .any("git log --format=%s").cold().then("again", nothing())
+            .any("git log --format=%s").repeats()
             .then("a commit more", sh("git -c user.name=a -c user.email=b commit -q --allow-empty -m two"))
             .loose(".git*", "git's own files"),
         case("F/ls-by-version-script")

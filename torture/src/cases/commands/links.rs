@@ -51,12 +51,13 @@ pub(super) fn cases() -> Vec<Case> {
         main_o("build-id").cmd("cc m.o f.o -Wl,--build-id=sha1 -o x").twice(),
         main_o("build-id-uuid").cmd("cc m.o f.o -Wl,--build-id=uuid -o x").loose("x", "a random number is in it").cold()
             .fresh().then("again", nothing()).fresh(),
-        main_o("stats").cmd("cc m.o f.o -Wl,--stats -o x").cold().then("again", nothing()).any_stderr_ever().never_hits(),
-        main_o("stats-in-file").file("r", "--stats").cmd("cc m.o f.o -Wl,@r -o x").cold().then("again", nothing()).any_stderr_ever().never_hits(),
-        main_o("mold-perf").program("ld.mold").cmd("cc -fuse-ld=mold m.o f.o -Wl,--perf -o x").cold().then("again", nothing()).varies(),
+        main_o("stats").cmd("cc m.o f.o -Wl,--stats -o x").repeats().any_stderr_ever().never_hits(),
+        main_o("stats-in-file").file("r", "--stats").cmd("cc m.o f.o -Wl,@r -o x").repeats()
+            .any_stderr_ever().never_hits(),
+        main_o("mold-perf").program("ld.mold").cmd("cc -fuse-ld=mold m.o f.o -Wl,--perf -o x").repeats().varies(),
         main_o("lld-time-trace").program("ld.lld")
             .cmd("cc -fuse-ld=lld m.o f.o -Wl,--time-trace,--time-trace-file=x.json -o x")
-            .loose("x.json", "it holds times").cold().then("again", nothing()).never_hits(),
+            .loose("x.json", "it holds times").repeats().never_hits(),
         main_o("strip").cmd("cc -s m.o f.o -o x").twice(),
         main_o("gc-sections").cmd("cc -Wl,--gc-sections -Wl,--print-gc-sections m.o f.o -o x").twice(),
         main_o("defsym").cmd("cc m.o -Wl,--defsym,foo=main -o x").twice().cmd("cc m.o -Wl,--defsym,foo=_start -o x")
@@ -66,11 +67,11 @@ pub(super) fn cases() -> Vec<Case> {
         main_o("rsp-of-linker").file("r", "m.o f.o").cmd("cc -Wl,@r -o x").twice()
             .changes("other order", put("r", "f.o m.o")),
         main_o("fails").cmd("cc m.o -o x").twice().changes("mended", object("f.o", 1)).may_miss(),
-        main_o("fails-over-old").file("x", "old").cmd("cc m.o -o x").cold().then("again", nothing()),
+        main_o("fails-over-old").file("x", "old").cmd("cc m.o -o x").repeats(),
         main_o("fails-twice-defined").setup(object("g.o", 2)).cmd("cc m.o f.o g.o -o x").twice(),
         main_o("warns")
             .file("w.c", "#include <stdio.h>\nchar *gets(char*);int main(void){char b[9];return !gets(b);}\n")
-            .cmd("cc w.c -o x").mask(temporary.0, temporary.1).cold().then("again", nothing()),
+            .cmd("cc w.c -o x").mask(temporary.0, temporary.1).repeats(),
         main_o("object-missing").cmd("cc m.o none.o -o x").twice().then("appears", object("none.o", 1)),
         main_o("object-empty").file("e.o", "").cmd("cc m.o f.o e.o -o x").twice(),
         main_o("object-wrong").file("e.o", "no object").cmd("cc m.o f.o e.o -o x").twice(),
@@ -106,7 +107,7 @@ pub(super) fn cases() -> Vec<Case> {
             .setup(sh("echo 'int foo(void){return 1;}' > f.c; $CC -fPIC -c f.c")).twice(),
         main_o("nostdlib").file("s.c", "void _start(void){for(;;);}\n").cmd("cc -nostdlib -static s.c -o x").twice(),
         main_o("verbose").cmd("cc -Wl,--verbose m.o f.o -o x").twice().may_miss(),
-        main_o("output-directory-missing").cmd("cc m.o f.o -o none/x").cold().then("again", nothing()),
+        main_o("output-directory-missing").cmd("cc m.o f.o -o none/x").repeats(),
         main_o("a.out").cmd("cc m.o f.o").twice(),
         main_o("many-objects")
             .setup(sh("for i in $(seq 150); do echo \".data\n.globl v$i\nv$i: .long $i\" > v.s; as v.s -o v$i.o; done; rm v.s"))
@@ -149,14 +150,13 @@ fn with_lto() -> Vec<Case> {
     let lto = |name: &str| case(format!("F/link-lto-{name}")).file("m.c", TWO_C)
         .file("f.c", "#include \"h.h\"\nint foo(void){return H;}\n").file("h.h", H1);
     vec![
-        lto("gcc").cmd("cc -O2 -flto m.c f.c -o x").loose("x", why).cold().then("again", nothing())
+        lto("gcc").cmd("cc -O2 -flto m.c f.c -o x").loose("x", why).repeats()
             .then("edited", put("h.h", H2)),
         lto("gcc-seeded").setup(sh("gcc -O2 -flto -frandom-seed=1 -c m.c; gcc -O2 -flto -frandom-seed=2 -c f.c"))
             .cmd("cc -O2 -flto -frandom-seed=3 m.o f.o -o x").twice().may_miss(),
-        lto("gcc-partitions").cmd("cc -O2 -flto=2 -flto-partition=max m.c f.c -o x").loose("x", why).cold()
-            .then("again", nothing()),
+        lto("gcc-partitions").cmd("cc -O2 -flto=2 -flto-partition=max m.c f.c -o x").loose("x", why).repeats(),
         lto("gcc-save-temps").setup(sh("gcc -O2 -flto -frandom-seed=1 -c m.c; gcc -O2 -flto -frandom-seed=2 -c f.c"))
-            .cmd("cc -O2 -flto -save-temps m.o f.o -o x").loose("x*", why).cold().then("again", nothing()),
+            .cmd("cc -O2 -flto -save-temps m.o f.o -o x").loose("x*", why).repeats(),
         lto("clang-lld").clang().program("ld.lld").cmd("cc -O2 -flto -fuse-ld=lld m.c f.c -o x").twice()
             .changes("edited", put("h.h", H2)),
         lto("clang-thin").clang().program("ld.lld").cmd("cc -O2 -flto=thin -fuse-ld=lld m.c f.c -o x").twice()
@@ -165,6 +165,6 @@ fn with_lto() -> Vec<Case> {
             .cmd("cc -O2 -flto=thin -fuse-ld=lld -Wl,--thinlto-cache-dir=tc m.c f.c -o x")
             .loose("tc*", "a cache of its own, with times").cold().over().may_miss().then("edited", put("h.h", H2)),
         lto("archive").setup(sh("gcc -O2 -flto -frandom-seed=2 -c f.c; rm -f libf.a; gcc-ar rcsD libf.a f.o"))
-            .cmd("cc -O2 -flto m.c -L. -lf -o x").setup(dir("e")).loose("x", why).cold().then("again", nothing()),
+            .cmd("cc -O2 -flto m.c -L. -lf -o x").setup(dir("e")).loose("x", why).repeats(),
     ]
 }

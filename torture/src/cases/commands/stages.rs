@@ -30,26 +30,25 @@ pub(super) fn cases() -> Vec<Case> {
         hello("stage-analyze").clang().cmd("cc --analyze x.c -o x.plist").twice().changes("edited", put("h.h", H2)),
         hello("stage-analyze-html").clang()
             .sh("$CC --analyze -Xclang -analyzer-output=html x.c -o report && mv report/*.html report/one.html")
-            .file("x.c", "int f(int*p){if(p)return 1;return *p;}\n").loose("report*", "names are random").cold()
-            .then("again", nothing()),
+            .file("x.c", "int f(int*p){if(p)return 1;return *p;}\n").loose("report*", "names are random").repeats(),
         hello("stage-fanalyzer").cmd("cc -fanalyzer -c x.c -o x.o")
             .file("x.c", "int f(int*p){if(p)return 1;return *p;}\n").twice(),
         hello("two-sources").file("y.c", "#include \"h.h\"\nint g(void){return H;}\n").cmd("cc -c x.c y.c").twice()
             .changes("header edited", put("h.h", H2)).changes("one edited", put("y.c", "int g;\n"))
             .back("back", all([put("h.h", H1), put("y.c", "#include \"h.h\"\nint g(void){return H;}\n")])),
         hello("two-sources-MD").file("y.c", "int g;\n").cmd("cc -MD -c x.c y.c").twice().over(),
-        hello("two-sources-o").file("y.c", "int g;\n").cmd("cc -c x.c y.c -o z.o").cold().then("again", nothing()),
+        hello("two-sources-o").file("y.c", "int g;\n").cmd("cc -c x.c y.c -o z.o").repeats(),
         hello("two-sources-one-fails").file("y.c", "nonsense\n").cmd("cc -c x.c y.c").twice().may_miss(),
         hello("two-sources-two-languages").file("y.cc", "int g(){return 0;}\n").file("z.S", ".data\n.long 1\n")
             .cmd("cc -c x.c y.cc z.S").twice(),
-        hello("same-source-twice").cmd("cc -c x.c x.c").cold().then("again", nothing()),
+        hello("same-source-twice").cmd("cc -c x.c x.c").repeats(),
         hello("E-two-sources").file("y.c", "int g;\n").cmd("cc -E x.c y.c").twice(),
         hello("preprocessed").file("x.i", "# 1 \"/some/x.c\"\nint f(void){return 1;}\n").cmd("cc -c x.i -o x.o").twice()
             .changes("edited", put("x.i", "# 1 \"/some/x.c\"\nint f(void){return 2;}\n")),
         hello("preprocessed-g").file("x.i", "# 1 \"/some/x.c\"\n# 1 \"/some\" 1\nint f(void){return 1;}\n")
             .cmd("cc -g -c x.i -o x.o").twice(),
         hello("fpreprocessed").cmd("cc -E x.c -o x.i")
-            .sh("$CC -E x.c -o t.i && $CC -fpreprocessed -c t.i -o x.o && rm t.i").cold().then("again", nothing()),
+            .sh("$CC -E x.c -o t.i && $CC -fpreprocessed -c t.i -o x.o && rm t.i").repeats(),
         hello("assembler-S").file("x.S", "#include \"i.h\"\n.data\n.byte V\n").file("i.h", "#define V 1\n")
             .cmd("cc -c x.S -o x.o").twice().changes("edited", put("i.h", "#define V 2\n")),
         hello("assembler-s").file("x.s", ".data\n.byte 1\n").cmd("cc -c x.s -o x.o").twice()
@@ -74,16 +73,16 @@ pub(super) fn cases() -> Vec<Case> {
             .program("gfortran").cmd("gfortran -c x.f90 -o x.o").twice()
             .changes("edited", put("i.inc", "print *, 2\n")),
         hello("fortran-module").file("m.f90", "module m\ninteger::i\nend module\n").program("gfortran")
-            .cmd("gfortran -c m.f90 -o m.o").cold().then("again", nothing()).over().may_miss(),
+            .cmd("gfortran -c m.f90 -o m.o").repeats().over().may_miss(),
         hello("llvm-ir").clang().file("x.ll", "define i32 @f(){ret i32 1}\n").cmd("cc -c x.ll -o x.o").twice()
             .changes("edited", put("x.ll", "define i32 @f(){ret i32 2}\n")),
-        hello("cpp-program").cmd("cpp x.c x.i").program("cpp").cold().then("again", nothing())
+        hello("cpp-program").cmd("cpp x.c x.i").program("cpp").repeats()
             .then("edited", put("h.h", H2)),
-        hello("c99-program").program("c99").cmd("c99 -c x.c -o x.o").cold().then("again", nothing())
+        hello("c99-program").program("c99").cmd("c99 -c x.c -o x.o").repeats()
             .then("edited", put("h.h", H2)),
         hello("collect2-directly")
-            .sh("$WRAP $(${CC##* } -print-prog-name=cc1 2>/dev/null || echo false) -quiet x.c -o x.s; echo $?").cold()
-            .then("again", nothing()).any_stderr_ever(),
+            .sh("$WRAP $(${CC##* } -print-prog-name=cc1 2>/dev/null || echo false) -quiet x.c -o x.s; echo $?").repeats()
+            .any_stderr_ever(),
     ]);
     cases.extend(headers());
     cases.extend(modules());
@@ -100,10 +99,9 @@ fn headers() -> Vec<Case> {
     vec![
         user("make").file("p.h", "#define P 1\n").cmd("cc -x c-header p.h -o p.h.gch").loose("*.gch", why).twice()
             .may_miss().then("edited", put("p.h", "#define P 2\n")),
-        user("make-no-o").file("p.h", "#define P 1\n").cmd("cc p.h").loose("*.gch", why).cold()
-            .then("again", nothing()),
+        user("make-no-o").file("p.h", "#define P 1\n").cmd("cc p.h").loose("*.gch", why).repeats(),
         user("make-clang").clang().file("p.h", "#define P 1\n").cmd("cc -x c-header p.h -o p.pch")
-            .loose("*.pch", "clang's hold times of files").cold().then("again", nothing())
+            .loose("*.pch", "clang's hold times of files").repeats()
             .then("edited", put("p.h", "#define P 2\n")),
         user("use").setup(pch(1)).cmd("cc -c x.c -o x.o").twice().may_miss().then("made anew", pch(2))
             .then("gone", rm("p.h.gch")).then("differs from header", all([pch(3), put_old("p.h", "#define P 4\n")])),
@@ -120,7 +118,7 @@ fn headers() -> Vec<Case> {
         user("use-clang-validated").clang().setup(clang_pch(1)).cmd("cc -include-pch p.pch -c x.c -o x.o").cold()
             .then("header edited, size same", all([put("p.h", "#define P 7\n"), touch("p.h", -AGE_S)])),
         user("use-then-edit").sh("$CC -x c-header p.h -o p.h.gch && $CC -c x.c -o x.o; rm -f p.h.gch")
-            .file("p.h", "#define P 1\n").cold().then("again", nothing()).then("edited", put("p.h", "#define P 2\n")),
+            .file("p.h", "#define P 1\n").repeats().then("edited", put("p.h", "#define P 2\n")),
     ]
 }
 
@@ -135,28 +133,26 @@ fn modules() -> Vec<Case> {
     let works = Need::Works("echo 'export module m;' > m.cc; g++ -std=c++20 -fmodules-ts -c m.cc", "modules in g++");
     let gcc = |name: &str| unit(name).needs(works);
     vec![
-        gcc("gcc-make").cmd("c++ -std=c++20 -fmodules-ts -c m.cc -o m.o").cold().then("again", nothing()).over()
+        gcc("gcc-make").cmd("c++ -std=c++20 -fmodules-ts -c m.cc -o m.o").repeats().over()
             .may_miss().then("edited", interface(2)),
-        gcc("gcc-use").setup(build()).cmd("c++ -std=c++20 -fmodules-ts -c u.cc -o u.o").cold().then("again", nothing())
+        gcc("gcc-use").setup(build()).cmd("c++ -std=c++20 -fmodules-ts -c u.cc -o u.o").repeats()
             .then("made anew", all([interface(2), build()])).then("gone", rm("gcm.cache")),
         gcc("gcc-make-and-use")
             .sh("$CXX -std=c++20 -fmodules-ts -c m.cc -o m.o && $CXX -std=c++20 -fmodules-ts -c u.cc -o u.o; rm -rf gcm.cache")
-            .cold().then("again", nothing()).then("edited", interface(2)),
+            .repeats().then("edited", interface(2)),
         gcc("gcc-header-unit").file("h.h", H1).file("u.cc", "import \"h.h\";\nint g(){return H;}\n")
             .sh("$CXX -std=c++20 -fmodules-ts -x c++-header h.h && $CXX -std=c++20 -fmodules-ts -c u.cc -o u.o; rm -rf gcm.cache")
-            .cold()
-            .then("again", nothing()).then("edited", put("h.h", H3)),
+            .repeats().then("edited", put("h.h", H3)),
         gcc("gcc-mapper").setup(build()).file("map", "m gcm.cache/m.gcm\n")
-            .cmd("c++ -std=c++20 -fmodules-ts -fmodule-mapper=map -c u.cc -o u.o").cold().then("again", nothing())
+            .cmd("c++ -std=c++20 -fmodules-ts -fmodule-mapper=map -c u.cc -o u.o").repeats()
             .then("mapper edited", put("map", "m none.gcm\n")),
         unit("clang-make").clang().file("m.cppm", "export module m;\nexport int f(){return 1;}\n")
-            .cmd("c++ -std=c++20 --precompile m.cppm -o m.pcm").loose("*.pcm", why).cold().then("again", nothing())
+            .cmd("c++ -std=c++20 --precompile m.cppm -o m.pcm").loose("*.pcm", why).repeats()
             .then("edited", put("m.cppm", "export module m;\nexport int f(){return 2;}\n")),
         unit("clang-use").clang().file("m.cppm", "export module m;\nexport inline int f(){return 1;}\n")
             .file("u.cc", "import m;\nint g(){return f();}\n")
             .setup(sh("clang++ -std=c++20 --precompile m.cppm -o m.pcm"))
-            .cmd("c++ -std=c++20 -fprebuilt-module-path=. -fmodule-file=m=m.pcm -c u.cc -o u.o").cold()
-            .then("again", nothing())
+            .cmd("c++ -std=c++20 -fprebuilt-module-path=. -fmodule-file=m=m.pcm -c u.cc -o u.o").repeats()
             .then("made anew", all([put("m.cppm", "export module m;\nexport inline int f(){return 3;}\n"), sh("clang++ -std=c++20 --precompile m.cppm -o m.pcm")]))
             .then("gone", rm("m.pcm")),
     ]

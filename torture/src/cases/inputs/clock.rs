@@ -43,11 +43,10 @@ pub(super) fn cases() -> Vec<Case> {
             .fresh(),
         case("A/time-DATE-only-named").both().provable()
             .file("x.c", "#ifdef NO\nconst char *p = __DATE__;\n#endif\nint a;\n").cmd(obj)
-            .cold().then("again", nothing()),
+            .repeats(),
         case("A/time-defined-only").both().file("x.c", "#ifdef __TIME__\nint a;\n#endif\n").cmd(obj).twice(),
         case("A/time-undefined").both().file("x.c", text("__DATE__"))
-            .cmd("cc -Wno-builtin-macro-redefined -D__DATE__=\"x\" -c x.c -o x.o").cold()
-            .then("again", nothing()),
+            .cmd("cc -Wno-builtin-macro-redefined -D__DATE__=\"x\" -c x.c -o x.o").repeats(),
     ];
     for (name, files) in [
         ("source", [("x.c", "const char *p = __TIMESTAMP__;\n"), ("h.h", "")]),
@@ -55,8 +54,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("inside-header", [("x.c", "#include \"h.h\"\n"), ("h.h", "const char *p = __TIMESTAMP__;\n")]),
         ("pasted", [("x.c", "#define P(a,b) a##b\nconst char *p = P(__TIME,STAMP__);\n"), ("h.h", "")]),
     ] {
-        cases.push(case(format!("A/time-TIMESTAMP-{name}")).both().files(&files).cmd(obj).cold()
-            .then("again", nothing())
+        cases.push(case(format!("A/time-TIMESTAMP-{name}")).both().files(&files).cmd(obj).repeats()
             .then("source touched", touch("x.c", -2 * AGE_S)).then("header touched", touch("h.h", -3 * AGE_S))
             .then("both touched", all([touch("x.c", -4 * AGE_S), touch("h.h", -4 * AGE_S)])));
     }

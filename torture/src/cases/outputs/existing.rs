@@ -59,29 +59,27 @@ pub(super) fn cases() -> Vec<Case> {
     }
     let hello = |name: &str| case(format!("C/{name}")).both().file("x.c", X_C).file("h.h", H1);
     cases.extend([
-        hello("output-dev-null").cmd("cc -c x.c -o /dev/null").cold().then("again", nothing()),
-        hello("output-dev-null-MD").cmd("cc -MD -MF d -c x.c -o /dev/null").cold().then("again", nothing()),
-        hello("output-dev-full").cmd("cc -S x.c -o /dev/full").cold().then("again", nothing()).any_stderr_ever(),
-        hello("output-dev-stdout").cmd("cc -S x.c -o /dev/stdout").cold().then("again", nothing()),
+        hello("output-dev-null").cmd("cc -c x.c -o /dev/null").repeats(),
+        hello("output-dev-null-MD").cmd("cc -MD -MF d -c x.c -o /dev/null").repeats(),
+        hello("output-dev-full").cmd("cc -S x.c -o /dev/full").repeats().any_stderr_ever(),
+        hello("output-dev-stdout").cmd("cc -S x.c -o /dev/stdout").repeats(),
         hello("output-fifo-read")
-            .sh("rm -f p; mkfifo p; timeout 9 cat p > got & timeout 9 $CC -S x.c -o p; r=$?; wait; exit $r").cold()
-            .then("again", nothing()),
-        hello("output-dir-not-writable").setup(dir("o")).setup(chmod("o", 0o555)).cmd("cc -c x.c -o o/x.o").cold()
-            .then("again", nothing())
+            .sh("rm -f p; mkfifo p; timeout 9 cat p > got & timeout 9 $CC -S x.c -o p; r=$?; wait; exit $r").repeats(),
+        hello("output-dir-not-writable").setup(dir("o")).setup(chmod("o", 0o555)).cmd("cc -c x.c -o o/x.o").repeats()
             .changes("writable", chmod("o", 0o755)).then("not again", chmod("o", 0o555)),
         hello("output-dir-not-writable-file-there").file("o/x.o", "old").setup(chmod("o", 0o555))
-            .cmd("cc -c x.c -o o/x.o").cold().then("again", nothing()),
+            .cmd("cc -c x.c -o o/x.o").repeats(),
         hello("output-dir-missing").cmd("cc -c x.c -o none/x.o").twice().may_miss().changes("appears", dir("none"))
             .then("goes", rm("none")),
-        hello("output-dir-is-file").file("o", "").cmd("cc -c x.c -o o/x.o").cold().then("again", nothing()),
-        hello("output-name-too-long").argv(["cc", "-c", "x.c", "-o", &"n".repeat(300)]).cold().then("again", nothing()),
-        hello("output-empty-name").cmd("cc -c x.c -o ''").cold().then("again", nothing()),
+        hello("output-dir-is-file").file("o", "").cmd("cc -c x.c -o o/x.o").repeats(),
+        hello("output-name-too-long").argv(["cc", "-c", "x.c", "-o", &"n".repeat(300)]).repeats(),
+        hello("output-empty-name").cmd("cc -c x.c -o ''").repeats(),
         hello("working-dir-not-writable").file("w/x.c", "int a;\n").setup(chmod("w", 0o555)).cwd("w")
-            .cmd("cc -c x.c -o ../x.o").cold().then("again", nothing()),
+            .cmd("cc -c x.c -o ../x.o").repeats(),
         hello("file-size-limit").prelude("ulimit -f 1").cmd("cc -g3 -c x.c -o x.o")
             .mask(r"\b0x[0-9a-f]{6,}\b", "addresses of functions in clang's crash report")
             .file("x.c", "#include <stdio.h>\n#include <stdlib.h>\nint a;\n")
-            .cold().then("again", nothing()).prelude("").changes("without the limit", nothing()).prelude("ulimit -f 1")
+            .repeats().prelude("").changes("without the limit", nothing()).prelude("ulimit -f 1")
             .then("with it again", nothing()),
         hello("file-size-limit-on-hit").file("x.c", "int a[9000]={1};\n").cmd("cc -c x.c -o x.o").twice()
             .prelude("ulimit -f 8").then("with the limit", nothing()).any_stderr_ever(),
@@ -89,35 +87,31 @@ pub(super) fn cases() -> Vec<Case> {
             .changes("without the limit", nothing())
             .prelude("ulimit -n 8").then("with it again", nothing()),
         hello("two-at-once-one-output").file("y.c", "int other[999]={1};\n")
-            .sh("$CC -c x.c -o o.o & $CC -c x.c -o o.o; wait; $CC -c y.c -o p.o & $CC -c y.c -o p.o & wait").cold()
-            .then("again", nothing()),
-        hello("renamed-right-after").sh("$CC -MD -c x.c -o x.o && mv x.o z.o && mv x.d z.d").cold()
-            .then("again", nothing()).hits(),
+            .sh("$CC -c x.c -o o.o & $CC -c x.c -o o.o; wait; $CC -c y.c -o p.o & $CC -c y.c -o p.o & wait").repeats(),
+        hello("renamed-right-after").sh("$CC -MD -c x.c -o x.o && mv x.o z.o && mv x.d z.d").repeats().hits(),
         hello("stripped-right-after")
-            .sh("$CC -g -c x.c -o x.o && strip -g x.o && cp x.o s.o && rm x.o && $CC -g -c x.c -o x.o").cold()
-            .then("again", nothing()).hits(),
+            .sh("$CC -g -c x.c -o x.o && strip -g x.o && cp x.o s.o && rm x.o && $CC -g -c x.c -o x.o").repeats()
+            .hits(),
         hello("appended-right-after")
-            .sh("$CC -c x.c -o x.o && printf tail >> x.o && cp x.o s.o && rm x.o && $CC -c x.c -o x.o").cold()
-            .then("again", nothing()).hits(),
+            .sh("$CC -c x.c -o x.o && printf tail >> x.o && cp x.o s.o && rm x.o && $CC -c x.c -o x.o").repeats()
+            .hits(),
         hello("objcopied-right-after")
-            .sh("$CC -c x.c -o x.o && objcopy --add-section n=h.h x.o && mv x.o s.o && $CC -c x.c -o x.o").cold()
-            .then("again", nothing()).hits(),
-        hello("chmodded-right-after").sh("$CC -c x.c -o x.o && chmod 600 x.o && rm x.o && $CC -c x.c -o x.o").cold()
-            .then("again", nothing()).hits(),
-        hello("truncated-after-hit").sh("$CC -c x.c -o x.o && : > x.o && rm x.o && $CC -c x.c -o x.o").cold()
-            .then("again", nothing()).hits(),
+            .sh("$CC -c x.c -o x.o && objcopy --add-section n=h.h x.o && mv x.o s.o && $CC -c x.c -o x.o").repeats()
+            .hits(),
+        hello("chmodded-right-after").sh("$CC -c x.c -o x.o && chmod 600 x.o && rm x.o && $CC -c x.c -o x.o").repeats()
+            .hits(),
+        hello("truncated-after-hit").sh("$CC -c x.c -o x.o && : > x.o && rm x.o && $CC -c x.c -o x.o").repeats().hits(),
         hello("edited-in-place-after-hit")
             .sh("$CC -c x.c -o x.o; printf X | dd of=x.o bs=1 seek=80 conv=notrunc 2>/dev/null; cp x.o bad.o; $CC -c x.c -o y.o")
-            .cold().then("again", nothing()),
+            .repeats(),
         hello("linked-after-hit").sh("$CC -c x.c -o x.o && ln x.o y.o && $CC -c x.c -o x.o && stat -c %h x.o y.o")
-            .cold().then("again", nothing()).hits(),
+            .repeats().hits(),
         hello("over-its-own-output").cmd("cc -MD -c x.c -o x.o").cold().over().over().then("edited", put("h.h", H2))
             .over(),
         hello("over-its-own-program").file("m.c", MAIN_C).cmd("cc m.c -o m").cold().over().over(),
         hello("program-is-running")
             .file("m.c", "#include <unistd.h>\nint main(void){close(0);close(1);close(2);return pause();}\n")
-            .setup(sh("$CC m.c -o m")).sh("./m & p=$!; sleep 0.05; $CC m.c -o m; r=$?; kill $p; wait; exit $r").cold()
-            .then("again", nothing()),
+            .setup(sh("$CC m.c -o m")).sh("./m & p=$!; sleep 0.05; $CC m.c -o m; r=$?; kill $p; wait; exit $r").repeats(),
     ]);
     cases
 }

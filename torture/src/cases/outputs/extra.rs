@@ -134,48 +134,45 @@ fn elsewhere() -> Vec<Case> {
     vec![
         looped("opt-info-appended").cmd("cc -O3 -fopt-info-all=f -c x.c -o x.o").cold().over().may_miss().over()
             .may_miss(),
-        looped("opt-info-existing").file("f", "before\n").cmd("cc -O3 -fopt-info-vec-optimized=f -c x.c -o x.o").cold()
-            .then("again", nothing()),
+        looped("opt-info-existing").file("f", "before\n").cmd("cc -O3 -fopt-info-vec-optimized=f -c x.c -o x.o").repeats(),
         looped("dia-through-link").clang().setup(symlink("real.dia", "x.dia"))
-            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").cold()
-            .then("again", nothing()).over().may_miss(),
+            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").repeats().over().may_miss(),
         looped("dia-through-link-to-file").clang().file("real.dia", "old").setup(symlink("real.dia", "x.dia"))
-            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").cold().then("again", nothing()).over()
+            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").repeats().over()
             .may_miss(),
         looped("depfile-through-link").both().file("real.d", "old").setup(symlink("real.d", "x.d"))
-            .cmd("cc -MD -c x.c -o x.o").cold().then("again", nothing()).over().may_miss(),
+            .cmd("cc -MD -c x.c -o x.o").repeats().over().may_miss(),
         looped("depfile-through-dangling-link").both().setup(symlink("real.d", "x.d")).cmd("cc -MD -c x.c -o x.o")
-            .cold().then("again", nothing()),
-        my_cc("script-truncates-and-appends", "gcc \"$@\" >f 2>>f; echo done >>f\n").cold().then("again", nothing())
+            .repeats(),
+        my_cc("script-truncates-and-appends", "gcc \"$@\" >f 2>>f; echo done >>f\n").repeats()
             .over().may_miss(),
-        my_cc("script-same-file-twice", "gcc -Wall \"$@\" >f 2>>f\n").file("x.c", crate::cases::texts::WARNS_C).cold()
-            .then("again", nothing()).over().may_miss(),
+        my_cc("script-same-file-twice", "gcc -Wall \"$@\" >f 2>>f\n").file("x.c", crate::cases::texts::WARNS_C).repeats()
+            .over().may_miss(),
         my_cc("script-makes-directories", "mkdir -p -m 700 d/e; echo x > d/e/f; gcc \"$@\"\n").twice().over(),
         my_cc("script-makes-link", "ln -sf h.h l.h; gcc \"$@\"\n").twice().over().may_miss(),
-        my_cc("script-makes-hard-link", "gcc \"$@\"; ln -f x.o y.o\n").cold().then("again", nothing()).over()
+        my_cc("script-makes-hard-link", "gcc \"$@\"; ln -f x.o y.o\n").repeats().over()
             .may_miss(),
-        my_cc("script-removes", "rm -f old; gcc \"$@\"\n").file("old", "").cold().then("again", nothing()),
+        my_cc("script-removes", "rm -f old; gcc \"$@\"\n").file("old", "").repeats(),
         my_cc("script-moves", "gcc -c x.c -o t.o; mv t.o x.o\n").twice().over(),
-        my_cc("script-strips", "gcc \"$@\" && strip -g x.o\n").cold().then("again", nothing()).over().may_miss(),
+        my_cc("script-strips", "gcc \"$@\" && strip -g x.o\n").repeats().over().may_miss(),
         my_cc("script-edits-input", "echo '#define H 5' > h.h; gcc \"$@\"\n").cold().over().may_miss()
             .then("again", put("h.h", H1)),
         my_cc("script-chmods-output", "gcc \"$@\"; chmod 600 x.o\n").twice().over(),
-        my_cc("script-touches-output", "gcc \"$@\"; touch -d @1000000 x.o\n").cold().then("again", nothing()).over()
+        my_cc("script-touches-output", "gcc \"$@\"; touch -d @1000000 x.o\n").repeats().over()
             .may_miss(),
-        my_cc("script-writes-elsewhere", "gcc \"$@\"; echo x > ../elsewhere-$$; mv ../elsewhere-* elsewhere\n").cold()
-            .then("again", nothing()),
-        my_cc("script-fifo-output", "gcc \"$@\"; mkfifo ff\n").cold().then("again", nothing()).over().may_miss(),
-        my_cc("script-sparse-output", "gcc \"$@\"; truncate -s 3000000 sparse\n").cold().then("again", nothing()),
+        my_cc("script-writes-elsewhere", "gcc \"$@\"; echo x > ../elsewhere-$$; mv ../elsewhere-* elsewhere\n").repeats(),
+        my_cc("script-fifo-output", "gcc \"$@\"; mkfifo ff\n").repeats().over().may_miss(),
+        my_cc("script-sparse-output", "gcc \"$@\"; truncate -s 3000000 sparse\n").repeats(),
         my_cc("script-empty-output", "gcc \"$@\"; : > empty\n").twice().over(),
-        my_cc("script-no-output", "exit 0\n").cold().then("again", nothing()),
-        my_cc("script-only-talks", "echo out; echo err >&2; exit 3\n").cold().then("again", nothing()),
+        my_cc("script-no-output", "exit 0\n").repeats(),
+        my_cc("script-only-talks", "echo out; echo err >&2; exit 3\n").repeats(),
         my_cc("script-exit-codes", "gcc \"$@\"; exit $(cat code)\n").file("code", "1").twice()
             .changes("2", put("code", "2")).changes("77", put("code", "77"))
             .then("126", put("code", "126")).then("127", put("code", "127")).then("128", put("code", "128"))
             .then("255", put("code", "255")),
         hello("output-name-in-rsp").file("r", "-o x.o").cmd("cc -c x.c @r").twice()
             .changes("another name", put("r", "-o y.o")),
-        hello("output-twice").cmd("cc -c x.c -o x.o -o y.o").cold().then("again", nothing()),
+        hello("output-twice").cmd("cc -c x.c -o x.o -o y.o").repeats(),
         hello("output-joined").cmd("cc -c x.c -ox.o").twice(),
         hello("output-without-extension").cmd("cc -MD -c x.c -o x").twice(),
         hello("output-odd-name").cmd("cc -MD -c x.c -o 'a b$c.o'").twice().over(),
@@ -188,12 +185,11 @@ fn elsewhere() -> Vec<Case> {
             .then("the link leads elsewhere", sh("mkdir other; ln -sfn other o")).again(),
         hello("output-elsewhere").setup(dir("far/away")).setup(dir("w")).cwd("w")
             .cmd("cc -MD -c ../x.c -o ../far/away/x.o").twice().over(),
-        hello("output-is-source").file("x.c", "int a;\n").sh("cp x.c y.c; $CC -c y.c -o y.c").cold()
-            .then("again", nothing()),
-        hello("output-is-header").sh("cp h.h g.h; $CC -include g.h -c x.c -o g.h").cold().then("again", nothing()),
-        hello("output-is-depfile").cmd("cc -MD -MF x.o -c x.c -o x.o").cold().then("again", nothing()),
+        hello("output-is-source").file("x.c", "int a;\n").sh("cp x.c y.c; $CC -c y.c -o y.c").repeats(),
+        hello("output-is-header").sh("cp h.h g.h; $CC -include g.h -c x.c -o g.h").repeats(),
+        hello("output-is-depfile").cmd("cc -MD -MF x.o -c x.c -o x.o").repeats(),
         hello("two-outputs-are-one-file").file("a.o", "").setup(crate::change::link("a.o", "a.d"))
-            .cmd("cc -MD -MF a.d -c x.c -o a.o").cold().then("again", nothing()),
+            .cmd("cc -MD -MF a.d -c x.c -o a.o").repeats(),
         hello("output-large").needs(Need::Program("awk"))
             .setup(sh("awk 'BEGIN{for(i=0;i<20000;i++)printf \"int v%d=%d;\\n\",i,i}' > x.c"))
             .cmd("cc -g -c x.c -o x.o").twice().over(),

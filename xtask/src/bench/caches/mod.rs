@@ -13,14 +13,13 @@ mod found;
 mod rust;
 mod shown;
 
-use super::{hit, image, machine};
+use super::{hit, image};
 use crate::place::Place;
-use crate::{binaries, fetch, run, torture};
+use crate::{fetch, machine, torture};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Instant;
 
 use self::found::{Found, Torture};
@@ -37,9 +36,6 @@ pub(crate) struct Options {
     /// Print the table, and do not change README.md
     #[arg(long)]
     print: bool,
-    /// Measure this larder, with the larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
-    larder: Option<PathBuf>,
 }
 
 /// How many rounds the images are measured.
@@ -49,20 +45,20 @@ const IMAGE_ROUNDS: u32 = 3;
 const MARKERS: [&str; 2] = ["<!-- `cargo xtask bench caches` replaces what follows -->", "<!-- until here -->"];
 
 /// Measures, and writes the table. Returns `false` if a result of larder was wrong.
-pub(crate) fn caches(place: &Place, options: &Options) -> Result<bool> {
+pub(crate) fn caches(place: &Place, larder: &Path, options: &Options) -> Result<bool> {
     let began = Instant::now();
-    let larder = binaries::larder(place, options.larder.as_deref())?;
     // The caches are installed first, because that may take many minutes and may fail.
-    let mut rust = rust::Caches::all(place, &larder)?;
+    let caches = rust::Caches::all(place, larder)?;
+    let missing = caches.missing.clone();
     let found = Found {
-        rust: rust.measure(place)?,
-        hits: hits(place, options, &larder)?,
-        image: image::usable(place, larder.clone(), IMAGE_ROUNDS)?,
-        torture: torture_of_all(place, options.every, &larder)?,
+        rust: caches.measure()?,
+        hits: hits(place, options, larder)?,
+        image: image::usable(place, larder, IMAGE_ROUNDS)?,
+        torture: torture_of_all(place, options.every, larder)?,
         every: options.every,
-        missing: rust.missing,
+        missing,
         machine: machine::facts(place),
-        date: run::output(Command::new("date").args(["-u", "+%-d %B %Y"]))?.trim().to_owned(),
+        date: machine::date("%-d %B %Y")?,
         minutes: began.elapsed().as_secs().div_ceil(60),
     };
     let text = shown::table(&found)?;
@@ -100,7 +96,7 @@ fn torture_of_all(place: &Place, every: u16, larder: &Path) -> Result<BTreeMap<&
 
 /// Runs the benchmark of a hit, and returns the CPU times of the cases C and C++.
 fn hits(place: &Place, options: &Options, larder: &Path) -> Result<[BTreeMap<String, String>; 2]> {
-    let table = hit::hit(place, &hit::Options::new(options.runs, larder))?.table;
+    let table = hit::hit(place, larder, &hit::Options { runs: options.runs })?.table;
     let column = table.header.iter().position(|name| name == "CPU ms").context("it has no column `CPU ms`")?;
     let case = |case: &str| -> BTreeMap<String, String> {
         let rows = table.rows.iter().filter(|row| row[0] == case);

@@ -4,54 +4,42 @@
 use crate::bench::measure;
 use crate::bench::rivals::{self, Rival};
 use crate::bench::rust::cargo_build;
+use crate::bench::scene::Scene;
 use crate::fetch::{self, Build};
 use crate::launcher::Launcher;
-use crate::place::{Place, fresh, remove};
+use crate::place::{Place, remove};
 use crate::{run, setup};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The files of the workspace. The kinds of crates are named in the table's note.
-const FILES: &[(&str, &str)] = &[
+/// The crates of the workspace: the directory, the rest of the manifest, and the source with its path.
+/// The table's note names their kinds.
+const CRATES: [(&str, &str, &str, &str); 6] = [
+    ("lib", "", "src/lib.rs", "pub fn part() -> usize { 3 }"),
     (
-        "Cargo.toml",
-        "[workspace]\nmembers = [\"lib\", \"macro\", \"c\", \"static\", \"dynamic\", \"app\"]\nresolver = \"2\"\n",
+        "macro",
+        "[lib]\nproc-macro = true",
+        "src/lib.rs",
+        "#[proc_macro] pub fn four(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"4\".parse().unwrap() }",
     ),
-    ("lib/Cargo.toml", "[package]\nname = \"parts\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
-    ("lib/src/lib.rs", "pub fn part() -> usize { 3 }\n"),
+    ("c", "[lib]\ncrate-type = [\"cdylib\"]", "src/lib.rs", "#[no_mangle] pub extern \"C\" fn five() -> i32 { 5 }"),
     (
-        "macro/Cargo.toml",
-        "[package]\nname = \"makes\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\nproc-macro = true\n",
+        "static",
+        "[lib]\ncrate-type = [\"staticlib\"]",
+        "src/lib.rs",
+        "#[no_mangle] pub extern \"C\" fn six() -> i32 { 6 }",
     ),
+    ("dynamic", "[lib]\ncrate-type = [\"dylib\"]", "src/lib.rs", "pub fn seven() -> i32 { 7 }"),
     (
-        "macro/src/lib.rs",
-        "#[proc_macro]\npub fn four(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"4\".parse().unwrap() }\n",
+        "app",
+        "build = \"build.rs\"\n[dependencies]\ncrate-lib.path = \"../lib\"\ncrate-macro.path = \"../macro\"",
+        "src/main.rs",
+        "fn main() { println!(\"{}\", crate_lib::part() + crate_macro::four!()); }",
     ),
-    (
-        "c/Cargo.toml",
-        "[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n",
-    ),
-    ("c/src/lib.rs", "#[no_mangle]\npub extern \"C\" fn five() -> i32 { 5 }\n"),
-    (
-        "static/Cargo.toml",
-        "[package]\nname = \"s\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"staticlib\"]\n",
-    ),
-    ("static/src/lib.rs", "#[no_mangle]\npub extern \"C\" fn six() -> i32 { 6 }\n"),
-    (
-        "dynamic/Cargo.toml",
-        "[package]\nname = \"d\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"dylib\"]\n",
-    ),
-    ("dynamic/src/lib.rs", "pub fn seven() -> i32 { 7 }\n"),
-    (
-        "app/Cargo.toml",
-        "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\nbuild = \"build.rs\"\n\
-         [dependencies]\nparts = { path = \"../lib\" }\nmakes = { path = \"../macro\" }\n",
-    ),
-    ("app/build.rs", "fn main() { println!(\"cargo:rerun-if-changed=build.rs\"); }\n"),
-    ("app/src/main.rs", "fn main() { println!(\"{}\", parts::part() + makes::four!()); }\n"),
 ];
+const BUILD_SCRIPT: &str = "fn main() { println!(\"cargo:rerun-if-changed=build.rs\"); }\n";
 
 /// The number of builds that fill a store. larder may learn in the first how a tool is observed.
 const FILLING: usize = 2;
@@ -64,39 +52,41 @@ pub(in crate::bench) struct Found {
 }
 
 /// The caches, each with an empty store.
-pub(super) struct Caches {
-    work: PathBuf,
+pub(super) struct Caches<'a> {
+    scene: Scene<'a>,
     own: Vec<Launcher>,
     served: Vec<Rival>,
     /// The caches that could not be installed, with the reasons.
     pub(super) missing: Vec<String>,
 }
 
-impl Caches {
+impl<'a> Caches<'a> {
     /// Installs them.
-    pub(super) fn all(place: &Place, larder: &Path) -> Result<Self> {
-        setup::for_bench(place)?;
-        let work = place.own("bench-caches")?;
-        fresh(&work)?;
-        let home = work.join("home");
-        fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
-        let store = |name: &str| work.join("store").join(name);
+    pub(super) fn all(place: &'a Place, larder: &Path) -> Result<Self> {
+        setup::for_builds(place)?;
+        let scene = Scene::begin(place, larder, "caches")?;
         let own = vec![
-            Launcher::larder(larder, &store("larder"))?,
-            Launcher::ccache(&fetch::ccache(place)?, &store("ccache"))?,
+            Launcher::larder(larder, &scene.store("larder"))?,
+            Launcher::ccache(&fetch::ccache(place)?, &scene.store("ccache"))?,
         ];
-        let (served, missing) = rivals::of_rust(place, &work.join("store"), &home, Build::Yes);
-        Ok(Self { work, own, served, missing })
+        let (served, missing) = rivals::of_rust(&scene, Build::Yes);
+        Ok(Self { scene, own, served, missing })
     }
 
     /// Builds the workspace through each cache. Ends the servers and removes all files.
-    pub(super) fn measure(&mut self, place: &Place) -> Result<Found> {
-        let tree = self.work.join("workspace");
-        for (name, text) in FILES {
-            let path = tree.join(name);
-            fs::create_dir_all(path.parent().context("a file lies in a directory")?)?;
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    pub(super) fn measure(self) -> Result<Found> {
+        let tree = self.scene.work.join("workspace");
+        for (name, rest, path, text) in CRATES {
+            let dir = tree.join(name);
+            fs::create_dir_all(dir.join("src")).with_context(|| format!("cannot make {}", dir.display()))?;
+            let package =
+                format!("[package]\nname = \"crate-{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}\n");
+            fs::write(dir.join("Cargo.toml"), package)?;
+            fs::write(dir.join(path), text)?;
         }
+        fs::write(tree.join("app/build.rs"), BUILD_SCRIPT)?;
+        let members = CRATES.map(|(name, ..)| name);
+        fs::write(tree.join("Cargo.toml"), format!("[workspace]\nmembers = {members:?}\nresolver = \"2\"\n"))?;
         // Caches do not trust the times of new files.
         std::thread::sleep(measure::SETTLING);
         let calls = self.calls(&tree)?;
@@ -106,15 +96,14 @@ impl Caches {
             ensure!(found as usize <= calls, "{}: {found} hits in {calls} calls", launcher.name);
             hits.insert(launcher.name, found);
         }
-        self.served.clear();
-        remove(&self.work)?;
-        fresh(&place.own("bench-caches")?)?;
+        drop(self.served);
+        remove(&self.scene.work)?;
         Ok(Found { calls, hits })
     }
 
     /// Builds plainly, and returns the number of artifacts, of which rustc makes one in each call.
     fn calls(&self, tree: &Path) -> Result<usize> {
-        let mut build = cargo_build(&Launcher::plain(), None, &self.work.join("home"));
+        let mut build = cargo_build(&Launcher::plain(), None, &self.scene.home);
         let said = run::output(build.args(["--message-format", "json"]).current_dir(tree))?;
         let calls = said.lines().filter(|line| line.contains("\"reason\":\"compiler-artifact\"")).count();
         ensure!(calls > 0, "cargo reported no artifact");
@@ -123,13 +112,13 @@ impl Caches {
 
     /// Returns the hits of the last of several builds.
     fn hits_of(&self, launcher: &Launcher, tree: &Path) -> Result<u64> {
-        let home = self.work.join("home");
-        let counts = || launcher.counts(&home)?.with_context(|| format!("{} counts nothing", launcher.name));
+        let home = &self.scene.home;
+        let counts = || launcher.counts(home)?.with_context(|| format!("{} counts nothing", launcher.name));
         let build = || -> Result<()> {
             // The file `target/.rustc_info.json` stays, so that cargo does not ask rustc for its
             // version again, which caches would count.
             remove(&tree.join("target/debug"))?;
-            let mut build = cargo_build(launcher, launcher.program.as_deref(), &home);
+            let mut build = cargo_build(launcher, launcher.program.as_deref(), home);
             run::output(build.arg("--quiet").current_dir(tree)).map(drop)
         };
         for _ in 0..FILLING {

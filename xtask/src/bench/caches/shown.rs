@@ -3,6 +3,7 @@
 use super::found::Found;
 use crate::bench::rivals::{KACHE, SCCACHE};
 use crate::fetch::CCACHE;
+use crate::table::{seconds, wrapped};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 
@@ -42,15 +43,15 @@ pub(super) fn table(found: &Found) -> Result<String> {
         row(title, of_caches(&|name| times.get(name).map(|ms| format!("{ms} ms")).or_else(|| no_hit(name))));
     }
     let image = &found.image;
-    let mounted = image.mounted.map_or("not mounted".to_owned(), |seconds| format!("{seconds:.2} s mounted"));
+    let mounted = image.mounted.map_or("not mounted".to_owned(), |time| format!("{} s mounted", seconds(time)));
     row(
         &format!("`node_modules` of {} files, usable after ⁴", thousands(image.files)),
         [
-            format!("{mounted}, {:.2} s unpacked", image.unpacked),
+            format!("{mounted}, {} s unpacked", seconds(image.unpacked)),
             String::new(),
             String::new(),
             String::new(),
-            format!("{:.2} s unpacked", image.untarred),
+            format!("{} s unpacked", seconds(image.untarred)),
         ],
     );
     notes(&mut text, found)?;
@@ -96,24 +97,6 @@ fn notes(text: &mut String, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// The longest line of a document.
-const COLUMNS_MAX: usize = 100;
-
-/// Breaks a paragraph into lines. All but the first begin with `indent`.
-fn wrapped(paragraph: &str, indent: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in paragraph.split(' ') {
-        let line = lines.last_mut().expect("there is a line");
-        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS_MAX {
-            lines.push(format!("{indent}{word}"));
-        } else {
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
-}
-
 /// Returns the number with a comma before each group of three digits.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -133,6 +116,7 @@ mod tests {
     use super::super::{image, rust};
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
 
     #[test]
     fn a_cell_is_empty_if_nothing_was_measured() {
@@ -142,7 +126,12 @@ mod tests {
             every: 3,
             torture: [("larder", torture(0)), ("ccache", torture(4))].into(),
             hits: [hits(&["plain", "larder", "kache"]), hits(&["plain", "larder"])],
-            image: image::Usable { files: 101_584, untarred: 2.0, unpacked: 1.0, mounted: None },
+            image: image::Usable {
+                files: 101_584,
+                untarred: Duration::from_secs(2),
+                unpacked: Duration::from_secs(1),
+                mounted: None,
+            },
             rust: rust::Found { calls: 7, hits: [("larder", 7), ("sccache", 1)].into() },
             missing: vec!["Skipped: sccache: no network.".to_owned()],
             machine: json!({"commit": "abc", "processors": 2, "processor": "p", "kernel": "k"}),
@@ -163,14 +152,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-    }
-
-    #[test]
-    fn paragraphs_are_broken_into_lines() {
-        let text = wrapped(&["word"; 50].join(" "), "   ");
-        assert!(text.lines().all(|line| line.len() <= COLUMNS_MAX) && text.lines().count() == 3, "{text}");
-        assert!(text.lines().skip(1).all(|line| line.starts_with("   word")), "{text}");
-        assert_eq!(wrapped("one", "   "), "one");
     }
 
     #[test]

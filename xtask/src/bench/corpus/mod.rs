@@ -20,9 +20,8 @@ use crate::table::Table;
 use crate::{binaries, fetch, run, setup, tree};
 use anyhow::{Context, Result, ensure};
 use packages::{NEEDED, PACKAGES, Package};
-use row::HEADER;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The options of `cargo xtask bench corpus`.
@@ -37,25 +36,21 @@ pub(crate) struct Options {
     /// Keep the stores, the logs and the last place of each package
     #[arg(long)]
     keep: bool,
-    /// Measure this larder, with the larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
-    larder: Option<PathBuf>,
 }
 
 /// Measures all packages and returns the report. Fails if a file differs.
-pub(crate) fn corpus(place: &Place, options: &Options) -> Result<Report> {
+pub(crate) fn corpus(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
     setup::for_builds(place)?;
     packages(NEEDED)?;
-    let larder = binaries::larder(place, options.larder.as_deref())?;
     let wanted = |package: &&Package| {
         (options.only.is_empty() || options.only.iter().any(|name| name == package.name))
             && (!options.short || package.is_small)
     };
     let mut report = Report {
         name: "corpus",
-        title: "Debian's source packages, in places from which the earlier one is gone".to_owned(),
+        title: "Debian's source packages, in places from which the earlier one is gone",
         notes: notes(),
-        table: Table::new(2, HEADER),
+        table: Table::new(2),
         ..Report::default()
     };
     // Not in the target directory: a repository above a package would be a part of its place.
@@ -70,9 +65,8 @@ pub(crate) fn corpus(place: &Place, options: &Options) -> Result<Report> {
             }
         };
         eprintln!("{}", package.name);
-        let row = site::measure(&work.join(package.name), &larder, package, sources, options.keep)?;
-        report.table.rows.push(row.cells(package));
-        report.rows.push(row.json(package));
+        let row = site::measure(&work.join(package.name), larder, package, sources, options.keep)?;
+        row.add_to(&mut report.table, package);
         let ratio = Figure::ratio(
             format!("{}, larder warm elsewhere, CPU ÷ plain", package.name),
             &[row.warm.cpu.as_secs_f64()],
@@ -108,7 +102,8 @@ fn fetched(place: &Place, package: &Package) -> Result<PathBuf> {
 
 /// Runs the short form, for `cargo xtask test --full`.
 pub(crate) fn short(place: &Place) -> Result<()> {
-    corpus(place, &Options { only: Vec::new(), short: true, keep: false, larder: None }).map(drop)
+    let options = Options { only: Vec::new(), short: true, keep: false };
+    corpus(place, &binaries::larder(place, None)?, &options).map(drop)
 }
 
 fn notes() -> Vec<String> {
@@ -119,7 +114,7 @@ fn notes() -> Vec<String> {
         "again: commands that reach larder if the build is repeated after the warm one. After a plain build it is done \
          as well, so 0 or the same number is right.",
         "whole: `larder run` for configure and for make, in three places of which only one exists at a time, with a \
-         store of its own. again: commands that reach larder if make is repeated after that, without `larder run`.",
+         store of its own. whole again: commands that reach larder if make is repeated after that, without `larder run`.",
         "files: all that the build made, compared by bytes, modes and links with a plain build in the same place: after \
          the warm build, after a source was touched, edited and changed back, and after the whole commands. Left out: \
          logs, and files that differ between two plain builds.",

@@ -1,7 +1,5 @@
 //! The packages of `cargo xtask bench corpus`, and the commands that build them.
 
-use crate::packages::Sign;
-
 /// A source package, and the shell commands that build it in its source directory. `gcc`, `g++`,
 /// `cc` and `c++` on `PATH` are the compilers; `$CC` is `gcc` and `$CXX` is `g++`.
 pub(super) struct Package {
@@ -80,17 +78,8 @@ pub(super) const PACKAGES: &[Package] = &[
 ];
 
 /// What they need besides the compilers and build systems of every build.
-pub(super) const NEEDED: &[(Sign, &str)] = &[
-    (Sign::Program("meson"), "meson"),
-    (Sign::Program("autoconf"), "autoconf"),
-    (Sign::Program("aclocal"), "automake"),
-    (Sign::Program("libtoolize"), "libtool"),
-    (Sign::Program("autopoint"), "autopoint"),
-    (Sign::Program("bison"), "bison"),
-    (Sign::Program("flex"), "flex"),
-    (Sign::Program("ed"), "ed"),
-    (Sign::Program("nasm"), "nasm"),
-    (Sign::File(&["/usr/include/ncurses.h"]), "libncurses-dev"),
-    (Sign::File(&["/usr/lib/python3/dist-packages/setuptools/__init__.py"]), "python3-setuptools"),
-    (Sign::File(&["/usr/bin/python3-config"]), "python3-dev"),
-];
+pub(super) const NEEDED: &str = "\
+    meson autoconf aclocal=automake libtoolize=libtool autopoint bison flex ed nasm \
+    /usr/include/ncurses.h=libncurses-dev \
+    /usr/lib/python3/dist-packages/setuptools/__init__.py=python3-setuptools \
+    /usr/bin/python3-config=python3-dev";

@@ -1,28 +1,10 @@
-//! The result of one package, as a row of the table and as JSON.
+//! The result of one package, as a row of the table.
 
 use super::packages::Package;
 use crate::launcher::Counts;
 use crate::run::Usage;
-use crate::table::NONE;
+use crate::table::{NONE, Table, over};
 use crate::tree::Comparison;
-use serde_json::{Value, json};
-
-pub(super) const HEADER: &[&str] = &[
-    "package",
-    "build system",
-    "plain CPU s",
-    "cold ÷ plain",
-    "warm ÷ plain",
-    "hits",
-    "misses",
-    "again",
-    "whole 1; 2; 3",
-    "whole ÷ plain",
-    "again",
-    "files",
-    "left out",
-    "differ",
-];
 
 /// What became of a whole command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,44 +52,26 @@ impl Row {
         })
     }
 
-    pub(super) fn cells(&self, package: &Package) -> Vec<String> {
-        let over = |usage: Usage| format!("{:.2}", usage.cpu.as_secs_f64() / self.plain.cpu.as_secs_f64().max(1e-9));
+    pub(super) fn add_to(&self, table: &mut Table, package: &Package) {
+        let over = |usage: Usage| over(usage.cpu, self.plain.cpu);
         let word = |outcome: &Option<Outcome>| outcome.map_or(NONE, Outcome::word);
         let place = |steps: &[Option<Outcome>; 2]| format!("{}+{}", word(&steps[0]), word(&steps[1]));
         let sum = |count: fn(&Comparison) -> u64| self.compared.iter().map(|(_, one)| count(one)).sum::<u64>();
-        vec![
-            package.name.to_owned(),
-            package.system.to_owned(),
-            format!("{:.1}", self.plain.cpu.as_secs_f64()),
-            over(self.cold),
-            over(self.warm),
-            self.counts.hit.to_string(),
-            self.counts.runs().to_string(),
-            self.again.to_string(),
-            self.whole.iter().map(place).collect::<Vec<_>>().join("; "),
-            over(self.whole_usage),
-            self.whole_again.to_string(),
-            sum(|one| one.compared).to_string(),
-            sum(|one| one.excluded).to_string(),
-            self.different().count().to_string(),
-        ]
-    }
-
-    pub(super) fn json(&self, package: &Package) -> Value {
-        let seconds = |usage: Usage| json!({ "wall": usage.wall.as_secs_f64(), "cpu": usage.cpu.as_secs_f64() });
-        let words = |steps: &[Option<Outcome>; 2]| steps.map(|outcome| outcome.map(Outcome::word));
-        json!({
-            "package": package.name,
-            "plain": seconds(self.plain),
-            "cold": seconds(self.cold),
-            "warm": seconds(self.warm),
-            "whole_third": seconds(self.whole_usage),
-            "hits": self.counts.hit,
-            "misses": self.counts.runs(),
-            "again": self.again,
-            "whole": self.whole.iter().map(words).collect::<Vec<_>>(),
-            "whole_again": self.whole_again,
-            "different": self.different().collect::<Vec<_>>(),
-        })
+        table.add([
+            ("package", package.name.to_owned()),
+            ("build system", package.system.to_owned()),
+            ("plain CPU s", format!("{:.1}", self.plain.cpu.as_secs_f64())),
+            ("cold ÷ plain", over(self.cold)),
+            ("warm ÷ plain", over(self.warm)),
+            ("hits", self.counts.hit.to_string()),
+            ("misses", self.counts.runs().to_string()),
+            ("again", self.again.to_string()),
+            ("whole 1; 2; 3", self.whole.iter().map(place).collect::<Vec<_>>().join("; ")),
+            ("whole ÷ plain", over(self.whole_usage)),
+            ("whole again", self.whole_again.to_string()),
+            ("files", sum(|one| one.compared).to_string()),
+            ("left out", sum(|one| one.excluded).to_string()),
+            ("differ", self.different().count().to_string()),
+        ]);
     }
 }

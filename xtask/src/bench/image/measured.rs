@@ -1,33 +1,26 @@
-//! Runs a way and keeps what it cost, and what the jobs cost afterwards.
+//! Runs each way in rounds and keeps what it cost, and what loading packages from its tree cost.
 
-use super::jobs;
 use super::tree::Tree;
 use super::ways::{Way, Ways};
+use crate::bench::measure::Series;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
-use larder_samples::quantile;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// The measurements of one way.
 pub(super) struct Measured {
     pub(super) way: Way,
-    /// The samples of all rounds, with the CPU time of brokers until the tree can be used.
-    pub(super) samples: Vec<Usage>,
+    /// Of all rounds, with the CPU time of brokers until the tree can be used.
+    pub(super) series: Series,
     /// The size of the result in bytes, or of its new part.
     pub(super) bytes: Option<u64>,
-    /// The bytes that were written to the disks, for each round.
-    pub(super) written: Vec<u64>,
     /// The peak memory of the process itself, in kB.
     pub(super) peak_kb: u64,
     /// The cost of loading packages from the tree, for each round.
-    pub(super) used: Vec<Usage>,
-    /// The cost of each of `jobs::JOBS`, with the CPU time of brokers meanwhile. Empty if no jobs
-    /// run.
-    pub(super) jobs: Vec<Option<Usage>>,
+    pub(super) loading: Series,
 }
 
 /// The ways that worked, and the names of those that did not.
@@ -36,32 +29,26 @@ pub(super) struct All {
     pub(super) left_out: Vec<&'static str>,
 }
 
-/// Runs each way of this tree once in each round.
-pub(super) fn all(tree: &Tree, ways: &Ways, rounds: u32) -> Result<All> {
-    these(tree, ways, ways.all(tree), rounds)
-}
-
 /// Runs each of the chosen ways once in each round.
-pub(super) fn these(tree: &Tree, ways: &Ways, chosen: Vec<Way>, rounds: u32) -> Result<All> {
+pub(super) fn all(tree: &Tree, ways: &Ways, chosen: Vec<Way>, rounds: u32) -> Result<All> {
     let mut measured: Vec<Measured> = chosen.into_iter().map(Measured::nothing).collect();
-    let (mut done, mut left_out) = (0, Vec::new());
-    let bar = Bar::new(tree.kind.word(), u64::from(rounds) * measured.len() as u64);
-    for _ in 0..rounds {
+    let mut left_out = Vec::new();
+    let bar = Bar::new("image", rounds.into());
+    for round in 1..=rounds {
         let mut failed = Vec::new();
         for (at, one) in measured.iter_mut().enumerate() {
-            bar.at(done);
-            done += 1;
             match one.run(tree, ways) {
                 Err(error) if !one.way.is_needed() => {
-                    println!("{}: without `{}`: {error:#}", tree.kind.word(), one.way.name);
+                    println!("without `{}`: {error:#}", one.way.name);
                     failed.push(at);
                 }
                 done => done?,
             }
         }
         left_out.extend(failed.into_iter().rev().map(|at| measured.remove(at).way.name));
+        bar.at(round.into());
     }
-    bar.end(&format!("{}: measured", tree.kind.word()));
+    bar.end(&format!("image: {}", tree.shown()));
     Ok(All { measured, left_out })
 }
 
@@ -78,35 +65,22 @@ impl All {
 
 impl Measured {
     fn nothing(way: Way) -> Measured {
-        let (samples, written, used, jobs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Measured { way, samples, bytes: None, written, peak_kb: 0, used, jobs }
+        Measured { way, series: Series::default(), bytes: None, peak_kb: 0, loading: Series::default() }
     }
 
     fn run(&mut self, tree: &Tree, ways: &Ways) -> Result<()> {
         (self.way.prepare)(ways, tree).with_context(|| format!("before {}", self.way.name))?;
         let mut command = (self.way.command)(ways, tree);
         command.stdout(fs::File::create(ways.said_in())?);
-        let before = written_to_disks()?;
         let (status, mut usage, peak_kb) = watched(&mut command)?;
         ensure!(status.success(), "{}: {} ended with {status}", self.way.name, run::shown(&command));
         usage.cpu += ways.cpu_of_brokers();
-        self.written.push(written_to_disks()?.saturating_sub(before));
-        self.samples.push(usage);
+        self.series.samples.push(usage);
         self.peak_kb = self.peak_kb.max(peak_kb);
         self.bytes = (self.way.bytes)(ways)?;
         if !self.way.saves {
-            let place = ways.target(tree);
-            self.used.extend(tree.used(&place)?);
-            if self.way.has_jobs() && tree.kind.has_jobs() {
-                let done = |job: &jobs::Job| -> Result<Option<Usage>> {
-                    let before = ways.cpu_of_brokers();
-                    let mut usage = job.done(tree, &place)?;
-                    if let Some(usage) = &mut usage {
-                        usage.cpu += ways.cpu_of_brokers().saturating_sub(before);
-                    }
-                    Ok(usage)
-                };
-                self.jobs = jobs::JOBS.iter().map(done).collect::<Result<_>>()?;
+            if !tree.is_sized {
+                self.loading.samples.push(tree.load(&ways.target(tree))?);
             }
             (self.way.after)(ways, tree)?;
         }
@@ -114,46 +88,9 @@ impl Measured {
     }
 
     /// Returns for each round the seconds from the start until nine packages were loaded.
-    pub(super) fn until_used(&self) -> Vec<f64> {
-        let both = self.samples.iter().zip(&self.used);
-        both.map(|(had, used)| (had.wall + used.wall).as_secs_f64()).collect()
+    pub(super) fn until_loaded(&self) -> Vec<f64> {
+        self.series.wall_s().iter().zip(self.loading.wall_s()).map(|(had, loaded)| had + loaded).collect()
     }
-
-    /// Returns the wall time of each round, in seconds.
-    pub(super) fn walls(&self) -> Vec<f64> {
-        self.samples.iter().map(|usage| usage.wall.as_secs_f64()).collect()
-    }
-
-    /// Returns the CPU time of each round, in seconds.
-    pub(super) fn cpus(&self) -> Vec<f64> {
-        self.samples.iter().map(|usage| usage.cpu.as_secs_f64()).collect()
-    }
-
-    /// Returns the median wall time, in seconds.
-    pub(super) fn wall(&self) -> f64 {
-        quantile(self.walls(), 1, 2)
-    }
-
-    /// Returns the median CPU time, in seconds.
-    pub(super) fn cpu(&self) -> f64 {
-        quantile(self.cpus(), 1, 2)
-    }
-}
-
-/// Returns the bytes that were written to the disks so far, after a `sync`. Loop devices and
-/// similar are left out, because their data is written to another disk.
-fn written_to_disks() -> Result<u64> {
-    nix::unistd::sync();
-    let text = fs::read_to_string("/proc/diskstats").context("cannot read /proc/diskstats")?;
-    let disks = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Whole disks only, not partitions. The unit is 512 bytes for all disks
-    // (Documentation/admin-guide/iostats).
-    let is_disk = |name: &str| {
-        let is_of_file = ["loop", "ram", "zram", "dm-", "md"].iter().any(|kind| name.starts_with(kind));
-        !is_of_file && Path::new("/sys/block").join(name).exists()
-    };
-    let sectors = disks.filter(|words| words.get(2).is_some_and(|name| is_disk(name)));
-    Ok(sectors.filter_map(|words| words.get(9)?.parse::<u64>().ok()).sum::<u64>() * 512)
 }
 
 /// Runs the command, and samples the peak memory of its process, in kB. The last few ms may be

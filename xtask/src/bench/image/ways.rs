@@ -1,22 +1,22 @@
 //! The ways to save and restore a tree, as commands.
 
-use super::tree::{Kind, Tree, bytes_of};
+use super::tree::{Tree, bytes_of};
 use crate::place::{fresh, remove};
 use crate::run;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use larder_testkit::{Proxy, Server};
-use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The programs and directories of the benchmark.
 pub(super) struct Ways {
     pub(super) larder: PathBuf,
     pub(super) work: PathBuf,
-    /// True if trees are put on a file system of their own.
+    /// True if each tree is put on a new ext4 file system. Otherwise trees are put where others were
+    /// removed before, which is slow on ext4.
     has_disk: bool,
     far: Option<Far>,
 }
@@ -34,7 +34,6 @@ const LOCATION: &str = "location / { dav_methods PUT; create_full_put_path on; l
 
 /// The time limit for a process to end after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// A way. Ways that save come first, because the others use their results.
 pub(super) struct Way {
@@ -49,11 +48,6 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Returns true if jobs run on the tree.
-    pub(super) fn has_jobs(&self) -> bool {
-        WITH_JOBS.contains(&self.name)
-    }
-
     /// Returns true if other ways use its result or are compared with it. Any other way is left out
     /// if it fails.
     pub(super) fn is_needed(&self) -> bool {
@@ -69,20 +63,8 @@ pub(super) const UNTAR: &str = "zstd -d | tar";
 pub(super) const UNPACKED: &str = "larder, unpacked";
 pub(super) const MOUNTED: &str = "larder, mounted";
 pub(super) const LAZY: &str = "larder, mounted lazily, fetched";
-pub(super) const UNPACKED_FAR: &str = "larder, unpacked, far";
-pub(super) const UNPACKED_FAR_ONE: &str = "larder, unpacked, far, one stream";
-pub(super) const LAZY_FAR: &str = "larder, mounted lazily, far";
-pub(super) const LAZY_FAR_ONE: &str = "larder, mounted lazily, far, one stream";
 
 const NEEDED: [&str; 6] = [TAR, SAVED, AGAIN, FIVE_CHANGED, UNTAR, UNPACKED];
-
-/// The first round makes the file, and later rounds use it.
-const AS_SQUASHFS: &str = "larder, as squashfs, made in the first round";
-const SQUASHFS_MOUNTED: &str = "squashfs, mounted, overlay";
-
-/// The ways after which jobs run on the tree.
-const WITH_JOBS: [&str; 7] =
-    [AS_SQUASHFS, "larder, the same by FUSE", UNTAR, SQUASHFS_MOUNTED, UNPACKED, MOUNTED, LAZY];
 
 /// The ways for a tree of which only the size matters.
 const OF_SIZES: [&str; 6] = [TAR, SAVED, AGAIN, UNTAR, UNPACKED, LAZY];
@@ -91,6 +73,11 @@ const OF_SIZES: [&str; 6] = [TAR, SAVED, AGAIN, UNTAR, UNPACKED, LAZY];
 fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) -> Way {
     let prepare: fn(&Ways, &Tree) -> Result<()> = if saves { |_, _| Ok(()) } else { |ways, _| ways.fresh_target() };
     Way { name, saves, prepare, command, bytes: |_| Ok(None), after: |_, _| Ok(()) }
+}
+
+/// Returns a way that mounts the tree from the store.
+fn mounted(name: &'static str, command: fn(&Ways, &Tree) -> Command) -> Way {
+    Way { after: |ways, tree| ways.unmount(tree, "store"), ..way(name, false, command) }
 }
 
 impl Ways {
@@ -105,7 +92,7 @@ impl Ways {
         ways.no_target()?;
         ways.end_brokers()?;
         fresh(&ways.work)?;
-        if is_root()? {
+        if nix::unistd::geteuid().is_root() {
             match ways.mount_disk() {
                 Ok(()) => ways.has_disk = true,
                 Err(error) => println!("image: trees do not get a file system of their own: {error:#}"),
@@ -125,24 +112,11 @@ impl Ways {
 
     /// Returns all ways for this tree.
     pub(super) fn all(&self, tree: &Tree) -> Vec<Way> {
-        let archive = |name, command, bytes| Way { bytes, ..way(name, true, command) };
         let mut all = vec![
-            archive(
-                TAR,
-                |w, t| w.shell(t, "tar -cf - \"$NAME\" | zstd -q -3 -f -o \"$WORK/a.tar.zst\""),
-                |w| w.size("a.tar.zst"),
-            ),
-            archive(
-                "tar | lz4",
-                |w, t| w.shell(t, "tar -cf - \"$NAME\" | lz4 -q -f - \"$WORK/a.tar.lz4\""),
-                |w| w.size("a.tar.lz4"),
-            ),
-            archive(
-                "zip",
-                |w, t| w.shell(t, "rm -f \"$WORK/a.zip\"; zip -q -r -y \"$WORK/a.zip\" \"$NAME\""),
-                |w| w.size("a.zip"),
-            ),
-            archive("mksquashfs, zstd 3", |w, t| w.shell(t, SQUASHFS), |w| w.size("a.squashfs")),
+            Way {
+                bytes: |w| w.size("a.tar.zst"),
+                ..way(TAR, true, |w, t| w.shell(t, "tar -cf - \"$NAME\" | zstd -q -3 -f -o \"$WORK/a.tar.zst\""))
+            },
             Way {
                 prepare: |w, _| fresh(&w.work.join("store")),
                 bytes: |w| w.said("packed_bytes"),
@@ -151,109 +125,35 @@ impl Ways {
             Way { bytes: |w| w.said("new_bytes"), ..way(AGAIN, true, |w, t| w.save(&t.path, "a-1")) },
             Way {
                 prepare: |w, t| {
-                    remove(&w.work.join("changed"))?;
-                    std::fs::create_dir_all(w.work.join("changed"))?;
+                    fresh(&w.work.join("changed"))?;
                     t.changed(&w.work.join("changed").join(t.name()))
                 },
                 bytes: |w| w.said("new_bytes"),
                 ..way(FIVE_CHANGED, true, |w, t| w.save(&w.work.join("changed").join(t.name()), "a-2"))
             },
             way(UNTAR, false, |w, t| w.shell(t, "zstd -q -dc \"$WORK/a.tar.zst\" | tar -C \"$WORK/to\" -xf -")),
-            way("lz4 -d | tar", false, |w, t| w.shell(t, "lz4 -q -dc \"$WORK/a.tar.lz4\" | tar -C \"$WORK/to\" -xf -")),
-            way("unzip", false, |w, t| w.shell(t, "unzip -q \"$WORK/a.zip\" -d \"$WORK/to\"")),
-            way("unsquashfs", false, |w, t| w.shell(t, "unsquashfs -q -n -d \"$WORK/to/$NAME\" \"$WORK/a.squashfs\"")),
-            Way {
-                prepare: |w, _| {
-                    w.fresh_target()?;
-                    // The upper directory of an overlay cannot be used by the next one.
-                    remove(&w.work.join("upper"))?;
-                    remove(&w.work.join("work"))
-                },
-                after: |w, t| w.unmount(t),
-                ..way(SQUASHFS_MOUNTED, false, |w, t| w.shell(t, MOUNT_SQUASHFS))
-            },
             way(UNPACKED, false, |w, t| w.restore(t, "store", None)),
+            mounted(MOUNTED, |w, t| w.mount(t, "store", "mount", None)),
+            // The first round makes the file, and later rounds use it.
+            mounted("larder, as squashfs", |w, t| w.mount(t, "store", "squashfs", None)),
+            mounted("larder, the same by FUSE", |w, t| w.mount(t, "store", "fuse", None)),
             Way {
                 prepare: |w, t| {
                     w.fresh_target()?;
                     fresh(&w.work.join("other"))?;
-                    w.publish(t)
+                    w.publish(t, &w.remote())
                 },
-                ..way("larder, fetched and unpacked", false, |w, t| w.restore(t, "other", Some(&w.remote())))
-            },
-            Way {
-                after: |w, t| w.unmount_ours(t, "store"),
-                ..way(MOUNTED, false, |w, t| w.mount(t, "store", "mount", None))
-            },
-            Way {
-                after: |w, t| w.unmount_ours(t, "store"),
-                ..way(AS_SQUASHFS, false, |w, t| w.mount(t, "store", "squashfs", None))
-            },
-            Way {
-                after: |w, t| w.unmount_ours(t, "store"),
-                ..way("larder, the same by FUSE", false, |w, t| w.mount(t, "store", "fuse", None))
-            },
-            Way {
-                prepare: |w, t| {
-                    w.fresh_target()?;
-                    fresh(&w.work.join("other"))?;
-                    w.publish(t)
-                },
-                after: |w, t| w.unmount_ours(t, "other"),
+                after: |w, t| w.unmount(t, "other"),
                 ..way(LAZY, false, |w, t| w.mount(t, "other", "lazy", Some(&w.remote())))
             },
         ];
         if self.far.is_some() {
-            all.extend(self.far_ways());
+            all.extend(far_ways());
         } else {
             println!("image: the far ways are left out, because nginx is not installed");
         }
-        all.retain(|way| match tree.kind {
-            Kind::Packages => true,
-            Kind::Repository => way.name != FIVE_CHANGED,
-            Kind::Sized => OF_SIZES.contains(&way.name),
-        });
+        all.retain(|way| !tree.is_sized || OF_SIZES.contains(&way.name));
         all
-    }
-
-    /// Returns the ways over a network with a round-trip time of 20 ms and 200 MB/s per connection.
-    fn far_ways(&self) -> Vec<Way> {
-        let anew: fn(&Ways, &Tree) -> Result<()> = |w, t| {
-            w.fresh_target()?;
-            fresh(&w.work.join("distant"))?;
-            w.publish_to(t, &w.far_url(false))
-        };
-        vec![
-            Way {
-                prepare: |w, _| {
-                    w.fresh_target()?;
-                    let put = format!("{}/a.tar.zst", w.far_url(false));
-                    let file = w.work.join("a.tar.zst");
-                    run::output(Command::new("curl").args(["-sSf", "-T"]).arg(file).arg(put)).map(drop)
-                },
-                ..way("curl | zstd -d | tar, far", false, |w, t| {
-                    let script = "curl -sSf \"$URL/a.tar.zst\" | zstd -q -dc | tar -C \"$WORK/to\" -xf -";
-                    let mut command = w.shell(t, script);
-                    command.env("URL", w.far_url(true));
-                    command
-                })
-            },
-            Way { prepare: anew, ..way(UNPACKED_FAR, false, |w, t| w.restore(t, "distant", Some(&w.far_url(true)))) },
-            Way {
-                prepare: anew,
-                ..way(UNPACKED_FAR_ONE, false, |w, t| w.restore(t, "distant", Some(&one_stream(w.far_url(true)))))
-            },
-            Way {
-                prepare: anew,
-                after: |w, t| w.unmount_ours(t, "distant"),
-                ..way(LAZY_FAR, false, |w, t| w.mount(t, "distant", "lazy", Some(&w.far_url(true))))
-            },
-            Way {
-                prepare: anew,
-                after: |w, t| w.unmount_ours(t, "distant"),
-                ..way(LAZY_FAR_ONE, false, |w, t| w.mount(t, "distant", "lazy", Some(&one_stream(w.far_url(true)))))
-            },
-        ]
     }
 
     /// Returns the URL of the web server, directly or through the proxy.
@@ -295,14 +195,6 @@ impl Ways {
         Ok(())
     }
 
-    /// Returns a note on where trees are put.
-    pub(super) fn notes(&self) -> &'static str {
-        match self.has_disk {
-            true => "Each tree is put on a new ext4 file system.",
-            false => "Trees are put where others were removed before, which is slow on ext4.",
-        }
-    }
-
     fn target_dir(&self) -> PathBuf {
         self.work.join("to")
     }
@@ -313,7 +205,7 @@ impl Ways {
         command
     }
 
-    fn unmount_ours(&self, tree: &Tree, store: &str) -> Result<()> {
+    fn unmount(&self, tree: &Tree, store: &str) -> Result<()> {
         let remote = match store {
             "other" => Some(self.remote()),
             "distant" => Some(self.far_url(true)),
@@ -327,19 +219,7 @@ impl Ways {
 
     /// Ends the brokers of the stores here, and waits until they have ended.
     fn end_brokers(&self) -> Result<()> {
-        let until = Instant::now() + END_PATIENCE;
-        loop {
-            let brokers = self.brokers();
-            if brokers.is_empty() {
-                return Ok(());
-            }
-            ensure!(Instant::now() < until, "process {} still has mounts", brokers[0]);
-            for pid in brokers {
-                // The broker may already have ended.
-                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-            }
-            std::thread::sleep(PAUSE);
-        }
+        run::end_all(END_PATIENCE, || self.brokers())
     }
 
     /// Returns the CPU time of the running brokers of the stores here.
@@ -350,15 +230,12 @@ impl Ways {
 
     /// Returns the process IDs of the brokers that have a store here.
     fn brokers(&self) -> Vec<i32> {
-        let store = format!("LARDER_DIR={}/", self.work.display());
-        let is_one = |pid: &i32| {
-            let of = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
-            let (words, variables) = (of("cmdline"), of("environ"));
-            let is_broker = words.split(|&byte| byte == 0).any(|word| word == b"broker");
-            is_broker && variables.split(|&byte| byte == 0).any(|variable| variable.starts_with(store.as_bytes()))
+        let is_broker = |pid: &i32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|&byte| byte == 0).any(|word| word == b"broker")
         };
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_one).collect()
+        let all = run::processes_with(&format!("LARDER_DIR={}/", self.work.display()));
+        all.into_iter().filter(is_broker).collect()
     }
 
     fn shell(&self, tree: &Tree, script: &str) -> Command {
@@ -394,12 +271,8 @@ impl Ways {
         format!("file://{}", self.work.join("far").display())
     }
 
-    /// Uploads the tree to the remote.
-    fn publish(&self, tree: &Tree) -> Result<()> {
-        self.publish_to(tree, &self.remote())
-    }
-
-    fn publish_to(&self, tree: &Tree, url: &str) -> Result<()> {
+    /// Uploads the tree to a remote.
+    fn publish(&self, tree: &Tree, url: &str) -> Result<()> {
         let mut save = self.larder("store", Some(url), &["save", "--strict", "--key", "a-1"]);
         run::output(save.arg(&tree.path).current_dir(&self.work)).map(drop)
     }
@@ -418,28 +291,40 @@ impl Ways {
     pub(super) fn said_in(&self) -> PathBuf {
         self.work.join("said")
     }
-
-    fn unmount(&self, tree: &Tree) -> Result<()> {
-        run::output(Command::new("umount").arg(self.target(tree)))?;
-        run::output(Command::new("umount").arg(self.work.join("lower"))).map(drop)
-    }
 }
 
-/// Returns the URL of a remote that gets one request at a time.
-fn one_stream(url: String) -> String {
-    url + "?requests=1"
+/// Returns the ways over a network with a round-trip time of 20 ms and 200 MB/s per connection.
+fn far_ways() -> [Way; 3] {
+    let anew: fn(&Ways, &Tree) -> Result<()> = |w, t| {
+        w.fresh_target()?;
+        fresh(&w.work.join("distant"))?;
+        w.publish(t, &w.far_url(false))
+    };
+    [
+        Way {
+            prepare: |w, _| {
+                w.fresh_target()?;
+                let put = format!("{}/a.tar.zst", w.far_url(false));
+                run::output(Command::new("curl").args(["-sSf", "-T"]).arg(w.work.join("a.tar.zst")).arg(put)).map(drop)
+            },
+            ..way("curl | zstd -d | tar, far", false, |w, t| {
+                let script = "curl -sSf \"$URL/a.tar.zst\" | zstd -q -dc | tar -C \"$WORK/to\" -xf -";
+                let mut command = w.shell(t, script);
+                command.env("URL", w.far_url(true));
+                command
+            })
+        },
+        Way {
+            prepare: anew,
+            ..way("larder, unpacked, far", false, |w, t| w.restore(t, "distant", Some(&w.far_url(true))))
+        },
+        Way {
+            prepare: anew,
+            after: |w, t| w.unmount(t, "distant"),
+            ..way("larder, mounted lazily, far", false, |w, t| w.mount(t, "distant", "lazy", Some(&w.far_url(true))))
+        },
+    ]
 }
 
 /// The size of the file system for trees. The file is sparse.
 const DISK_BYTES: u64 = 16 << 30;
-
-fn is_root() -> Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    Ok(std::fs::metadata("/proc/self")?.uid() == 0)
-}
-
-const SQUASHFS: &str = "mksquashfs \"$NAME\" \"$WORK/a.squashfs\" -noappend -quiet -no-progress -comp zstd \
-                        -Xcompression-level 3";
-const MOUNT_SQUASHFS: &str = "cd \"$WORK\"; mkdir -p lower \"to/$NAME\"; mkdir upper work; \
-                              mount -o ro,loop a.squashfs lower; \
-                              mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work larder \"to/$NAME\"";

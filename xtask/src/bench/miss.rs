@@ -9,25 +9,21 @@
 //! 3. It has no store at all, so both observers also judge the compiler's programs for the first
 //!    time.
 
-mod stages;
-
 use super::count::{self, Own};
-use super::figure::{Figure, millis};
+use super::figure::Figure;
 use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::Report;
 use super::rivals;
+use super::scene::Scene;
 use super::subjects::{Caches, Compile};
 use crate::fetch::Build;
 use crate::launcher::{Counts, Launcher};
 use crate::place::{Place, fresh};
-use crate::table::{NONE, Table};
-use crate::{binaries, setup};
+use crate::setup;
+use crate::table::{Table, millis, over, shown};
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use stages::Stages;
 use std::cell::Cell;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -42,25 +38,8 @@ pub(crate) struct Options {
     /// Measure only the compiles of 10 ms and 60 ms, and no cache that must be built first
     #[arg(long)]
     quick: bool,
-    /// Measure this larder, with the larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
-    larder: Option<PathBuf>,
 }
 
-const HEADER: &[&str] = &[
-    "case",
-    "subject",
-    "CPU ms",
-    "CPU ÷ plain",
-    "wall ms",
-    "wall ÷ plain",
-    "own CPU ms",
-    "own peak MB",
-    "largest MB",
-    "before ms",
-    "after ms",
-    "runs",
-];
 /// Compiles that take longer than this run in every third round.
 const LONG: Duration = Duration::from_millis(500);
 const LONG_EVERY: usize = 3;
@@ -142,12 +121,10 @@ impl<'a> Miss<'a> {
         crate::run::output(&mut command).map(drop)
     }
 
-    /// Runs once by a launcher that counts, without measuring. It must be one more miss.
+    /// Runs once without measuring. It must be one more miss.
     fn counted(&self) -> Result<()> {
         let before = self.compile.counts()?;
-        self.prepare()?;
-        let counting = Compile { launcher: self.compile.launcher.counting(), ..self.compile };
-        crate::run::output(counting.command().arg(self.number()))?;
+        self.once()?;
         let found = self.compile.counts()? - before;
         ensure!(found.miss == 1 && found.hit == 0, "expected one miss: {found:?}");
         Ok(())
@@ -176,9 +153,8 @@ impl<'a> Miss<'a> {
 const FIRST_RUN: u64 = 100_000;
 
 /// Values that all cases share.
-struct Bench {
-    work: PathBuf,
-    home: PathBuf,
+struct Bench<'a> {
+    scene: Scene<'a>,
     caches: Caches,
     /// larder, whose store is removed before each run.
     storeless: Launcher,
@@ -187,33 +163,23 @@ struct Bench {
 }
 
 /// Measures every case.
-pub(crate) fn miss(place: &Place, options: &Options) -> Result<Report> {
-    setup::for_bench(place)?;
-    let larder = binaries::larder(place, options.larder.as_deref())?;
-    let work = place.own("bench-miss")?;
-    fresh(&work)?;
-    let (home, stores) = (work.join("home"), work.join("store"));
-    fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+pub(crate) fn miss(place: &Place, larder: &Path, options: &Options) -> Result<Report> {
+    setup::for_builds(place)?;
+    let scene = Scene::begin(place, larder, "miss")?;
     let build = if options.quick { Build::No } else { Build::Yes };
-    let (caches, skipped) = Caches::all(place, &larder, &stores, &home, build)?;
-    let storeless = storeless(&larder, &stores)?;
-    let counting = count::program(place)?;
-    let bench = Bench { work, home, caches, storeless, counting, rounds: options.runs as usize };
-    let mut report = Report {
-        name: "miss",
-        title: "One miss".to_owned(),
-        notes: notes(),
-        table: Table::new(2, HEADER),
-        ..Report::default()
-    };
+    let (caches, skipped) = Caches::all(&scene, build)?;
+    let storeless = storeless(&scene)?;
+    let bench = Bench { scene, caches, storeless, counting: count::program(place)?, rounds: options.runs as usize };
+    let mut report =
+        Report { name: "miss", title: "One miss", notes: notes(), table: Table::new(2), ..Report::default() };
     report.notes.extend(skipped);
-    for case in inputs::of_sizes(&bench.work.join("inputs"), options.quick)? {
+    for case in inputs::of_sizes(&bench.scene.work.join("inputs"), options.quick)? {
         bench.case(&case, &mut report).with_context(|| format!("the case {}", case.name))?;
     }
     Ok(report)
 }
 
-impl Bench {
+impl Bench<'_> {
     fn case(&self, case: &Case, report: &mut Report) -> Result<()> {
         thread::sleep(measure::SETTLING);
         let mut subjects = warm(self.subjects(case), report)?;
@@ -230,21 +196,18 @@ impl Bench {
             all_missed(subject, before, series)?;
         }
         let owns: Vec<Option<Own>> =
-            dyns.iter().map(|subject| count::own(*subject, &self.counting, &self.work).ok()).collect();
+            dyns.iter().map(|subject| count::own(*subject, &self.counting, &self.scene.work).ok()).collect();
         for (at, subject) in subjects.iter().enumerate() {
-            // The stages do not depend on the duration of the tool.
-            let is_staged = subject.is_larder() && every == 1;
-            let stages = is_staged.then(|| stages::stages(subject, &self.work)).transpose()?;
-            add_to(report, case, subject.name(), [&all[at], &all[0]], [owns[at], owns[0]], stages);
+            add_to(report, case, subject.name(), [&all[at], &all[0]], [owns[at], owns[0]]);
         }
         Ok(())
     }
 
     /// Returns the plain compile, larder in its three states, and the other caches.
-    fn subjects<'a>(&'a self, case: &'a Case) -> Vec<Miss<'a>> {
-        let plain = || Compile::plain(case, &self.home);
+    fn subjects<'b>(&'b self, case: &'b Case) -> Vec<Miss<'b>> {
+        let plain = || Compile::plain(case, &self.scene.home);
         let storeless = Compile { launcher: self.storeless.clone(), ..plain() };
-        let compiles = [plain()].into_iter().chain(self.caches.compiles(case, &self.home));
+        let compiles = [plain()].into_iter().chain(self.caches.compiles(case, &self.scene.home));
         let mut subjects: Vec<Miss> = compiles.map(Miss::of).collect();
         let larders = subjects.iter().rposition(Miss::is_larder).map_or(subjects.len(), |last| last + 1);
         subjects.insert(larders, Miss { begins_empty: true, ..Miss::of(storeless) });
@@ -270,8 +233,8 @@ fn warm<'a>(subjects: Vec<Miss<'a>>, report: &mut Report) -> Result<Vec<Miss<'a>
 }
 
 /// Returns larder with a store that is removed before each run.
-fn storeless(larder: &Path, stores: &Path) -> Result<Launcher> {
-    Ok(Launcher::larder(larder, &stores.join("larder-new"))?.called("larder, no store"))
+fn storeless(scene: &Scene) -> Result<Launcher> {
+    Ok(Launcher::larder(&scene.larder, &scene.store("larder-new"))?.called("larder, no store"))
 }
 
 fn takes_long(plain: &Miss) -> Result<bool> {
@@ -279,12 +242,9 @@ fn takes_long(plain: &Miss) -> Result<bool> {
     Ok(crate::run::measured(&mut plain.command())?.1.cpu > LONG)
 }
 
-/// Fails if a measured run was not a miss, or if larder did not record it. The loosened ccache
-/// keeps no statistics while it is measured, so another run shows that it misses.
+/// Fails if a measured run was not a miss, or if larder did not record it.
 fn all_missed(subject: &Miss, before: Option<Counts>, series: &Series) -> Result<()> {
-    let Some((before, after)) = before.zip(subject.counts()?) else {
-        return if subject.is_plain() { Ok(()) } else { subject.counted() };
-    };
+    let Some((before, after)) = before.zip(subject.counts()?) else { return Ok(()) };
     // If the store was removed, its counters were removed as well.
     let (runs, found) = if subject.begins_empty { (1, after) } else { (series.samples.len() as u64, after - before) };
     ensure!(
@@ -301,35 +261,20 @@ fn add_to(
     name: &str,
     [series, plain]: [&Series; 2],
     [own, plain_own]: [Option<Own>; 2],
-    stages: Option<Stages>,
 ) {
-    let over = |of: fn(&Series) -> Duration| format!("{:.3}", of(series).as_secs_f64() / of(plain).as_secs_f64());
-    let shown =
-        |number: Option<f64>, digits: usize| number.map_or(NONE.to_owned(), |number| format!("{number:.digits$}"));
-    report.table.rows.push(vec![
-        case.name.to_owned(),
-        name.to_owned(),
-        millis(series.cpu_median()),
-        over(Series::cpu_median),
-        millis(series.wall_median()),
-        over(Series::wall_median),
-        shown(own.map(|own| own.cpu.as_secs_f64() * 1e3), 2),
-        shown(own.map(|own| own.peak_kb as f64 / 1e3), 1),
-        shown(own.map(|own| own.largest_kb as f64 / 1e3), 1),
-        shown(stages.map(|stages| stages.before_ms), 2),
-        shown(stages.map(|stages| stages.after_ms), 2),
-        series.samples.len().to_string(),
+    let digits = |number: Option<f64>, digits: usize| shown(number.map(|number| format!("{number:.digits$}")));
+    report.table.add([
+        ("case", case.name.to_owned()),
+        ("subject", name.to_owned()),
+        ("CPU ms", millis(series.cpu_median())),
+        ("CPU ÷ plain", over(series.cpu_median(), plain.cpu_median())),
+        ("wall ms", millis(series.wall_median())),
+        ("wall ÷ plain", over(series.wall_median(), plain.wall_median())),
+        ("own CPU ms", digits(own.map(|own| own.cpu.as_secs_f64() * 1e3), 2)),
+        ("own peak MB", digits(own.map(|own| own.peak_kb as f64 / 1e3), 1)),
+        ("largest MB", digits(own.map(|own| own.largest_kb as f64 / 1e3), 1)),
+        ("runs", series.samples.len().to_string()),
     ]);
-    report.rows.push(json!({
-        "case": case.name,
-        "subject": name,
-        "own_cpu_ns": own.map(|own| own.cpu.as_nanos() as u64),
-        "own_peak_kb": own.map(|own| own.peak_kb),
-        "largest_kb": own.map(|own| own.largest_kb),
-        "before_ms": stages.map(|stages| stages.before_ms),
-        "after_ms": stages.map(|stages| stages.after_ms),
-        "samples": series.json(),
-    }));
     if !name.starts_with("larder") {
         return;
     }
@@ -353,8 +298,7 @@ fn notes() -> Vec<String> {
          first and the last run are compared with the plain compile's."
             .to_owned(),
         "own: CPU time and peak memory of the wrapper alone, in a run of its own. largest: peak memory of the largest \
-         process, which is the compiler proper. before and after: wall time from the wrapper's start to the tool's, and \
-         from the tool's end to the wrapper's, by strace, the median of five runs."
+         process, which is the compiler proper."
             .to_owned(),
         "larder: there is a stamp for every input. empty stamps: the stamps are removed before each run, so every \
          input is read and hashed. no store: the whole store is removed, so both observers also judge the compiler's \
@@ -366,56 +310,53 @@ fn notes() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::subjects::tests::caches;
+    use super::super::subjects::tests::with_caches;
     use super::*;
 
-    fn bench(work: &Path) -> Bench {
-        let storeless = storeless(Path::new("/nonexistent/larder"), work).expect("a path without spaces");
-        let (caches, counting) = (caches(work), work.join("count"));
-        Bench { work: work.into(), home: work.into(), caches, storeless, counting, rounds: 1 }
-    }
-
-    fn case(dir: &Path) -> Case {
-        Case { name: "C, 10 ms", dir: dir.into(), compiler: "gcc", arguments: Vec::new() }
+    /// Calls `check` with the subjects of a case, whose programs do not exist.
+    fn with_subjects(check: impl FnOnce(Vec<Miss>)) {
+        with_caches(|scene, caches| {
+            let case = Case { name: "C, 10 ms", dir: scene.work.clone(), compiler: "gcc", arguments: Vec::new() };
+            let storeless = storeless(&scene).expect("a path without spaces");
+            let bench = Bench { scene, caches, storeless, counting: PathBuf::new(), rounds: 1 };
+            check(bench.subjects(&case));
+        });
     }
 
     #[test]
     fn whatever_hits_misses() {
-        let bench = bench(Path::new("/nonexistent"));
-        let case = case(&bench.work);
-        let subjects = bench.subjects(&case);
-        let names: Vec<&str> = subjects.iter().map(|subject| subject.name()).collect();
-        let (larders, others) = names.split_at(4);
-        assert_eq!(larders, ["plain", "larder", "larder, empty stamps", "larder, no store"]);
-        assert_eq!(others, ["ccache", "ccache loosened", "ccache inode cache", "sccache", "kache"]);
-        let empty: Vec<bool> = subjects.iter().map(|subject| subject.begins_empty).collect();
-        assert_eq!(empty.iter().position(|&empty| empty), Some(3));
-        assert_eq!(empty.iter().filter(|&&empty| empty).count(), 1);
+        with_subjects(|subjects| {
+            let names: Vec<&str> = subjects.iter().map(|subject| subject.name()).collect();
+            let (larders, others) = names.split_at(4);
+            assert_eq!(larders, ["plain", "larder", "larder, empty stamps", "larder, no store"]);
+            assert_eq!(others, ["ccache", "sccache", "kache"]);
+            let empty: Vec<bool> = subjects.iter().map(|subject| subject.begins_empty).collect();
+            assert_eq!(empty.iter().position(|&empty| empty), Some(3));
+            assert_eq!(empty.iter().filter(|&&empty| empty).count(), 1);
+        });
     }
 
     #[test]
     fn each_run_is_of_another_command() {
-        let bench = bench(Path::new("/nonexistent"));
-        let case = case(&bench.work);
-        let subject = &bench.subjects(&case)[0];
-        let last = || -> Option<String> {
-            subject.prepare().expect("there is nothing to take away");
-            subject.command().get_args().last().map(|word| word.to_string_lossy().into_owned())
-        };
-        assert_eq!([last(), last()].map(Option::unwrap_or_default), ["-DRUN=100001", "-DRUN=100002"]);
+        with_subjects(|subjects| {
+            let last = || -> Option<String> {
+                subjects[0].prepare().expect("there is nothing to take away");
+                subjects[0].command().get_args().last().map(|word| word.to_string_lossy().into_owned())
+            };
+            assert_eq!([last(), last()].map(Option::unwrap_or_default), ["-DRUN=100001", "-DRUN=100002"]);
+        });
     }
 
     #[test]
     fn others_that_do_not_run_are_skipped_and_larder_is_not() {
-        let bench = bench(Path::new("/nonexistent"));
-        let case = case(&bench.work);
-        let mut report = Report::default();
-        let (larders, others): (Vec<Miss>, Vec<Miss>) =
-            bench.subjects(&case).into_iter().skip(1).partition(Miss::is_larder);
-        let others_len = others.len();
-        assert!(warm(others, &mut report).expect("they are skipped").is_empty());
-        assert_eq!(report.notes.len(), others_len);
-        assert!(report.notes.iter().all(|note| !note.contains("/nonexistent")), "{:?}", report.notes);
-        assert!(warm(larders, &mut report).is_err());
+        with_subjects(|subjects| {
+            let mut report = Report::default();
+            let (larders, others): (Vec<Miss>, Vec<Miss>) = subjects.into_iter().skip(1).partition(Miss::is_larder);
+            let others_len = others.len();
+            assert!(warm(others, &mut report).expect("they are skipped").is_empty());
+            assert_eq!(report.notes.len(), others_len);
+            assert!(report.notes.iter().all(|note| !note.contains("/nonexistent")), "{:?}", report.notes);
+            assert!(warm(larders, &mut report).is_err());
+        });
     }
 }

@@ -1,7 +1,8 @@
-//! Describes the machine in a report, without host names and paths.
+//! Describes the machine, the commit and the day of a measurement, without host names and paths.
 
 use crate::place::Place;
 use crate::run;
+use anyhow::Result;
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -32,12 +33,18 @@ pub(crate) fn load() -> Option<f64> {
     read("/proc/loadavg").split(' ').next()?.parse().ok()
 }
 
-fn commit(place: &Place) -> Option<String> {
+/// Returns the commit of the checkout, and whether it was changed since.
+pub(crate) fn commit(place: &Place) -> Option<String> {
     let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(&place.repo));
     let id = git(&["rev-parse", "--short=12", "HEAD"])?;
     // Documents and reports do not change what is measured.
     let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benches/results", ":!*.md"]);
     Some(if changed.is_none_or(|text| text.is_empty()) { id } else { format!("{id} and changes") })
+}
+
+/// Returns the present day, for example `date("%-d %B %Y")`.
+pub(crate) fn date(format: &str) -> Result<String> {
+    Ok(run::output(Command::new("date").args(["-u", &format!("+{format}")]))?.trim().to_owned())
 }
 
 fn said(command: &mut Command) -> Option<String> {

@@ -4,7 +4,7 @@
 //! sometimes much. Intervals come from the bootstrap (samples are drawn again from the samples),
 //! because the distribution of disturbances is unknown.
 
-use crate::Drawn;
+use fastrand::Rng;
 
 /// The number of draws. With it, the ends of an interval vary by about a percent.
 const DRAWS: usize = 1000;
@@ -15,32 +15,29 @@ const SEED: u64 = 20_261_122;
 
 /// A number, and a confidence interval of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
-    /// The number itself.
-    pub value: f64,
-    /// The lower end.
-    pub low: f64,
-    /// The upper end.
-    pub high: f64,
+pub(crate) struct Interval {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 impl Interval {
     /// A number that was counted and has no spread.
-    pub fn exact(value: f64) -> Self {
+    pub(crate) fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 }
 
 /// Returns the value at the quantile `over / under`, to the nearest sample. Returns the default
 /// value if there are no values.
-pub fn quantile<T: Copy + Default + PartialOrd>(mut values: Vec<T>, over: usize, under: usize) -> T {
+pub(crate) fn quantile<T: Copy + Default + PartialOrd>(mut values: Vec<T>, over: usize, under: usize) -> T {
     values.sort_unstable_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
     let last = values.len().saturating_sub(1);
     values.get((last * over + under / 2) / under).copied().unwrap_or_default()
 }
 
 /// Returns the median with its interval, or `None` if there are no samples.
-pub fn median(samples: &[f64]) -> Option<Interval> {
+pub(crate) fn median(samples: &[f64]) -> Option<Interval> {
     if samples.is_empty() {
         return None;
     }
@@ -54,7 +51,7 @@ pub fn median(samples: &[f64]) -> Option<Interval> {
 /// If both have the same number of samples, sample n of each belongs to round n, and whole rounds
 /// are drawn again, because a disturbance affects both. Returns `None` if one side is empty, or if
 /// the divisor is not above zero.
-pub fn ratio(these: &[f64], those: &[f64]) -> Option<Interval> {
+pub(crate) fn ratio(these: &[f64], those: &[f64]) -> Option<Interval> {
     let middle = |samples: &[f64], picks: &[usize]| quantile(picks.iter().map(|&at| samples[at]).collect(), 1, 2);
     let (all, base) = ((0..these.len()).collect::<Vec<_>>(), (0..those.len()).collect::<Vec<_>>());
     let value = middle(these, &all) / middle(those, &base);
@@ -69,12 +66,12 @@ pub fn ratio(these: &[f64], those: &[f64]) -> Option<Interval> {
 }
 
 /// Draws as many indices as there are samples, with replacement.
-fn again(drawn: &mut Drawn, samples: usize) -> Vec<usize> {
-    (0..samples).map(|_| drawn.below(samples)).collect()
+fn again(drawn: &mut Rng, samples: usize) -> Vec<usize> {
+    (0..samples).map(|_| drawn.usize(..samples)).collect()
 }
 
-fn interval(value: f64, mut draw: impl FnMut(&mut Drawn) -> f64) -> Interval {
-    let mut drawn = Drawn::from(SEED);
+fn interval(value: f64, mut draw: impl FnMut(&mut Rng) -> f64) -> Interval {
+    let mut drawn = Rng::with_seed(SEED);
     let mut values: Vec<f64> = (0..DRAWS).map(|_| draw(&mut drawn)).collect();
     values.sort_unstable_by(f64::total_cmp);
     Interval { value, low: values[LEFT_OUT].min(value), high: values[DRAWS - 1 - LEFT_OUT].max(value) }

@@ -6,20 +6,20 @@ use anyhow::{Context, Result, ensure};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const HEADERS: u32 = 30;
 const FUNCTIONS: u32 = 5;
 
 /// The directory, and the number of sources besides `first.c`.
-pub(in crate::bench) struct Project {
-    pub(in crate::bench) dir: PathBuf,
+pub(super) struct Project {
+    pub(super) dir: PathBuf,
     sources: u32,
 }
 
 impl Project {
     /// Writes the project.
-    pub(in crate::bench) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
+    pub(super) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
         // Files above the top of a checkout are not part of cache keys.
         write(&dir.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
@@ -42,7 +42,7 @@ impl Project {
     }
 
     /// Removes the outputs of a build.
-    pub(in crate::bench) fn clean(&self) -> Result<()> {
+    fn clean(&self) -> Result<()> {
         let made = ["o", "d"];
         for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))? {
             let path = entry?.path();
@@ -54,7 +54,7 @@ impl Project {
     }
 
     /// Returns the bytes of every object, in order.
-    pub(in crate::bench) fn objects(&self) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn objects(&self) -> Result<Vec<Vec<u8>>> {
         let read = |source| {
             let path = self.dir.join(format!("u{source}.o"));
             fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -62,17 +62,9 @@ impl Project {
         (0..self.sources).map(read).collect()
     }
 
-    /// Returns the words of a `make` command.
-    pub(in crate::bench) fn make(&self, launcher: &Launcher, jobs: usize, target: &str) -> Vec<String> {
-        let dir = self.dir.display().to_string();
-        ["make", "-s", "-C", &dir, &format!("-j{jobs}"), target, &format!("CC={}", launcher.compiler("gcc"))]
-            .map(str::to_owned)
-            .into()
-    }
-
     /// Builds `target` from scratch. Returns the cost, and what larder counted. Fails if the
     /// objects are not `expected`, unless `expected` is empty.
-    pub(in crate::bench) fn build(
+    pub(super) fn build(
         &self,
         launcher: &Launcher,
         home: &Path,
@@ -81,23 +73,14 @@ impl Project {
     ) -> Result<(Usage, Option<Counts>)> {
         self.clean()?;
         let before = launcher.counts(home)?;
-        let words = self.make(launcher, jobs, target);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
+        let mut command = Command::new("make");
+        command.args(["-s", &format!("-j{jobs}"), target, &format!("CC={}", launcher.compiler("gcc"))]);
         launcher.apply(&mut command, home);
-        let usage = measured(&mut command)?;
+        let usage = run::silent(command.current_dir(&self.dir))?;
         let counts = launcher.counts(home)?.zip(before).map(|(after, before)| after - before);
         ensure!(expected.is_empty() || self.objects()? == expected, "an object differs from the plain build's");
         Ok((usage, counts))
     }
-}
-
-/// Runs a command without input and output, and fails if it fails.
-pub(in crate::bench) fn measured(command: &mut Command) -> Result<Usage> {
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    let (status, usage) = run::measured(command)?;
-    ensure!(status.success(), "{} ended with {status}", run::shown(command));
-    Ok(usage)
 }
 
 fn functions(source: u32) -> String {

@@ -1,0 +1,32 @@
+//! The program and the directories of a benchmark.
+
+use crate::place::{Place, fresh};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The program that a benchmark measures, and directories that are empty at its begin.
+pub(super) struct Scene<'a> {
+    pub(super) place: &'a Place,
+    pub(super) larder: PathBuf,
+    /// Contains everything else.
+    pub(super) work: PathBuf,
+    /// The home directory of measured commands, so that no settings of the user apply.
+    pub(super) home: PathBuf,
+}
+
+impl<'a> Scene<'a> {
+    /// Makes the directories of the benchmark `name`.
+    pub(super) fn begin(place: &'a Place, larder: &Path, name: &str) -> Result<Self> {
+        let work = place.own(&format!("bench-{name}"))?;
+        fresh(&work)?;
+        let home = work.join("home");
+        fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+        Ok(Self { place, larder: larder.to_owned(), work, home })
+    }
+
+    /// Returns the directory of a store, which does not exist yet.
+    pub(super) fn store(&self, name: &str) -> PathBuf {
+        self.work.join("store").join(name)
+    }
+}
