@@ -115,13 +115,7 @@ impl Judgement {
 
     /// Decodes a judgement.
     pub fn decode(bytes: &[u8]) -> Result<Judgement, DecodeError> {
-        match bytes.first() {
-            Some(&FORMAT_VERSION) => {}
-            Some(&other) => return Err(DecodeError::Version(other)),
-            None => return Err(DecodeError::Truncated(0)),
-        }
-        let mut r = Reader::sealed(bytes)?;
-        r.u8()?;
+        let mut r = Reader::versioned_and_sealed(bytes, FORMAT_VERSION)?;
         let tag = r.u8()?;
         let mut unseen = Vec::new();
         for _ in 0..r.count()? {
@@ -148,11 +142,7 @@ impl Way {
             3 => Way::Link,
             4 => Way::Listing,
             5 => Way::Absence,
-            6 => {
-                let at = r.position();
-                let errno = u32::try_from(r.number()?);
-                Way::Error(errno.map_err(|_| DecodeError::Limit { limit: u32::MAX.into(), at })?)
-            }
+            6 => Way::Error(r.u32()?),
             tag => return Err(r.unknown_tag(tag)),
         })
     }

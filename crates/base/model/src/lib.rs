@@ -28,6 +28,7 @@ mod fact;
 mod fingerprint;
 mod image;
 mod judgement;
+mod listed;
 mod looked;
 mod manifest;
 mod observation;

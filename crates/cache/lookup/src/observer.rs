@@ -174,8 +174,7 @@ pub fn program_key(content: &Digest, place: &Place) -> Digest {
 /// The key is by path and not by content: in another checkout the program has other bytes and is
 /// still the same program.
 pub fn made_program_key(request: &Request, path: &[u8], place: &Place) -> Digest {
-    let mut encoded = Vec::new();
-    request.roots.encode_path(path, &mut encoded);
+    let encoded = request.roots.encoded_path(path);
     key(b'M', &Digest::of(&[&request.weak.0, &encoded[..]].concat()), place)
 }
 

@@ -59,9 +59,7 @@ impl EarlierRecords {
             w.digest(&roots_digest(&request.roots));
         }
         if let Some(subject) = &self.difference {
-            let mut encoded = Vec::new();
-            request.roots.encode_path(subject, &mut encoded);
-            w.bytes(&encoded);
+            w.bytes(&request.roots.encoded_path(subject));
             w.bytes(&present(subject, place, stat_cache));
         }
         Digest::of(&w.bytes)

@@ -141,7 +141,7 @@ impl RunFacts<'_> {
     }
 
     pub(crate) fn roots(&self) -> Vec<&[u8]> {
-        self.command.roots.all().map(Vec::as_slice).collect()
+        self.command.roots.all().collect()
     }
 }
 

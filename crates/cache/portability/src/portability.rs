@@ -425,11 +425,8 @@ impl RunFacts<'_> {
         let content = output.content()?;
         let invocation = self.command.invocation;
         let is = |named: &Option<Vec<u8>>| {
-            let mut encoded = Vec::new();
-            named.as_ref().is_some_and(|named| {
-                self.command.roots.encode_path(&self.command.absolute(named), &mut encoded);
-                encoded == output.path
-            })
+            let encoded = |named| self.command.roots.encoded_path(&self.command.absolute(named));
+            named.as_ref().is_some_and(|named| encoded(named) == output.path)
         };
         let depfile: Vec<Rewrite> = self.depfile().into_iter().collect();
         let rules: &[Rewrite] = if is(&invocation.depfile) || is(&invocation.output) && self.writes_dependencies() {
@@ -449,9 +446,8 @@ impl RunFacts<'_> {
     /// Returns true for `a.out`, the output of a link without `-o`.
     fn is_default_program(&self, output: &Output) -> bool {
         let CommandFacts { invocation, action, roots, .. } = self.command;
-        let mut encoded = Vec::new();
-        roots.encode_path(&[&action.cwd, &b"/a.out"[..]].concat(), &mut encoded);
-        invocation.stage == Stage::End && invocation.output.is_none() && encoded == output.path
+        let is_default = || roots.encoded_path(&[&action.cwd, &b"/a.out"[..]].concat()) == output.path;
+        invocation.stage == Stage::End && invocation.output.is_none() && is_default()
     }
 
     /// Returns the rule for depfiles of the compiler that ran.

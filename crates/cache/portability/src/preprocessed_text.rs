@@ -15,7 +15,7 @@ const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
 /// path. If one is not included, it was read by `.incbin`, `.include` or `#embed`, which leave no
 /// line marker.
 pub(crate) fn is_free_of(roots: &Roots, text: &[u8], generated: &[&[u8]]) -> bool {
-    let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let names_of_roots: Vec<&[u8]> = roots.all().collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
         text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
     let code = lines.concat();

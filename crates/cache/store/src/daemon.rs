@@ -64,9 +64,7 @@ impl Store {
 
     /// Stores a description of how remotes answer, and replaces the previous one.
     pub fn keep_latencies(&self, text: &[u8]) -> Result<(), StoreError> {
-        let mut temporary = self.temporary()?;
-        temporary.write_all(text)?;
-        temporary.place(&self.file(LATENCIES))
+        self.put_file(&self.file(LATENCIES), text)
     }
 
     /// Returns the description of how remotes answer, if there is one.
@@ -127,7 +125,7 @@ impl Store {
     /// [`Store::lock_daemon`].
     pub fn open_daemon_door(&self) -> Result<(Door, StoreSocket), StoreError> {
         let path = self.daemon_socket();
-        let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let beside = self.temporary_path();
         make_directory(&self.file("tmp"))?;
         StoreSocket::open(&path, &beside, 0o600).map_err(StoreError::writing(&path))
     }
@@ -187,7 +185,7 @@ impl Store {
     /// store. A process for which the store is mounted read-only cannot open it for writing.
     pub fn proof_of_writing(&self) -> Result<File, StoreError> {
         let path = self.file("locks").join("daemon");
-        self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))
+        self.open_to_write(&path)
     }
 
     /// Returns true if `passed` is the file of [`Store::proof_of_writing`], open for writing.
@@ -203,7 +201,7 @@ impl Store {
     pub fn note_taking(&self, takes: bool) -> Result<(), StoreError> {
         let path = self.file("locks").join(HITS_ONLY);
         match takes {
-            false => self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).map(drop),
+            false => self.open_to_write(&path).map(drop),
             true => match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::writing(&path)(error)),
                 _ => Ok(()),

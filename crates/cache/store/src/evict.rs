@@ -178,7 +178,7 @@ impl Store {
         for path in paths {
             // Moved away first, because builds would continue to put files into a directory that is
             // being emptied.
-            let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
+            let moved = fs::rename(&path, self.temporary_path());
             match moved.or_else(|_| larder_sys::remove_tree(&path)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(StoreError::writing(&path)(error));

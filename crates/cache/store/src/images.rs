@@ -32,7 +32,7 @@ use std::time::SystemTime;
 
 use larder_model::{Blob, DecodeError, Digest, ImageKey, ImageRecord, Origin, PackList, Reader, Writer};
 
-use crate::layout::{Contents, entries, make_directory, read_plain};
+use crate::layout::{Contents, entries, make_directory, read_if_there, read_plain};
 use crate::{Store, StoreError};
 
 /// The maximum size of a record, in bytes. It has a few hundred bytes, and its paths.
@@ -117,11 +117,9 @@ impl Store {
     /// Returns the record of a key's image, or `None` if there is none or it is damaged.
     pub fn image(&self, key: &ImageKey) -> Result<Option<ImageRecord>, StoreError> {
         let path = self.path_of(Contents::Images, &key.digest());
-        match read_plain(&path, RECORD_BYTES_MAX) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(StoreError::reading(&path)(error)),
-            Ok(bytes) => Ok(kept(&bytes).ok().map(|(record, _)| record).filter(|record| record.key == *key)),
-        }
+        let bytes = read_if_there(&path, RECORD_BYTES_MAX).map_err(StoreError::reading(&path))?;
+        let record = bytes.and_then(|bytes| kept(&bytes).ok()).map(|(record, _)| record);
+        Ok(record.filter(|record| record.key == *key))
     }
 
     /// Returns all images, the newest first.
@@ -149,9 +147,7 @@ impl Store {
         if complete && let Some(blob) = self.packs_of(record)?.iter().find(|blob| !self.has_blob(blob)) {
             return Err(StoreError::BlobMissing(blob.digest));
         }
-        let mut temporary = self.temporary()?;
-        temporary.write_all(&to_keep(record, origin))?;
-        temporary.place(&self.path_of(Contents::Images, &record.key.digest()))
+        self.put_file(&self.path_of(Contents::Images, &record.key.digest()), &to_keep(record, origin))
     }
 
     /// Returns how the image of a key came into the store, or `None` if there is none.
@@ -204,7 +200,7 @@ impl Store {
     /// blobs after this, not before.
     pub fn lease_image(&self, image: &Digest) -> Result<Lease, StoreError> {
         let path = self.lease_path(image);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let file = self.open_to_write(&path)?;
         file.lock_shared().map_err(StoreError::writing(&path))?;
         Ok(Lease(file))
     }
@@ -213,7 +209,7 @@ impl Store {
     /// it.
     pub(crate) fn claim_image(&self, image: &Digest) -> Option<File> {
         let path = self.lease_path(image);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).ok()?;
+        let file = self.open_to_write(&path).ok()?;
         larder_sys::try_write_lock(&file).is_ok_and(|locked| locked).then_some(file)
     }
 
@@ -360,7 +356,7 @@ impl Store {
         let [records, fetching, blobs] = [self.kind_dir(Contents::Images), images.join("fetching"), self.file("blobs")];
         [&records, &fetching, &blobs].into_iter().try_for_each(|path| make_directory(path))?;
         let newest = images.join("newest");
-        self.open_or_make(&newest, OpenOptions::new().write(true).create(true).truncate(false))?;
+        self.open_to_write(&newest)?;
         drop(self.lease_image(image)?);
         let as_it_is = |path: PathBuf| (path.clone(), path);
         let own = [blobs, records, newest, self.lease_path(image)].map(as_it_is);
@@ -399,7 +395,7 @@ impl Store {
     /// Returns a new directory in which something may be made. An eviction removes it if the process
     /// is killed.
     pub fn workplace(&self) -> Result<PathBuf, StoreError> {
-        let dir = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let dir = self.temporary_path();
         make_directory(&dir)?;
         Ok(dir)
     }

@@ -140,9 +140,21 @@ impl Store {
 
     /// Creates a new file under a temporary name.
     pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
-        let path = self.base.join("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let path = self.temporary_path();
         let file = self.open_or_make(&path, OpenOptions::new().write(true).read(true).create_new(true))?;
         Ok(Temporary { file, path, placed: false })
+    }
+
+    /// Returns a path for something temporary, which nothing has yet.
+    pub(crate) fn temporary_path(&self) -> PathBuf {
+        self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()))
+    }
+
+    /// Replaces the file at `path` by one with these bytes.
+    pub(crate) fn put_file(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut temporary = self.temporary()?;
+        temporary.write_all(bytes)?;
+        temporary.place(path)
     }
 
     /// Creates a file that is in the store's file system but has no name. `larder doctor` uses it
@@ -171,8 +183,17 @@ impl Store {
     /// Opens a file of `locks/`.
     fn lock_file(&self, name: &str) -> Result<(File, PathBuf), StoreError> {
         let path = self.file("locks").join(name);
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
-        Ok((file, path))
+        Ok((self.open_to_write(&path)?, path))
+    }
+
+    /// Opens a file for writing. Its content stays, and it is made empty if it does not exist.
+    pub(crate) fn open_to_write(&self, path: &Path) -> Result<File, StoreError> {
+        self.open_or_make(path, OpenOptions::new().write(true).create(true).truncate(false))
+    }
+
+    /// Opens a file for reading and writing, like [`Store::open_to_write`].
+    pub(crate) fn open_to_change(&self, path: &Path) -> Result<File, StoreError> {
+        self.open_or_make(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
     }
 
     /// Opens a file with options that create it. Its directory is created first if it does not
@@ -304,6 +325,14 @@ pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("is too large"));
     }
     larder_sys::read_sized(&file, stat.size_bytes)
+}
+
+/// Reads a whole file of the store like [`read_plain`]. Returns `None` if there is none.
+pub(crate) fn read_if_there(path: &Path, limit_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    match read_plain(path, limit_bytes) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 fn digest_of_path(path: &Path) -> Option<Digest> {

@@ -142,9 +142,7 @@ impl Store {
         }
         new.entries.iter().rev().for_each(|entry| manifest.add(entry.clone()));
         let bytes = manifest.encode();
-        let mut temporary = self.temporary()?;
-        temporary.write_all(&bytes)?;
-        temporary.place(&self.path_of(table, weak))?;
+        self.put_file(&self.path_of(table, weak), &bytes)?;
         Ok((bytes.len() as u64).saturating_sub(old.map_or(0, |old| old.bytes.len() as u64)))
     }
 

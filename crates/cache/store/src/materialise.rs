@@ -178,11 +178,7 @@ pub fn finished(began: SystemTime, at: usize) -> SystemTime {
 pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> Result<Vec<PathBuf>, MaterialiseError> {
     let mut paths = Vec::with_capacity(result.outputs.len());
     for output in &result.outputs {
-        let mut bytes = Vec::new();
-        if !roots.decode_path(output.path, &mut bytes) {
-            return Err(MaterialiseError::Root);
-        }
-        let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+        let path = decoded(output.path, roots)?;
         let why = match output.kind {
             _ if !bounds.may_write(path.as_os_str().as_bytes()) => "is not a path that this command may write",
             OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0 => "would be set-user-id or set-group-id",
@@ -207,13 +203,15 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
     Ok(paths)
 }
 
+/// Returns the path that `encoded` means in this place.
+fn decoded(encoded: &[u8], roots: &Roots) -> Result<PathBuf, MaterialiseError> {
+    let path = roots.decoded_path(encoded).ok_or(MaterialiseError::Root)?;
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
+}
+
 /// Returns the mtime of the file from which an output has its mtime.
 fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseError> {
-    let mut bytes = Vec::new();
-    if !roots.decode_path(file, &mut bytes) {
-        return Err(MaterialiseError::Root);
-    }
-    let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+    let path = decoded(file, roots)?;
     let stat = larder_sys::stat(path.as_os_str().as_bytes());
     // The clock of a file system can be before 1970.
     let nanoseconds = stat.and_then(|stat| u64::try_from(stat.modified_ns).map_err(io::Error::other));

@@ -21,7 +21,7 @@ use super::cross_check::CrossCheck;
 use super::mtimes::Mtimes;
 use super::not_recorded::NotRecorded;
 use super::ordinary::{exit_code, unchanged_since_the_end};
-use super::outputs::{Searched, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
+use super::outputs::{Searched, StoredContent, StoredKind, StoredOutput, StoredOutputs, StoredStreams};
 use super::preprocess::preprocess;
 use crate::context::Context;
 use crate::recorder::Recorder;
@@ -145,7 +145,7 @@ impl Run<'_> {
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         result.messages = messages;
         if result.is_rewritten() || made.bound.is_some() {
-            result.origin = self.request.roots.all().map(Vec::as_slice).collect();
+            result.origin = self.request.roots.all().collect();
         }
         let difference =
             before.and_then(|before| super::verify::difference(before, &result, self.recorder, self.stat_cache));
@@ -291,7 +291,7 @@ impl Run<'_> {
                 larder_portability::Output { path: &output.path, kind }
             })
             .collect();
-        let messages: Vec<Searched> = streams.contents().map(searched).collect();
+        let messages: Vec<Searched> = streams.iter().map(searched).collect();
         let messages: Vec<&dyn Content> = messages.iter().map(|message| message as &dyn Content).collect();
         facts.decide(&larder_portability::Outcome { outputs: &outputs, messages: &messages })
     }
@@ -309,7 +309,7 @@ impl Run<'_> {
             repeatable,
             consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
             outputs: outputs.iter().map(StoredOutput::borrowed).collect(),
-            ..ActionResult::of(streams.borrowed())
+            ..ActionResult::of(streams.map(StoredContent::borrowed))
         }
     }
 
@@ -342,7 +342,7 @@ impl Run<'_> {
         what: &dyn Fn(&[u8]) -> bool,
     ) -> bool {
         let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(StoredOutput::content);
-        let contents = contents.chain(streams.contents());
+        let contents = contents.chain(streams.iter());
         // A content that is too large to be searched counts as a match.
         let texts = contents.map(|content| content.searched(self.recorder, self.stat_cache));
         // An encoded path may begin with a root's placeholder, a NUL, which is not part of the
@@ -364,9 +364,7 @@ impl Run<'_> {
     ) -> Result<Vec<StoredOutput>, NotRecorded> {
         let mut outputs = Vec::new();
         for (path, change) in changed {
-            let mut encoded = Vec::new();
-            self.request.roots.encode_path(path, &mut encoded);
-            let modified = mtimes.take(path);
+            let (encoded, modified) = (self.request.roots.encoded_path(path), mtimes.take(path));
             outputs.push(StoredOutput { path: encoded, kind: stored.output(path, change)?, modified });
         }
         // Directories come first, because other outputs go into them. Files come in the order of

@@ -12,7 +12,7 @@ use super::mtimes::Mtime;
 use super::not_recorded::NotRecorded;
 use crate::recorder::Recorder;
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, Placement,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement,
     Rewrite, Streams, Unrecorded,
 };
 use larder_portability::SEARCHED_BYTES_MAX;
@@ -42,10 +42,7 @@ pub(crate) struct StoredOutput {
     pub(crate) modified: Mtime,
 }
 
-pub(crate) enum StoredStreams {
-    Apart(StoredContent, StoredContent),
-    Together(StoredContent),
-}
+pub(crate) type StoredStreams = Streams<StoredContent>;
 
 pub(crate) struct StoredOutputs<'a> {
     pub(crate) recorder: &'a Recorder<'a>,
@@ -182,8 +179,8 @@ impl<'a> StoredOutputs<'a> {
     pub(crate) fn streams(&mut self, written: &Written) -> Result<StoredStreams, NotRecorded> {
         let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64, None);
         Ok(match written {
-            Written::Apart { stdout, stderr } => StoredStreams::Apart(keep(stdout)?, keep(stderr)?),
-            Written::Together(both) => StoredStreams::Together(keep(both)?),
+            Written::Apart { stdout, stderr } => Streams::Apart { stdout: keep(stdout)?, stderr: keep(stderr)? },
+            Written::Together(both) => Streams::Together(keep(both)?),
         })
     }
 }
@@ -252,30 +249,6 @@ impl StoredOutput {
             StoredKind::Directory(mode) => OutputKind::Directory(*mode),
             StoredKind::Removed => OutputKind::Removed,
         };
-        let modified = match &self.modified {
-            Mtime::Written => Modified::Written,
-            Mtime::As(path) => Modified::As(path),
-            Mtime::At(nanoseconds) => Modified::At(*nanoseconds),
-        };
-        Output { path: &self.path, kind, modified }
-    }
-}
-
-impl StoredStreams {
-    pub(crate) fn contents(&self) -> impl Iterator<Item = &StoredContent> {
-        let (first, second) = match self {
-            StoredStreams::Apart(stdout, stderr) => (stdout, Some(stderr)),
-            StoredStreams::Together(both) => (both, None),
-        };
-        [Some(first), second].into_iter().flatten()
-    }
-
-    pub(crate) fn borrowed(&self) -> Streams<'_> {
-        match self {
-            StoredStreams::Apart(stdout, stderr) => {
-                Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
-            }
-            StoredStreams::Together(both) => Streams::Together(both.borrowed()),
-        }
+        Output { path: &self.path, kind, modified: self.modified.borrowed() }
     }
 }

@@ -134,11 +134,7 @@ pub(crate) fn answered(place: &Place, request: &Request, set: &ObservationSet, r
             // It shows that the directory is no link, and not which inode it has.
             events.push(Event { error: EINVAL, identity: None, ..at(EventKind::ReadLink, &path) });
         }
-        let named = |name: &[u8]| {
-            let mut decoded = Vec::new();
-            let _ = roots.decode_names(name, &mut decoded);
-            join(&path, &decoded)
-        };
+        let named = |name: &[u8]| join(&path, &roots.decoded_names(name).unwrap_or_default());
         events.extend(directory.facts.iter().flat_map(|fact| facts(roots, &named(fact.name), &fact.fact)));
         let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(EventKind::Stat, &named(name)) };
         events.extend(directory.absent.iter().map(absent));
@@ -310,7 +306,5 @@ fn looked(kind: EventKind, path: &[u8]) -> Event {
 }
 
 fn decoded(roots: &Roots, encoded: &[u8]) -> Vec<u8> {
-    let mut path = Vec::new();
-    let _ = roots.decode_path(encoded, &mut path);
-    path
+    roots.decoded_path(encoded).unwrap_or_default()
 }

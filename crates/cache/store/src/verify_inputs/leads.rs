@@ -24,9 +24,7 @@ impl Walk<'_> {
             let Ok(target) = self.opened(directory).read_link(name) else {
                 return refuse(Unrecorded::InputChanged, path);
             };
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(&target, &mut encoded);
-            self.fact(directory, name, OwnedFact::Link(encoded));
+            self.fact(directory, name, OwnedFact::Link(self.witness.roots.encoded_path(&target)));
             let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
             return self.path(&next, &Looked { leads: true, ..Looked::default() }, depth + 1);
         }

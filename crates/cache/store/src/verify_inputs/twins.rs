@@ -3,19 +3,18 @@
 //!
 //! Unaware of: what the files are for.
 
+use larder_model::Fact;
 use larder_sys::{Opening, Stat};
 use memchr::memmem;
 
-use super::facts::OwnedFact;
 use super::{Source, Walk};
 use crate::scan::read_text;
 
 impl Walk<'_> {
     /// Notes a file that was read, with its content.
-    pub(super) fn note_source(&mut self, path: &[u8], found: &Stat, fact: &OwnedFact) {
-        if let OwnedFact::Content { digest, executable: false, .. } = fact {
-            let mut encoded = Vec::new();
-            self.witness.roots.encode_path(path, &mut encoded);
+    pub(super) fn note_source(&mut self, path: &[u8], found: &Stat, fact: &Fact) {
+        if let Fact::Content { digest, executable: false, .. } = fact {
+            let encoded = self.witness.roots.encoded_path(path);
             let file = (found.device, found.inode);
             let source = Source { path: encoded, file, modified_ns: found.modified_ns };
             let sources = self.sources.entry(*digest).or_default();
@@ -29,10 +28,7 @@ impl Walk<'_> {
     /// have `#pragma once`, or if any file may have `#import`.
     fn may_read_once(&self) -> bool {
         let holds = |source: &Source, is_in: &dyn Fn(&[u8]) -> bool| {
-            let mut path = Vec::new();
-            if !self.witness.roots.decode_path(&source.path, &mut path) {
-                return true;
-            }
+            let Some(path) = self.witness.roots.decoded_path(&source.path) else { return true };
             let bytes = larder_sys::open(&path, Opening::Read).and_then(|mut file| read_text(&mut file));
             bytes.ok().flatten().is_none_or(|bytes| is_in(&bytes))
         };
