@@ -191,9 +191,7 @@ impl Counters {
         let path = store.file("counters");
         let file = match larder_sys::open(path.as_os_str().as_bytes(), Opening::ChangePlain) {
             Ok(file) => file,
-            Err(_) => {
-                store.open_to_change(&path)?
-            }
+            Err(_) => store.open_to_change(&path)?,
         };
         let size_bytes = || larder_sys::fstat(&file).map_or(0, |stat| stat.size_bytes);
         let words = match Words::map(&file, size_bytes(), WORDS, true) {

@@ -14,7 +14,6 @@
 //!
 //! Unaware of: what a subject stands for (`lookup::subject`).
 
-
 use larder_model::{Digest, Fingerprint};
 
 use crate::layout::open_plain;

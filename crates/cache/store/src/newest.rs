@@ -12,7 +12,6 @@
 //! The file outlives evicted images. It is needed because a signature proves the origin of an image,
 //! but not that it is the newest.
 
-
 use larder_model::ImageKey;
 
 use crate::layout::open_plain;

@@ -12,8 +12,8 @@ use super::mtimes::Mtime;
 use super::not_recorded::NotRecorded;
 use crate::recorder::Recorder;
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement,
-    Rewrite, Streams, Unrecorded,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement, Rewrite,
+    Streams, Unrecorded,
 };
 use larder_portability::SEARCHED_BYTES_MAX;
 use larder_spawn::Written;

@@ -159,7 +159,6 @@ fn is_above(above: &[u8], path: &[u8]) -> bool {
         || (above == b"." && !matches!(path.first(), Some(b'/' | b'~')) && !path.starts_with(b".."))
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

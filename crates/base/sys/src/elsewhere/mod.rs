@@ -13,12 +13,7 @@ pub use macos::run_and_end;
 /// started.
 #[cfg(not(target_os = "macos"))]
 #[cfg_attr(not(windows), allow(unused_variables, reason = "other systems have no classes"))]
-pub fn run_and_end(
-    path: &[u8],
-    argv: &[Vec<u8>],
-    _environment: &[Vec<u8>],
-    class: crate::Class,
-) -> std::io::Error {
+pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], class: crate::Class) -> std::io::Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut command = std::process::Command::new(text(path));
     command.args(argv.iter().skip(1).map(|argument| text(argument)));

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::cpu_affinity::CpuAffinity;
 use super::notify::{Notification, is_thread_of};
+use super::signals::{block_all, set_of};
 use super::trace::{control, is_stopping, makers, message};
 
 /// An event of a traced process.
@@ -368,13 +369,7 @@ fn wait_for_a_signal() {
 }
 
 fn woken_by() -> libc::sigset_t {
-    // SAFETY: the first call initialises the set.
-    unsafe {
-        let mut set = zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGURG);
-        set
-    }
+    set_of(&[libc::SIGURG])
 }
 
 fn is_making(event: i32) -> bool {
@@ -418,10 +413,8 @@ impl Beside {
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     libc::setsid();
-                    let mut all = zeroed();
-                    libc::sigfillset(&mut all);
-                    libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
                 }
+                block_all();
                 if super::parent_process_id() == parent {
                     work();
                 }

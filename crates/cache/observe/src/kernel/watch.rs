@@ -5,10 +5,9 @@
 use std::collections::{HashMap, HashSet};
 
 use larder_model::Identity;
-use larder_sys::{Notification, Stat};
+use larder_sys::{ARCHITECTURE, Notification, Stat};
 
 use super::calls::{At, CLONE_NEW, Call, rows};
-use super::filter::ARCHITECTURE;
 use super::pending::Pending;
 use super::process::{Caller, Trouble, process_of};
 use super::vdso::Patches;

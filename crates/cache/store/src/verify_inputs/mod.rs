@@ -308,7 +308,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn content(&mut self, at: SplitPath<'_>, looked: &Looked, found: &Stat, plain: bool) -> Result<Fact<'static>, Refusal> {
+    fn content(
+        &mut self,
+        at: SplitPath<'_>,
+        looked: &Looked,
+        found: &Stat,
+        plain: bool,
+    ) -> Result<Fact<'static>, Refusal> {
         let SplitPath { path, directory, name } = at;
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
         let is_gits = looked.refreshed && looked.identity.is_some_and(|written| written.inode == found.inode);
