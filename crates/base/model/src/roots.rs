@@ -335,11 +335,6 @@ fn begins_a_path(before: &[u8]) -> bool {
     }
 }
 
-/// Returns true if the byte can be part of a word for a preprocessor: of an identifier or a number.
-pub fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
-}
-
 /// Returns true if `byte` after a root makes it part of a longer name.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'~' | b'%' | 0x80..)

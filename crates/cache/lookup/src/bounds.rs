@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, runs_other_code};
-use larder_model::path::is_in;
+use larder_model::path::{file_name, is_in};
 use larder_store::Bounds;
 
 use crate::Request;
@@ -75,7 +75,7 @@ impl Request {
                 .iter()
                 .any(|before| name.strip_prefix(*before).is_some_and(|rest| rest.starts_with(&stem)));
         }
-        if !matches!(self.family, Family::Gcc | Family::Clang) {
+        if !self.family.is_gcc_or_clang() {
             return true;
         }
         let end = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |at| &name[at + 1..]);
@@ -87,7 +87,7 @@ impl Request {
         // unexpanded.
         let known = [Some(&invocation.source), invocation.output.as_ref(), invocation.depfile.as_ref()];
         let is_called_after = |argument: &Vec<u8>| {
-            let file = argument.rsplit(|&b| b == b'/').next().unwrap_or_default();
+            let file = file_name(argument);
             let stem = file.iter().rposition(|&b| b == b'.').map_or(file, |at| &file[..at.max(1)]);
             !stem.is_empty() && is_part(name, stem)
         };

@@ -10,7 +10,7 @@
 //! Unaware of: where a name is replaced.
 
 use larder_model::path::file_name;
-use larder_model::{Roots, is_in_word};
+use larder_model::{Roots, is_in_word, leading_word, trailing_word};
 
 use crate::substring::places_of;
 
@@ -91,10 +91,9 @@ fn of_patterns(text: &[u8], found: &mut Vec<EphemeralName>) {
 fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<EphemeralName>) {
     let name = file_name(text);
     for (start, number) in numbers(name).filter(|(_, number)| ancestors.iter().any(|pid| pid == number)) {
-        let before = name[..start].iter().rposition(|c| !is_in_word(*c)).map_or(0, |last| last + 1);
         let end = start + number.len();
-        let after = name[end..].iter().position(|c| !is_in_word(*c)).map_or(name.len(), |next| end + next);
-        add(&name[before..after], [&name[before..start], b"*", &name[end..after]].concat(), found);
+        let (before, after) = (trailing_word(&name[..start]), leading_word(&name[end..]));
+        add(&name[start - before.len()..end + after.len()], [before, b"*", after].concat(), found);
     }
 }
 

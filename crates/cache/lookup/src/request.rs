@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    EnvironmentRule, Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit,
-    is_source, parse, runs_no_script, variable_asks_for_statistics,
+    Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit, is_source, parse,
+    runs_no_script, variable_asks_for_statistics,
 };
 use larder_model::path::{absolute, file_name, is_in, without_parents};
 use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, ValueKey, Variable};
@@ -167,8 +167,7 @@ impl Request {
             return Err(Bypass::OutputToStdout);
         }
         // cargo gives rustc the descriptors of its job server, and rustc uses no others.
-        let is_listed = family.environment_rule() == EnvironmentRule::Listed;
-        if !is_listed && larder_sys::more_descriptors_are_open() {
+        if family.keys_whole_environment() && larder_sys::more_descriptors_are_open() {
             return Err(Bypass::OpenDescriptor);
         }
         if family == Family::Command
@@ -332,7 +331,7 @@ fn may_ask_for_width(family: Family, action: &Action) -> bool {
 }
 
 fn links(family: Family, invocation: &Invocation) -> bool {
-    matches!(family, Family::Gcc | Family::Clang) && invocation.stage == larder_compiler::Stage::End
+    family.is_gcc_or_clang() && invocation.stage == larder_compiler::Stage::End
 }
 
 /// Returns a digest that tells apart commands that differ only in a file's content, such as the
@@ -350,7 +349,7 @@ fn first_source(
     if family == Family::Command {
         return anywhere(&build_file(argv, cwd)?);
     }
-    if !matches!(family, Family::Gcc | Family::Clang) {
+    if !family.is_gcc_or_clang() {
         return None;
     }
     let path = absolute(cwd, &invocation.source);

@@ -20,8 +20,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::searched_directory;
-use larder_model::Roots;
 use larder_model::path::is_in;
+use larder_model::{Roots, contains};
 use larder_store::StatCache;
 use larder_sys::{Dir, FileType, Opening, Stat};
 
@@ -342,7 +342,7 @@ fn is_submodule(top: &[u8]) -> bool {
     let mut text = Vec::new();
     let read =
         larder_sys::open(&join(top, b".git"), Opening::Read).and_then(|file| file.take(4096).read_to_end(&mut text));
-    read.is_ok() && text.windows(9).any(|part| part == b"/modules/")
+    read.is_ok() && contains(&text, "/modules/")
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {

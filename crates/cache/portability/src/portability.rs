@@ -23,9 +23,8 @@ use larder_compiler::{
     Family, Naming, RustPaths, Stage, is_for_linker, only_preprocesses, rust_paths, writes_dependencies,
 };
 use larder_model::path::file_name;
-use larder_model::{Bound, Rewrite};
+use larder_model::{Bound, Rewrite, contains, contains_any};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
-use memchr::memmem;
 
 use crate::c_words::names_files;
 use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
@@ -194,10 +193,7 @@ impl RunFacts<'_> {
     /// another crate may use the variable, so no crate that was read may contain its name.
     fn only_names_included_files(&self, variable: &[u8]) -> bool {
         let is_free = |path: &Vec<u8>| match is_crate(path) {
-            true => {
-                self.command.roots.is_outside(path)
-                    || whole(path).is_some_and(|bytes| memmem::find(&bytes, variable).is_none())
-            }
+            true => self.command.roots.is_outside(path) || whole(path).is_some_and(|bytes| !contains(&bytes, variable)),
             false => is_elf(path) || whole(path).is_some_and(|text| names_included_files_only(&text, variable)),
         };
         let mut read = self.looked.iter().filter(|(_, looked)| looked.content);
@@ -276,7 +272,7 @@ impl RunFacts<'_> {
         // Standard error, or both streams in one.
         let warned = message_texts.last().map_or(&[][..], |bytes| bytes);
         let text = &message_texts.concat()[..];
-        let is_by_chance = |old: &[u8]| self.command.roots.names().iter().any(|name| memmem::find(old, name).is_some());
+        let is_by_chance = |old: &[u8]| contains_any(old, self.command.roots.names());
         if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
             return Err((Bound::Flag, map.clone()));
         }
@@ -310,7 +306,7 @@ impl RunFacts<'_> {
         // preprocessed text.
         let preprocesses = self.command.invocation.stage == Stage::Early && self.is_preprocessed_only();
         let text = if preprocesses { warned } else { text };
-        let says = |word: &[u8]| memmem::find(text, word).is_some();
+        let says = |word: &[u8]| contains(text, word);
         let shown = self.carried.rooted.iter().find(|path| says(file_name(path)));
         if let Some(input) = shown.or(defined.filter(|_| says(b"<command"))) {
             return Err((Bound::Message, input.clone()));
@@ -369,11 +365,10 @@ impl RunFacts<'_> {
     /// information. clang writes checksums from DWARF 5 on.
     fn summed(&self, made: &[&dyn Content]) -> Option<&Vec<u8>> {
         let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
-        let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
         let holds_sums = |bytes: &[u8]| {
             // The first form is in assembler source, the second in objects.
-            is_in(bytes, b" md5 0x")
-                || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
+            contains(bytes, " md5 0x")
+                || self.carried.rooted.iter().any(|path| contains(bytes, file_name(path))) && sums_sources(bytes)
         };
         made.iter().any(|content| content.bytes().is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
     }

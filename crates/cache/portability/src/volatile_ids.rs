@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use larder_compiler::{compiled_names_other_processes, is_compiler_part};
-use larder_model::Identity;
 use larder_model::path::file_name;
+use larder_model::{Identity, contains};
 use larder_observe::{Image, Program, RunModel, inspect_program};
 use larder_relocate::hides_its_text;
 
@@ -88,8 +88,7 @@ fn names_processes(image: &Image) -> bool {
     let path = Path::new(OsStr::from_bytes(image.path));
     let is_dynamic = !image.is_program || matches!(inspect_program(image.path).0, Program::Dynamic { .. });
     let is_the_same = is_still_there(image);
-    let names =
-        |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();
+    let names = |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || contains(&bytes, "syscall");
     !is_dynamic || !is_the_same || fs::read(path).map_or(true, names)
 }
 

@@ -4,11 +4,13 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{EnvironmentRule, Family, Naming, is_config_status, is_log, naming};
+use larder_compiler::{Family, Naming, is_config_status, is_log, naming};
 use larder_lookup::{Request, ResponseFilesOnDisk, relocated, roots_digest, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::path::file_name;
-use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
+use larder_model::{
+    ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded, contains,
+};
 use larder_observe::{Closing, Folded, Observed, RunModel};
 use larder_portability::{
     CommandFacts, Content, Decision, OutputKind, Rewrites, RunFacts, ScriptScan, run_by_shells_alone,
@@ -218,10 +220,7 @@ impl Run<'_> {
         if scripts.use_inodes() && !folded.inodes_shown.is_empty() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of an inode".to_vec()));
         }
-        let is_held = |name: &&Vec<u8>| {
-            let is_part = |text: &[u8]| memchr::memmem::find(text, name).is_some();
-            self.holds(outputs, true, streams, &is_part)
-        };
+        let is_held = |name: &&Vec<u8>| self.holds(outputs, true, streams, &|text| contains(text, name));
         match folded.random_names.iter().find(is_held) {
             Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
             None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
@@ -236,7 +235,7 @@ impl Run<'_> {
 
     /// Returns true if the whole environment is in the key, as for a command of `larder run`.
     pub(super) fn is_keyed_whole(&self) -> bool {
-        self.request.invocation.environment == EnvironmentRule::Whole
+        self.request.invocation.family.keys_whole_environment()
     }
 
     fn command_facts(&self) -> CommandFacts<'_> {
@@ -247,8 +246,7 @@ impl Run<'_> {
     /// Returns what the arguments of a compiler name.
     fn naming(&self) -> Option<Naming> {
         let Request { family, action, .. } = self.request;
-        let is_driver = matches!(family, Family::Gcc | Family::Clang);
-        let arguments = action.argv.get(1..).filter(|_| is_driver)?;
+        let arguments = action.argv.get(1..).filter(|_| family.is_gcc_or_clang())?;
         naming(arguments, &ResponseFilesOnDisk(&action.cwd))
     }
 

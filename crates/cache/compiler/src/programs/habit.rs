@@ -3,7 +3,7 @@
 //!
 //! Unaware of: where a program is, and what it really is.
 
-use larder_model::{Habit, Times};
+use larder_model::{Habit, Times, contains_any};
 
 use super::arguments::{
     asks_status, finds_by_status, hangs_on_the_present, only_extracts, runs_meson, shows_files, shows_uses,
@@ -12,7 +12,7 @@ use super::arguments::{
 use super::table::{self, Proc, Rule};
 use super::{git, is_compiler_part};
 use crate::names::{is_named, rewrites_output};
-use crate::words::{AWK_WORDS, Named, holds_any};
+use crate::words::{AWK_WORDS, Named};
 
 /// Holds facts about a command that the names of its programs do not show.
 #[derive(Clone, Copy)]
@@ -190,7 +190,7 @@ fn has_clocks(told: &Told) -> bool {
     const INPUT: [&[u8]; 3] = [b"-", b"-f-", b"/dev/stdin"];
     let is_file = |argument: &[u8]| argument.starts_with(b"-f") || argument.starts_with(b"--f") || argument == b"-i";
     match told.arguments {
-        Some(arguments) if arguments.iter().any(|argument| holds_any(argument, AWK_WORDS)) => true,
+        Some(arguments) if arguments.iter().any(|argument| contains_any(argument, AWK_WORDS)) => true,
         // A program on standard input can come from anywhere.
         Some(arguments) if arguments.iter().any(|argument| INPUT.contains(argument)) => told.may_have(is_file),
         _ => told.named.awk_clocks && told.may_have(is_file),

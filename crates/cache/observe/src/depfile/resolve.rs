@@ -13,8 +13,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_model::DepfilePlan;
 use larder_model::path::{absolute, parent};
+use larder_model::{DepfilePlan, contains};
 
 use super::looks::{Looks, PathKind};
 use super::query::Search;
@@ -234,7 +234,7 @@ fn same_but_dot(path: &[u8], source: &[u8]) -> bool {
 fn is_below(path: &[u8], directories: &[Vec<u8>]) -> bool {
     let below = |path: &[u8], directory: &[u8]| {
         let rest = path.strip_prefix(directory);
-        rest.is_some_and(|rest| rest.starts_with(b"/") && !rest.windows(4).any(|part| part == b"/../"))
+        rest.is_some_and(|rest| rest.starts_with(b"/") && !contains(rest, "/../"))
     };
     let real = |path: &[u8]| std::fs::canonicalize(OsStr::from_bytes(path)).ok();
     directories.iter().any(|directory| {

@@ -2,9 +2,7 @@
 //!
 //! Unaware of: changes of files.
 
-use memchr::memmem;
-
-use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded};
+use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded, contains};
 
 use super::path_state::{Made, file_id};
 use super::{Event, Fold, Policy, without_slash};
@@ -88,7 +86,7 @@ impl<'t> Fold<'t> {
     /// Returns true for a path in git's store of objects, if the program is git and its result
     /// follows from the names of objects. What an object holds follows from its name.
     pub(super) fn is_object_of_git(&mut self, e: &Event, policy: &Policy) -> bool {
-        let is_object = || memmem::find(e.path, b"/.git/objects/").is_some() || e.path.ends_with(b"/.git/objects");
+        let is_object = || contains(e.path, "/.git/objects/") || e.path.ends_with(b"/.git/objects");
         self.habit(e.pid, policy).git == Some(Git::ByName) && is_object()
     }
 

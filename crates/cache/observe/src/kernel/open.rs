@@ -4,6 +4,7 @@
 
 use std::io;
 
+use larder_model::contains;
 use larder_sys::{FileType, Notification, Stat};
 
 use super::calls::{At, Call};
@@ -119,8 +120,7 @@ impl Watch {
 
 /// Returns true if libc reads this path to convert a time to local time.
 fn names_time_zone(path: &[u8]) -> bool {
-    let zones = b"/zoneinfo/";
-    path == b"/etc/localtime" || path.windows(zones.len()).any(|w| w == zones)
+    path == b"/etc/localtime" || contains(path, "/zoneinfo/")
 }
 
 /// The flag includes `O_DIRECTORY`, so all of its bits must be compared.

@@ -12,6 +12,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use larder_model::contains_any;
 use object::ReadCache;
 
 use crate::elf::Segments;
@@ -82,7 +83,7 @@ fn loader_of_plain(file: &File) -> Option<Vec<u8>> {
     let segments = Segments::parse(&cache)?;
     let loader = segments.loader()?;
     let names = segments.dynamic_names()?;
-    let is_sanitized = SANITIZERS.iter().any(|sanitizer| memchr::memmem::find(names, sanitizer).is_some());
+    let is_sanitized = contains_any(names, &SANITIZERS);
     (!is_sanitized).then(|| loader.to_vec())
 }
 

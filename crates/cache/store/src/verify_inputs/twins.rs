@@ -3,7 +3,7 @@
 //!
 //! Unaware of: what the files are for.
 
-use larder_model::Fact;
+use larder_model::{Fact, contains};
 use larder_sys::{Opening, Stat};
 use memchr::memmem;
 
@@ -32,11 +32,10 @@ impl Walk<'_> {
             let bytes = larder_sys::open(&path, Opening::Read).and_then(|mut file| read_text(&mut file));
             bytes.ok().flatten().is_none_or(|bytes| is_in(&bytes))
         };
-        let says_once = |text: &[u8]| memmem::find(text, b"once").is_some();
         let twins = self.sources.values().filter(|sources| sources.len() > 1);
         let mut first = twins.filter_map(|sources| sources.first()).peekable();
         first.peek().is_some()
-            && (first.any(|source| holds(source, &says_once))
+            && (first.any(|source| holds(source, &|text| contains(text, "once")))
                 || self.sources.values().filter_map(|sources| sources.first()).any(|source| holds(source, &may_import)))
     }
 
