@@ -6,15 +6,14 @@
 //! a forged one, writes where its command would not.
 //!
 //! Unaware of: what the outputs are, how they are put in place.
-
-use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use larder_compiler::{Family, runs_other_code};
 use larder_model::path::{file_name, is_in};
 use larder_store::Bounds;
+use larder_sys::as_path;
 
 use crate::Request;
 use crate::rust;
@@ -180,10 +179,6 @@ fn real_directory(directory: &[u8]) -> Option<PathBuf> {
     let mut real = there.canonicalize().ok()?;
     real.extend(missing.into_iter().rev());
     Some(real)
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
 }
 
 #[cfg(test)]

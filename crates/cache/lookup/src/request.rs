@@ -2,10 +2,6 @@
 //! fingerprint (the key), or into the reason why larder does not cache the command.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::{
     Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, habit, is_source, parse,
@@ -16,7 +12,7 @@ use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Times, 
 use larder_portability::{compares_dates, names_files};
 use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, StatCache, Uncut, Words};
-use larder_sys::TerminalSize;
+use larder_sys::{Opening, TerminalSize};
 
 use crate::build_file::build_file;
 use crate::place::Place;
@@ -127,7 +123,7 @@ pub struct FromDisk<'a>(pub &'a [u8]);
 
 impl ResponseFiles for FromDisk<'_> {
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let path = Path::new(OsStr::from_bytes(self.0)).join(OsStr::from_bytes(path));
+        let path = larder_sys::as_path(self.0).join(larder_sys::as_path(path));
         let meta = std::fs::metadata(&path).ok()?;
         if !meta.is_file() || meta.len() > RESPONSE_FILE_BYTES_MAX {
             return None;
@@ -364,7 +360,7 @@ fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
     let is_small =
         |stat: &larder_sys::Stat| stat.kind == larder_sys::FileType::File && stat.size_bytes <= KEYED_OBJECT_BYTES_MAX;
     larder_sys::stat(path).ok().filter(is_small)?;
-    let bytes = std::fs::read(OsStr::from_bytes(path)).ok()?;
+    let bytes = std::fs::read(larder_sys::as_path(path)).ok()?;
     let anywhere = relocated::object_anywhere(&bytes, roots);
     Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
 }
@@ -442,7 +438,7 @@ fn content(tool: &Tool, stat_cache: &StatCache) -> Option<ToolContent> {
     {
         return Some(ToolContent { digest, is_script: false });
     }
-    let mut file = File::open(Path::new(OsStr::from_bytes(&tool.path))).ok()?;
+    let mut file = larder_sys::open(&tool.path, Opening::Read).ok()?;
     let digest = match known {
         Some(digest) => digest,
         None => stat_cache.hash(&mut file).ok()?,

@@ -69,7 +69,7 @@ impl Ourselves {
 }
 
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
-    let read = |path: &[u8]| std::fs::read(Path::new(std::ffi::OsStr::from_bytes(path))).ok();
+    let read = |path: &[u8]| std::fs::read(larder_sys::as_path(path)).ok();
     read(a).is_some_and(|a| Some(a) == read(b))
 }
 
@@ -107,7 +107,7 @@ fn program(path: Vec<u8>) -> Option<Tool> {
 }
 
 fn leads_to_another_cache(path: &[u8]) -> bool {
-    let real = std::fs::canonicalize(Path::new(std::ffi::OsStr::from_bytes(path)));
+    let real = std::fs::canonicalize(larder_sys::as_path(path));
     let name = real.ok().and_then(|real| real.file_name().map(|name| name.to_os_string().into_vec()));
     name.is_some_and(|name| OTHER_CACHES.contains(&name.as_slice()))
 }

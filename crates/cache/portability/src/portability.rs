@@ -15,9 +15,6 @@
 //! Unaware of: how a result is found, how it is put in place.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_compiler::{
     Family, Naming, RustPaths, Stage, is_for_linker, only_preprocesses, rust_paths, writes_dependencies,
@@ -25,6 +22,7 @@ use larder_compiler::{
 use larder_model::path::file_name;
 use larder_model::{Bound, Rewrite, contains, contains_any};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
+use larder_sys::as_path;
 
 use crate::c_words::names_files;
 use crate::facts::{CommandFacts, Content, NO_NAMES, Outcome, Output, OutputKind, RunFacts, is_elf, whole};
@@ -334,12 +332,12 @@ impl RunFacts<'_> {
     /// absolute one without links (`maybe_shorter_path` in `libcpp/files.cc`).
     fn system_through_a_link<'a>(&self, naming: &'a Naming) -> Option<&'a Vec<u8>> {
         let is_linked = |path: &[u8]| {
-            let path = Path::new(OsStr::from_bytes(path));
+            let path = as_path(path);
             path.canonicalize().map_or(true, |real| real != path)
         };
         naming.system.iter().find(|directory| {
             let directory = self.directory(directory);
-            let is_in = |path: &[u8]| Path::new(OsStr::from_bytes(path)).starts_with(&directory);
+            let is_in = |path: &[u8]| as_path(path).starts_with(&directory);
             let mut read = self.looked.iter().filter(|(path, looked)| looked.content && is_in(path));
             read.any(|(path, _)| is_linked(path))
         })

@@ -4,9 +4,7 @@
 //! Unaware of: what is done with the answer.
 
 use std::cell::OnceCell;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::c_words::names_files;
 use larder_compiler::{Family, Naming, alters_text, header_path};
@@ -73,7 +71,7 @@ impl<'r> Sources<'r> {
             naming.places.iter().filter_map(|word| header_path(word)).filter(|directory| !directory.starts_with(b"/"));
         let relative: Vec<PathBuf> = relative.map(|named| run.directory(named)).collect();
         let is_called_whole = |path: &[u8]| {
-            let path = Path::new(OsStr::from_bytes(path));
+            let path = larder_sys::as_path(path);
             !relative.iter().any(|directory| path.starts_with(directory))
         };
         self.ours().is_some_and(|ours| {

@@ -3,16 +3,12 @@
 //! that each file is read only once for this.
 //!
 //! Unaware of: which words these are, what follows from the answer.
-
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use larder_model::{Digest, PLACEHOLDER, Roots, contains, contains_any};
-use larder_sys::{FileType, Stat};
+use larder_sys::{FileType, Opening, Stat};
 
 use crate::StatCache;
 
@@ -218,7 +214,7 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stat_cache: &StatCache, word
     {
         return Some(digest);
     }
-    let open = || File::open(Path::new(OsStr::from_bytes(path)));
+    let open = || larder_sys::open(path, Opening::Read);
     let (digest, stat) = stat_cache.hash_of(&mut open().ok()?).ok()?;
     Some(scan.file(path, &stat, open).ok()?.rooted.unwrap_or(digest))
 }

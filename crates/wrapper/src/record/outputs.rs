@@ -5,8 +5,6 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use super::mtimes::Mtime;
 use super::not_recorded::NotRecorded;
@@ -18,6 +16,7 @@ use larder_model::{
 use larder_portability::SEARCHED_BYTES_MAX;
 use larder_spawn::Written;
 use larder_store::StatCache;
+use larder_sys::Opening;
 
 /// The bytes of an output or a message.
 pub(crate) enum StoredContent {
@@ -71,7 +70,6 @@ impl<'a> StoredOutputs<'a> {
     }
 
     pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<StoredKind, NotRecorded> {
-        let place = Path::new(std::ffi::OsStr::from_bytes(path));
         let lost = |why| NotRecorded::Because(why, path.to_vec());
         if self.owners_were_set && *change != Change::Removed && !is_ours(path) {
             return Err(lost(Unrecorded::OutputSpecial));
@@ -85,24 +83,21 @@ impl<'a> StoredOutputs<'a> {
                 let is_given = self.owners_were_set && stat.mode != mode.bits & !larder_sys::umask();
                 StoredKind::Directory(self.mode(*mode, is_given, &stat))
             }
-            Change::Link => {
-                let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                StoredKind::Link(target.as_os_str().as_bytes().to_vec())
-            }
+            Change::Link => StoredKind::Link(larder_sys::link_target(path).map_err(|_| lost(Unrecorded::OutputLost))?),
             Change::File { placement, mode, new, closed_when_complete, attributed, .. } => {
                 if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
                     // The file existed before, so we do not know with which mode the tool would
                     // create it.
                     return Err(lost(Unrecorded::UpdatesFile));
                 }
-                // `stat` first, because opening a FIFO would block.
+                // `stat` first, because opening a device may have an effect.
                 let stat = larder_sys::stat(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // No record may create a set-user-id file, because it would give away the rights of
                 // the user that has the hit.
                 if stat.kind != larder_sys::FileType::File || (stat.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
-                let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                let mut file = larder_sys::open(path, Opening::Read).map_err(|_| lost(Unrecorded::OutputLost))?;
                 let own = file.try_clone().map_err(|_| lost(Unrecorded::OutputLost))?;
                 let content = self.content(&mut file, stat.size_bytes, Some(&own))?;
                 let same = larder_sys::fstat(&file).is_ok_and(|after| after == stat);

@@ -12,13 +12,13 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{Digest, Identity, Prior};
 use larder_store::StatCache;
-use larder_sys::{FileType, Stat};
+use larder_sys::{FileType, Opening, Stat};
 
 /// At most this many bytes are read to compute digests.
 const READ_BYTES_MAX: u64 = 64 << 20;
@@ -78,7 +78,7 @@ impl PreRunSnapshot {
                 return None;
             }
             self.read_bytes = read_bytes;
-            let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+            let mut file = larder_sys::open(path, Opening::Read).ok()?;
             let digest = stat_cache.hash(&mut file).ok()?;
             larder_sys::fstat(&file).is_ok_and(|after| after == stat).then_some(digest)
         };
@@ -97,7 +97,7 @@ impl PreRunSnapshot {
         let is_small = |stat: &Stat| stat.device == top.device && stat.size_bytes <= SMALL_BYTES;
         let is_here =
             |path: &Path| larder_sys::lstat(path.as_os_str().as_bytes()).is_ok_and(|it| it.device == top.device);
-        let mut directories = VecDeque::from([PathBuf::from(OsStr::from_bytes(directory))]);
+        let mut directories = VecDeque::from([larder_sys::as_path(directory).to_owned()]);
         let mut names = 0;
         while let Some(directory) = directories.pop_front() {
             for entry in directory.read_dir().into_iter().flatten().flatten() {

@@ -3,10 +3,6 @@
 //!
 //! Unaware of: why the tool was stopped.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use larder_observe::{EventKind, OpenFlags, Trace};
 use larder_sys::Stat;
 
@@ -24,7 +20,7 @@ pub(crate) fn undo(trace: &Trace) {
         };
         if larder_sys::lstat(made).is_ok_and(|stat| is_it(&stat)) {
             // If a file cannot be removed, it stays as after any killed tool.
-            let _ = std::fs::remove_file(Path::new(OsStr::from_bytes(made)));
+            let _ = std::fs::remove_file(larder_sys::as_path(made));
         }
     }
 }

@@ -46,9 +46,10 @@ pub use copy::copy_bytes;
 pub use dir::Dir;
 pub use features::processor_features;
 pub use files::{
-    Opening, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked, lstat,
-    may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most, read_sized,
-    real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path, write_lock,
+    Opening, as_path, boot_id, file_trust, fstat, has_attributes, has_writers, is_open_for_writing, is_write_locked,
+    lstat, may_access, may_make_in, may_write, open, own_program, random_u64, read_at_most, read_rest_at_most,
+    read_sized, real_path_of, rename_new, standard_stat, stat, times_are_multigrain, try_write_lock, volatile_path,
+    write_lock,
 };
 pub use filter::{ARCHITECTURE, FilterStep};
 pub use follow::{Beside, Did, Followed, try_following};

@@ -7,10 +7,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use larder_sys::Words;
+use larder_sys::{Words, as_path};
 
 use super::log;
 use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
@@ -100,11 +99,6 @@ impl OuterLog {
             words[log::LOST_WORD].fetch_or(log::LOST_BITS, AcqRel);
         }
     }
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(path))
 }
 
 #[cfg(test)]

@@ -5,14 +5,12 @@
 //! The library inspects the programs that the tool executes in the same way (`preload/elf.c`).
 //!
 //! Unaware of: whether the loader accepts the library.
-
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use larder_model::contains_any;
+use larder_sys::Opening;
 use object::ReadCache;
 
 use crate::elf::Segments;
@@ -50,7 +48,7 @@ pub fn inspect_program(path: &[u8]) -> (Program, bool) {
 /// Returns the names by which a dynamically linked program refers to functions and libraries. They
 /// are separated by NUL bytes.
 pub fn dynamic_names(path: &[u8]) -> Option<Vec<u8>> {
-    let file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+    let file = larder_sys::open(path, Opening::Read).ok()?;
     let cache = ReadCache::new(&file);
     let segments = Segments::parse(&cache)?;
     segments.loader()?;
@@ -58,7 +56,7 @@ pub fn dynamic_names(path: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn inspect_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
-    let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+    let mut file = larder_sys::open(path, Opening::Read).ok()?;
     let stat = larder_sys::fstat(&file).ok()?;
     let mut head = [0; 256];
     let count = file.read(&mut head).ok()?;
