@@ -141,8 +141,7 @@ mod tests {
     use super::*;
 
     fn event(kind: EventKind, path: &str, path2: &str) -> Event {
-        let (path, path2) = (path.into(), path2.into());
-        Event { pid: 1, error: 0, kind, path, path2, identity: None, mode: 0, extra: 0 }
+        Event { path2: path2.into(), ..Event::new(1, kind, path.into()) }
     }
 
     #[test]

@@ -133,17 +133,7 @@ impl<'t> Fold<'t> {
         if what_for == RANDOM_FOR_MEMORY && !std::mem::replace(&mut self.processes.state(pid).is_guarded, true) {
             return;
         }
-        let event = Event {
-            pid,
-            error: 0,
-            kind: EventKind::Random,
-            path: b"getrandom",
-            path2: b"",
-            identity: None,
-            mode: 0,
-            extra: 0,
-        };
-        self.clock_or_random(&event, policy);
+        self.clock_or_random(&Event::new(pid, EventKind::Random, b"getrandom"), policy);
     }
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {

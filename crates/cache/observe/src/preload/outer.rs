@@ -121,19 +121,7 @@ mod tests {
             let mut block = environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect();
             outer.observed(&mut block);
             assert!(block.contains(&[b"LD_PRELOAD=", own].concat()));
-            outer.report(&Trace {
-                events: vec![Event {
-                    pid: 1,
-                    error: 0,
-                    kind: EventKind::Umask,
-                    path: vec![],
-                    path2: vec![],
-                    identity: None,
-                    mode: 0,
-                    extra: 0,
-                }],
-                ..Trace::default()
-            });
+            outer.report(&Trace { events: vec![Event::new(1, EventKind::Umask, vec![])], ..Trace::default() });
         }
         let trace = log::read(&log).expect("is a log");
         assert_eq!((trace.iter().count(), trace.incomplete), (2, false));
