@@ -11,6 +11,7 @@
 //! program of a check `cmTC_a2f27`. A name by chance is replaced in the same way, with numbers from
 //! 128 on.
 
+use crate::is_in_word;
 use crate::path::is_in;
 
 /// The byte that begins a placeholder. The number of the root (from 1) or of the name by chance

@@ -181,7 +181,7 @@ fn about(subject: &str, what: &str) -> Difference {
 
 /// Returns true if the recorded messages can be replayed to these destinations. Two separate
 /// streams cannot be put into their original order, and one combined stream cannot be split.
-fn streams_fit(streams: &Streams, to: &Destinations) -> bool {
+fn streams_fit(streams: &Streams<Content<'_>>, to: &Destinations) -> bool {
     let one_terminal = to.stdout.is_some() && to.stderr.is_some();
     let together = to.same || one_terminal;
     let empty = |content: &Content| content.size_bytes() == 0;

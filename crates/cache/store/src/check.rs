@@ -385,7 +385,7 @@ impl Checker<'_> {
             Fact::Link(target) => {
                 let expect = self.roots.decoded_path(target);
                 match dir.read_link(name) {
-                    Ok(target) if Some(target) == expect => Ok(()),
+                    Ok(target) if expect.as_ref() == Some(&target) => Ok(()),
                     Ok(_) => Err("is a symbolic link with another target than before".into()),
                     Err(error) => Err(format!("was a symbolic link; {error}")),
                 }

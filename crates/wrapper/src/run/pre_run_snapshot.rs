@@ -10,7 +10,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 

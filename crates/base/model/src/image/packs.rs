@@ -160,7 +160,6 @@ impl PieceList {
     /// Decodes a list.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::versioned(bytes, IMAGE_VERSION)?;
-        let count = r.count()?;
         let mut packs = Vec::new();
         for _ in 0..r.count()? {
             let count = r.count()?;

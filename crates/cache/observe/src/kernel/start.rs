@@ -4,7 +4,6 @@
 //! Unaware of: how notifications arrive and are answered.
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 
 use larder_sys::{FileType, Notification, Opening, Stat};
 

@@ -7,7 +7,6 @@
 //! Unaware of: whether the loader accepts the library.
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 
 use larder_model::contains_any;
 use larder_sys::Opening;
@@ -87,6 +86,8 @@ fn loader_of_plain(file: &File) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
