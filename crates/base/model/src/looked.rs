@@ -21,6 +21,13 @@ pub struct Identity {
     pub changed_ns: i64,
 }
 
+impl Identity {
+    /// Returns the device and the inode, which identify a file whatever its path is.
+    pub fn file_id(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
 /// The state of a path before the tool changed it, if the tool accessed it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prior {

@@ -2,7 +2,7 @@
 //!
 //! Unaware of: whether the file exists, and what is in it.
 
-use larder_model::path::file_name;
+use larder_model::path::ending;
 
 /// What the compiler takes a file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,7 @@ pub fn is_source(path: &[u8]) -> bool {
 
 /// Returns what a file is by its extension.
 pub(crate) fn of_file(path: &[u8]) -> SourceKind {
-    let name = file_name(path);
-    let Some(dot) = name.iter().rposition(|&c| c == b'.') else { return SourceKind::Linked };
-    let ending = &name[dot + 1..];
+    let Some(ending) = ending(path).strip_prefix(b".") else { return SourceKind::Linked };
     let among = |endings: &[&str]| endings.iter().any(|e| e.as_bytes() == ending);
     if among(SOURCES) {
         SourceKind::Source

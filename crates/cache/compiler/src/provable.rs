@@ -7,7 +7,7 @@
 //!
 //! Unaware of: files, and what the texts contain (the depfile observer reads them).
 
-use larder_model::path::file_name;
+use larder_model::path::ending;
 use larder_model::{DepfilePlan, contains_any};
 
 use crate::flag::Proof;
@@ -148,9 +148,7 @@ impl Typed {
     }
 
     fn file(&mut self, path: &[u8]) -> Done {
-        let name = file_name(path);
-        let ending = name.iter().rposition(|&b| b == b'.').map(|dot| &name[dot + 1..]);
-        self.sources_cxx = match (self.language, ending) {
+        self.sources_cxx = match (self.language, ending(path).strip_prefix(b".")) {
             (Some(cxx), _) => cxx,
             (None, Some(b"c")) => false,
             (None, Some(b"cc" | b"cp" | b"cxx" | b"cpp" | b"CPP" | b"c++" | b"C")) => true,

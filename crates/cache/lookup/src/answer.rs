@@ -137,7 +137,7 @@ fn holds<'m>(
 /// because they read everything before they write.
 fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> bool {
     let has_other_names = |stat: Stat| stat.kind == FileType::Link || stat.kind == FileType::File && stat.links > 1;
-    let file = |path: &[u8]| larder_sys::stat(path).ok().map(|stat| (stat.device, stat.inode));
+    let file = |path: &[u8]| larder_sys::stat(path).ok().map(|stat| stat.file_id());
     let mut outputs = HashMap::new();
     for output in result.outputs.iter().filter(|output| matches!(output.kind, OutputKind::File { .. })) {
         if let Some(path) = roots.decoded_path(output.path)

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use larder_compiler::{Family, runs_other_code};
-use larder_model::path::{file_name, is_in};
+use larder_model::path::{ending, file_name, is_in, split};
 use larder_store::Bounds;
 use larder_sys::as_path;
 
@@ -20,7 +20,7 @@ use crate::rust;
 
 impl Bounds for Request {
     fn may_write(&self, path: &[u8]) -> bool {
-        let Some((directory, name)) = split(path) else { return false };
+        let Some((directory, name)) = split_absolute(path) else { return false };
         if matches!(name, b"" | b"." | b"..") {
             return false;
         }
@@ -77,7 +77,7 @@ impl Request {
         if !self.family.is_gcc_or_clang() {
             return true;
         }
-        let end = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |at| &name[at + 1..]);
+        let end = ending(name).strip_prefix(b".").unwrap_or_default();
         if NEVER_MADE.contains(&end) {
             return false;
         }
@@ -106,7 +106,7 @@ impl Request {
 
     /// Returns the working directory and the directories of the named outputs.
     fn own_directories(&self) -> Vec<Vec<u8>> {
-        let named = self.named_outputs().filter_map(|path| Some(split(&path)?.0.to_vec()));
+        let named = self.named_outputs().filter_map(|path| Some(split_absolute(&path)?.0.to_vec()));
         // rustc writes into the working directory only if it is told to, and cargo's is that of the
         // sources.
         let own = Some(self.action.cwd.clone()).filter(|_| self.family != Family::Rustc);
@@ -152,9 +152,8 @@ fn is_of_a_repository(path: &[u8]) -> bool {
 }
 
 /// Returns the directory and the last component of an absolute path.
-fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let slash = path.iter().rposition(|&b| b == b'/').filter(|_| path[0] == b'/')?;
-    Some((&path[..slash.max(1)], &path[slash + 1..]))
+fn split_absolute(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    split(path).filter(|_| path[0] == b'/')
 }
 
 /// Returns true if a directory exists and its path has no link and no `..` in it.

@@ -118,16 +118,7 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
 
 /// Returns the process ids of the ancestors of this process, as text.
 fn ancestors_now() -> Vec<Vec<u8>> {
-    let above = |pid: &u32| {
-        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-        // The program's name may contain anything, so we start after its last `)`: state, then
-        // parent.
-        let end = text.iter().rposition(|&c| c == b')')?;
-        let parent = text[end + 1..].split(|&c| c == b' ').nth(2)?;
-        std::str::from_utf8(parent).ok()?.parse().ok().filter(|pid| *pid > 1)
-    };
-    let all = std::iter::successors(Some(std::os::unix::process::parent_id()), above);
-    all.take(ANCESTORS_MAX).map(|pid| pid.to_string().into_bytes()).collect()
+    larder_sys::ancestors().take(ANCESTORS_MAX).map(|pid| pid.to_string().into_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! run that the kernel observer watched as well.
 
 use larder_compiler::{Family, Stage, depfile_plan, environment_of_libc, is_compiler_part};
-use larder_model::path::file_name;
+use larder_model::path::{ending, file_name};
 use larder_model::{Bypass, DepfilePlan, Digest, Judgement, Observer, Writer};
 use larder_observe::{Program, inspect_program};
 use larder_store::{StatCache, Store};
@@ -148,8 +148,7 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
         (_, Stage::Object) => b'O',
         (_, Stage::End) => b'T',
     };
-    let name = file_name(&request.invocation.source);
-    let ending = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &name[dot..]);
+    let ending = ending(&request.invocation.source);
     key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
 }
 

@@ -63,7 +63,7 @@ impl Ourselves {
     /// Returns true if `tool` is the wrapper itself or a copy of it.
     pub fn is(&self, tool: &Tool) -> bool {
         let Some((path, own)) = &self.file else { return false };
-        let (own_id, its_id) = ((own.device, own.inode), (tool.stat.device, tool.stat.inode));
+        let (own_id, its_id) = (own.file_id(), tool.stat.file_id());
         own_id == its_id || own.size_bytes == tool.stat.size_bytes && same_bytes(path, &tool.path)
     }
 }

@@ -147,7 +147,7 @@ impl<'t> RunModel<'t> {
                     flags,
                     failed: event.error != 0,
                     is_regular: event.file_type() == FileType::File,
-                    file: event.identity.map(|id| (id.device, id.inode)),
+                    file: event.identity.map(|id| id.file_id()),
                     phase,
                 }),
                 _ => {}

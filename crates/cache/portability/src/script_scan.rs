@@ -351,7 +351,7 @@ fn unpacked_and_gone<'t>(run: &RunModel<'t>) -> HashSet<&'t [u8]> {
             let _ = if unpacks(program) { unpacked.insert(file) } else { unpacked.remove(&file) };
         } else if unpacked.contains(&file) && !runs_no_script(program) && !is_compiler_part(program) {
             let now = larder_sys::stat(open.path);
-            if !now.is_ok_and(|now| (now.device, now.inode) == file) {
+            if !now.is_ok_and(|now| now.file_id() == file) {
                 gone.insert(open.path);
             }
         }

@@ -211,7 +211,7 @@ impl Checker<'_> {
         let [Some(a), Some(b)] = twins.paths.map(stat) else {
             return differs(&self.decoded(twins.paths[0]), "cannot be accessed");
         };
-        let same_file = (a.device, a.inode) == (b.device, b.inode);
+        let same_file = a.file_id() == b.file_id();
         if same_file != twins.same_file || (a.modified_ns == b.modified_ns) != twins.same_time {
             return differs(
                 &self.decoded(twins.paths[1]),
@@ -256,7 +256,7 @@ impl Checker<'_> {
             }
         }
         dir.keep_open();
-        Ok(stat.map_or((0, 0), |stat| (stat.device, stat.inode)))
+        Ok(stat.map_or((0, 0), |stat| stat.file_id()))
     }
 
     /// Checks a directory of which only its existence or its absences count. One `stat` is enough
@@ -274,14 +274,14 @@ impl Checker<'_> {
         };
         let has_absences = unread.count() > 0 || !facts.absent.is_empty();
         if !has_absences || self.knows_absent(&stat, unread, effort) {
-            return Ok((stat.device, stat.inode));
+            return Ok(stat.file_id());
         }
         match Dir::open(path, false) {
             Ok(dir) => {
                 let stat = dir.itself().ok();
                 let all = all_of(facts, unread)?;
                 self.check_absent(&dir, stat, &all, path, effort)?;
-                Ok(stat.map_or((0, 0), |stat| (stat.device, stat.inode)))
+                Ok(stat.map_or((0, 0), |stat| stat.file_id()))
             }
             Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
         }

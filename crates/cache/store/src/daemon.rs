@@ -190,7 +190,7 @@ impl Store {
 
     /// Returns true if `passed` is the file of [`Store::proof_of_writing`], open for writing.
     pub fn is_proof_of_writing(&self, passed: &File) -> bool {
-        let file = |stat: Stat| (stat.device, stat.inode);
+        let file = |stat: Stat| stat.file_id();
         let named = larder_sys::lstat(self.file("locks").join("daemon").as_os_str().as_encoded_bytes());
         larder_sys::is_open_for_writing(passed)
             && named.is_ok_and(|named| larder_sys::fstat(passed).is_ok_and(|stat| file(stat) == file(named)))

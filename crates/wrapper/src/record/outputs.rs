@@ -9,6 +9,7 @@ use std::io::Read;
 use super::mtimes::Mtime;
 use super::not_recorded::NotRecorded;
 use crate::recorder::Recorder;
+use larder_model::path::parent;
 use larder_model::{
     Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement, Rewrite,
     Streams, Unrecorded,
@@ -126,7 +127,7 @@ impl<'a> StoredOutputs<'a> {
     /// Returns true if the file is as this tool closed it. A linker leaves its map (`-Map`) open
     /// until it exits. Such a file is complete if no other process has it open for writing.
     fn is_complete(&self, file: &File, stat: &larder_sys::Stat) -> bool {
-        let is_it = |id: &larder_model::Identity| (id.device, id.inode) == (stat.device, stat.inode);
+        let is_it = |id: &larder_model::Identity| id.file_id() == stat.file_id();
         let was_closed = self.closed.is_none_or(|closed| closed.iter().any(is_it));
         if was_closed { self.is_as_it_was_closed(stat) } else { !larder_sys::has_writers(file) }
     }
@@ -183,8 +184,8 @@ impl<'a> StoredOutputs<'a> {
 /// Returns true if the file has the owner and group of any new file in its directory, and no
 /// attributes. A hit could not restore anything else.
 fn is_ours(path: &[u8]) -> bool {
-    let parent = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or_default().max(1)];
-    let (Ok(stat), Ok(parent)) = (larder_sys::lstat(path), larder_sys::lstat(parent)) else { return false };
+    let directory = larder_sys::lstat(parent(path).unwrap_or(path));
+    let (Ok(stat), Ok(parent)) = (larder_sys::lstat(path), directory) else { return false };
     // In a directory with the set-group-id bit, new files get the directory's group.
     let group = if parent.mode & 0o2000 != 0 { parent.group } else { larder_sys::effective_group() };
     (stat.owner, stat.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)

@@ -82,7 +82,7 @@ impl PreRunSnapshot {
             larder_sys::fstat(&file).is_ok_and(|after| after == stat).then_some(digest)
         };
         if let Some(digest) = stat_cache.content(&stat).or_else(&mut read) {
-            self.files.insert((stat.device, stat.inode), (stat, digest));
+            self.files.insert(stat.file_id(), (stat, digest));
         }
     }
 
@@ -124,7 +124,7 @@ impl PreRunSnapshot {
     /// opened for writing, as `flock` does. A change after `started_ns` would show in its ctime.
     pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
         let now = larder_sys::stat(path).ok().filter(|now| now.changed_ns < started_ns);
-        now.is_some_and(|now| self.files.get(&(now.device, now.inode)).is_some_and(|(stat, _)| *stat == now))
+        now.is_some_and(|now| self.files.get(&now.file_id()).is_some_and(|(stat, _)| *stat == now))
     }
 
     /// Returns the content of a file that the command opened, if it was noted and was unchanged
@@ -134,7 +134,7 @@ impl PreRunSnapshot {
             (stat.device, stat.inode, stat.size_bytes, stat.modified_ns, stat.changed_ns)
                 == (opened.device, opened.inode, opened.size_bytes, opened.modified_ns, opened.changed_ns)
         };
-        let (stat, digest) = self.files.get(&(opened.device, opened.inode)).filter(|(stat, _)| same(stat))?;
+        let (stat, digest) = self.files.get(&opened.file_id()).filter(|(stat, _)| same(stat))?;
         Some(Prior::File { digest: *digest, mode: Some(stat.mode) })
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn undo(trace: &Trace) {
             _ => continue,
         };
         let is_it = |stat: &Stat| {
-            let same = event.identity.is_none_or(|id| (id.device, id.inode) == (stat.device, stat.inode));
+            let same = event.identity.is_none_or(|id| id.file_id() == stat.file_id());
             stat.kind == larder_sys::FileType::File && (same || matches!(event.kind, EventKind::Rename(_)))
         };
         if larder_sys::lstat(made).is_ok_and(|stat| is_it(&stat)) {

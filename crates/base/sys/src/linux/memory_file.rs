@@ -94,7 +94,6 @@ pub fn seal(file: &File) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
 
     use super::super::files::{Opening, fstat, open, read_rest_at_most, volatile_path};
     use super::*;

@@ -284,6 +284,13 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
 }
 
+/// Returns the process ids of the visible ancestors of this process, the parent first.
+pub fn ancestors() -> impl Iterator<Item = u32> {
+    let visible = |pid: &u32| *pid != 0;
+    let above = move |pid: &u32| process_state(*pid).map(|(_, parent)| parent).filter(visible);
+    std::iter::successors(Some(parent_process_id()).filter(visible), above)
+}
+
 /// Returns a number for the build that this process is part of. It is made from the topmost
 /// ancestor that is a build tool, or else from the session.
 ///

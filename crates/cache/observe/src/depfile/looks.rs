@@ -57,7 +57,7 @@ impl Looks {
             Ok(stat) => stat,
             Err(error) => return self.absent(path, &error),
         };
-        let key = (stat.device, stat.inode);
+        let key = stat.file_id();
         let found = match stat.kind {
             larder_sys::FileType::File => PathKind::File(key.0, key.1),
             larder_sys::FileType::Directory => PathKind::Directory(key.0, key.1),

@@ -6,7 +6,7 @@ use larder_model::path::file_name;
 use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 use larder_sys::FileType;
 
-use super::path_state::{Made, file_id};
+use super::path_state::Made;
 use super::{Event, Fold, Policy};
 use crate::event::{EventKind, OpenFlags, file_type};
 use crate::paths::has_parents;
@@ -187,7 +187,7 @@ impl<'t> Fold<'t> {
         looked.refreshed = true;
         // Whatever reads it later reads the same entries.
         if let Some(id) = written {
-            self.files.made.remove(&file_id(id));
+            self.files.made.remove(&id.file_id());
         }
         self.paths.take_made(e.path).is_some()
     }

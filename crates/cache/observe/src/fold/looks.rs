@@ -5,7 +5,7 @@
 use larder_model::{Fact, Git, Habit, Identity, ModeRule, Times, Unrecorded, contains};
 use larder_sys::FileType;
 
-use super::path_state::{Made, file_id};
+use super::path_state::Made;
 use super::{Event, Fold, Policy, without_slash};
 use crate::event::{self, EventKind, OpenFlags};
 use crate::paths::has_parents;
@@ -132,7 +132,7 @@ impl<'t> Fold<'t> {
         if self.is_made(e) {
             self.sees_mode_of_made(e);
             self.run.dates_count |= self.is_dated(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
-            self.files.read_again.extend(e.identity.map(file_id));
+            self.files.read_again.extend(e.identity.map(|id| id.file_id()));
             return;
         }
         if self.device(e.path) {

@@ -6,7 +6,7 @@ use larder_model::path::{file_name, parent};
 use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 use larder_sys::FileType;
 
-use super::path_state::{Made, file_id};
+use super::path_state::Made;
 use super::{Event, Fold, Policy};
 use crate::event::{self, EventKind, OpenFlags};
 
@@ -87,7 +87,7 @@ impl<'t> Fold<'t> {
             return self.refuse(Unrecorded::OutputSpecial, e.path);
         }
         if flags.has(OpenFlags::READ) {
-            self.files.read_again.extend(e.identity.map(file_id));
+            self.files.read_again.extend(e.identity.map(|id| id.file_id()));
         }
         if self.is_made(e) && !matches!(self.paths.made(e.path), None | Some(Made::Removed)) {
             // For example, a script adds a line to a depfile that the compiler wrote.
@@ -153,9 +153,9 @@ impl<'t> Fold<'t> {
         self.paths.make(e.path, Made::File { placement, mode, writer, temporary });
         self.paths.state(e.path).written = e.identity;
         if let Some(id) = e.identity {
-            self.files.made.insert(file_id(id));
+            self.files.made.insert(id.file_id());
             if (policy.is_log)(e.path) {
-                self.files.logs.insert(file_id(id), e.path);
+                self.files.logs.insert(id.file_id(), e.path);
             }
         }
     }

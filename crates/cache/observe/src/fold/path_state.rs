@@ -294,11 +294,6 @@ impl<'t> Paths<'t> {
 /// The device and inode of a file.
 pub(super) type FileId = (u64, u64);
 
-/// Returns the device and inode of a file.
-pub(super) fn file_id(identity: Identity) -> FileId {
-    (identity.device, identity.inode)
-}
-
 /// What is known of files by their device and inode, whatever their paths are.
 #[derive(Default)]
 pub(super) struct Files<'t> {
@@ -315,6 +310,6 @@ pub(super) struct Files<'t> {
 impl Files<'_> {
     /// Returns true if the command made the file.
     pub(super) fn is_made(&self, identity: Option<Identity>) -> bool {
-        identity.is_some_and(|id| self.made.contains(&file_id(id)))
+        identity.is_some_and(|id| self.made.contains(&id.file_id()))
     }
 }

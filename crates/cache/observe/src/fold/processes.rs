@@ -6,7 +6,6 @@
 use larder_model::path::file_name;
 use larder_model::{Habit, Times, Unrecorded};
 
-use super::path_state::file_id;
 use super::{Event, Fold, Origin, Policy};
 use crate::event::{
     EventKind, LATE_CLOCK, LATE_DEVICE, LATE_DIRECTORY, LATE_RANDOM, LOCAL_TIME, OpenFlags, RANDOM_BY_VDSO,
@@ -165,7 +164,7 @@ impl<'t> Fold<'t> {
         match e.identity {
             _ if !clock && policy.chance_is_compared => self.run.depends_on_chance(program),
             Some(output) if clock && habit.tells_time => {
-                self.run.times_told.push((program, file_id(output)));
+                self.run.times_told.push((program, output.file_id()));
             }
             _ => self.refuse(why, program),
         }

@@ -95,7 +95,7 @@ impl Watch {
 
     fn begins(&mut self, caller: Caller, image: &[u8], stat: Stat, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
         self.not_begun = self.not_begun.filter(|pid| *pid != caller.process);
-        if (stat.device, stat.inode) == self.wrapper {
+        if stat.file_id() == self.wrapper {
             if !self.wrapper_reports {
                 self.drop_event(caller, DROP_UNSUPPORTED, image);
             }
@@ -126,14 +126,14 @@ impl Watch {
             self.wrappers.remove(&caller.process);
         }
         let parents = Caller { thread: parent, process: parent }.image();
-        let same = |stat: Stat| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (stat.device, stat.inode));
+        let same = |stat: Stat| parents.as_ref().is_ok_and(|p| p.file_id() == stat.file_id());
         if caller.image().is_ok_and(same) {
             self.events.push(Event { extra: parent, mode: parent, ..bare(caller, EventKind::Forked) });
         }
     }
 
     fn expect_image(&mut self, caller: Caller, path: &[u8], stat: &Stat) {
-        let expected = Expected::Runs { image: (stat.device, stat.inode) };
+        let expected = Expected::Runs { image: stat.file_id() };
         self.pending.push(Pending { caller, path: path.to_vec(), expected });
     }
 }

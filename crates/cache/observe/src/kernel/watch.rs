@@ -60,7 +60,7 @@ pub(super) struct Mark {
 
 impl Watch {
     pub(super) fn new(wrapper_reports: bool) -> Watch {
-        let wrapper = larder_sys::stat(b"/proc/self/exe").map_or((0, 0), |stat| (stat.device, stat.inode));
+        let wrapper = larder_sys::stat(b"/proc/self/exe").map_or((0, 0), |stat| stat.file_id());
         Watch {
             wrapper,
             wrapper_reports,
@@ -262,7 +262,7 @@ impl Watch {
         if again {
             return Ok(());
         }
-        let path = match self.directories.get(&(stat.device, stat.inode)) {
+        let path = match self.directories.get(&stat.file_id()) {
             Some(path) => path.clone(),
             None => caller.descriptor(fd)?,
         };
@@ -276,7 +276,7 @@ impl Watch {
             return;
         }
         let Ok(stat) = larder_sys::stat(&caller.descriptor_link(fd)) else { return };
-        if self.written.contains(&(stat.device, stat.inode)) && caller.writes(fd) {
+        if self.written.contains(&stat.file_id()) && caller.writes(fd) {
             self.events.push(looked(caller, EventKind::Closed, &Ok(stat)));
         }
     }

@@ -39,7 +39,7 @@ impl Walk<'_> {
     }
 
     fn is_one_directory(&self, a: &[u8], b: &[u8]) -> bool {
-        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|stat| (stat.device, stat.inode));
+        let identity = |path: &[u8]| self.opened(path).itself().ok().map(|stat| stat.file_id());
         identity(a).is_some() && identity(a) == identity(b)
     }
 }

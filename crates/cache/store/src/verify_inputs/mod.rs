@@ -14,7 +14,7 @@ mod twins;
 
 use std::io;
 
-use larder_model::path::join;
+use larder_model::path::{join, split};
 use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Fact, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
 use larder_sys::{Dir, FileType, Stat, Trust};
@@ -105,15 +105,14 @@ struct SplitPath<'p> {
 
 impl<'p> SplitPath<'p> {
     fn of(path: &'p [u8]) -> SplitPath<'p> {
-        let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
+        let Some((directory, name)) = split(path) else {
             return SplitPath { path, directory: b".", name: path };
         };
-        let name = &path[slash + 1..];
-        if name.is_empty() || name == b"." || name == b".." {
+        if matches!(name, b"" | b"." | b"..") {
             let end = path.iter().rposition(|&b| b != b'/').map_or(1, |last| last + 1);
             return SplitPath { path, directory: &path[..end], name: b"" };
         }
-        SplitPath { path, directory: &path[..slash.max(1)], name }
+        SplitPath { path, directory, name }
     }
 }
 
@@ -406,10 +405,8 @@ impl Walk<'_> {
         };
         for (changed, existed) in self.names {
             let SplitPath { directory, name, .. } = SplitPath::of(changed);
-            let is_here = |walk: &Self| walk.opened(directory).itself().ok().map(|l| (l.device, l.inode));
-            if self.open(directory).is_err()
-                || is_here(self) != self.opened(path).itself().ok().map(|l| (l.device, l.inode))
-            {
+            let is_here = |walk: &Self| walk.opened(directory).itself().ok().map(|l| l.file_id());
+            if self.open(directory).is_err() || is_here(self) != self.opened(path).itself().ok().map(|l| l.file_id()) {
                 continue;
             }
             let at = names.iter().position(|(there, _)| there == name);

@@ -132,7 +132,7 @@ impl Walk<'_> {
         let entry = self.entry(path);
         entry.real = real;
         entry.unchanged = trusted.then_some(stat);
-        entry.identity = (stat.device, stat.inode);
+        entry.identity = stat.file_id();
         self.open.insert(path.to_vec(), Opened { dir, plain, unchanged: trusted });
         Ok(())
     }

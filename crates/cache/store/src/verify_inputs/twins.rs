@@ -15,7 +15,7 @@ impl Walk<'_> {
     pub(super) fn note_source(&mut self, path: &[u8], found: &Stat, fact: &Fact) {
         if let Fact::Content { digest, executable: false, .. } = fact {
             let encoded = self.witness.roots.encoded_path(path);
-            let file = (found.device, found.inode);
+            let file = found.file_id();
             let source = Source { path: encoded, file, modified_ns: found.modified_ns };
             let sources = self.sources.entry(*digest).or_default();
             if !sources.iter().any(|known| known.path == source.path) {
