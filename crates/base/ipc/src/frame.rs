@@ -113,14 +113,7 @@ pub enum Frame {
     /// A notice during a fetch: the tool was started.
     Running,
     /// A notice that a new record is in the store.
-    Recorded {
-        /// The weak fingerprint, which names the manifest.
-        weak: Fingerprint,
-        /// The strong fingerprint, which names the entry in the manifest.
-        strong: Fingerprint,
-        /// The wrapper's working directory.
-        directory: Vec<u8>,
-    },
+    Recorded(Recorded),
     /// A request to send all queued records, and to answer when that is done or after this many
     /// seconds.
     Flush(u64),
@@ -134,6 +127,17 @@ pub enum Frame {
     Class(Class),
     /// A prefix: the terms of the next request.
     Terms(Terms),
+}
+
+/// A new record in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The weak fingerprint, which names the manifest.
+    pub weak: Fingerprint,
+    /// The strong fingerprint, which names the entry in the manifest.
+    pub strong: Fingerprint,
+    /// The wrapper's working directory.
+    pub directory: Vec<u8>,
 }
 
 /// The terms on which a wrapper uses remotes, from its own settings. The settings that `larderd`
@@ -285,7 +289,9 @@ impl Frame {
             Frame::Want { strong, subject } => (11, vec![Name(*strong), Name(*subject)]),
             Frame::Fetched { bytes } => (12, vec![Number(*bytes)]),
             Frame::Running => (13, Vec::new()),
-            Frame::Recorded { weak, strong, directory } => (14, vec![Name(*weak), Name(*strong), Bytes(directory)]),
+            Frame::Recorded(Recorded { weak, strong, directory }) => {
+                (14, vec![Name(*weak), Name(*strong), Bytes(directory)])
+            }
             Frame::Flush(seconds) => (15, vec![Number(*seconds)]),
             Frame::AskRemotes => (16, Vec::new()),
             Frame::Remotes(Remotes { queued, sent, dropped, failed, settings }) => {
@@ -297,8 +303,7 @@ impl Frame {
             }
             Frame::Unshared(Unshared { lost, trouble }) => (20, vec![Number(*lost), Bytes(trouble)]),
         };
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         w.u8(tag);
         for part in parts {
             match part {
@@ -350,7 +355,10 @@ impl Frame {
             11 => Frame::Want { strong: r.digest()?, subject: r.digest()? },
             12 => Frame::Fetched { bytes: r.number()? },
             13 => Frame::Running,
-            14 => Frame::Recorded { weak: r.digest()?, strong: r.digest()?, directory: directory(&mut r)? },
+            14 => {
+                let (weak, strong) = (r.digest()?, r.digest()?);
+                Frame::Recorded(Recorded { weak, strong, directory: directory(&mut r)? })
+            }
             15 => Frame::Flush(r.number()?),
             16 => Frame::AskRemotes,
             17 => Frame::Remotes(Remotes {
@@ -414,7 +422,7 @@ mod tests {
         check(Frame::Want { strong, subject: weak });
         check(Frame::Fetched { bytes: most });
         check(Frame::Running);
-        check(Frame::Recorded { weak, strong, directory });
+        check(Frame::Recorded(Recorded { weak, strong, directory }));
         check(Frame::Flush(most));
         check(Frame::AskRemotes);
         check(Frame::Unshared(Unshared { lost: most, trouble: vec![b'x'; TROUBLE_BYTES_MAX] }));

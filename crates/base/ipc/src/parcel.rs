@@ -55,8 +55,7 @@ pub struct Handed<'a> {
 impl<'a> Parcel<'a> {
     /// Returns the encoding of the parcel.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         let (tag, reason) = match self.outcome {
             Outcome::Hit => (1, None),
             Outcome::Miss(None) => (2, None),

@@ -67,6 +67,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Begins with the version of a format.
+    pub fn versioned(version: u8) -> Writer {
+        Writer { bytes: vec![version] }
+    }
+
     /// Appends one byte.
     pub fn u8(&mut self, value: u8) {
         self.bytes.push(value);

@@ -80,8 +80,7 @@ impl Unseen {
 impl Judgement {
     /// Returns the encoded judgement.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         let read = |path: &Vec<u8>| Unseen { path: path.clone(), way: Way::Content };
         let changed: Vec<Unseen>;
         let (tag, unseen): (u8, &[Unseen]) = match self {

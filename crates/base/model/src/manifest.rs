@@ -176,8 +176,7 @@ impl<'a> Manifest<'a> {
 
     /// Returns the encoded manifest.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(FORMAT_VERSION);
+        let mut w = Writer::versioned(FORMAT_VERSION);
         w.digest(&self.weak);
         w.number(self.fields.len() as u64);
         for (name, value) in &self.fields {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{Door, Stat};
 
-use crate::layout::{make_directory, read_plain};
+use crate::layout::{if_there, make_directory, read_plain};
 use crate::{Store, StoreError};
 
 /// A wrapper starts `larderd` at most once in this time, in nanoseconds. So a `larderd` that cannot
@@ -167,11 +167,9 @@ impl Store {
     /// miss asks.
     pub fn may_be_written(&self) -> Result<(), StoreError> {
         let path = self.file("tmp");
-        match larder_sys::may_make_in(path.as_os_str().as_encoded_bytes()) {
-            // The directory is made when it is first needed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done.map_err(StoreError::writing(&path)),
-        }
+        // The directory is made when it is first needed.
+        let done = if_there(larder_sys::may_make_in(path.as_os_str().as_encoded_bytes()));
+        done.map(drop).map_err(StoreError::writing(&path))
     }
 
     /// Returns true if this process cannot write the store, as in a sandbox that mounts it
@@ -202,10 +200,7 @@ impl Store {
         let path = self.file("locks").join(HITS_ONLY);
         match takes {
             false => self.open_to_write(&path).map(drop),
-            true => match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::writing(&path)(error)),
-                _ => Ok(()),
-            },
+            true => if_there(fs::remove_file(&path)).map(drop).map_err(StoreError::writing(&path)),
         }
     }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use larder_model::{Digest, Manifest};
 
 use crate::images::bytes_on_disk;
-use crate::layout::{Contents, entries, make_directory, read_plain};
+use crate::layout::{Contents, entries, if_there, make_directory, read_plain};
 use crate::manifests::{MANIFEST_BYTES_MAX, USE_COARSE};
 use crate::{Counters, Store, StoreError};
 
@@ -179,12 +179,7 @@ impl Store {
             // Moved away first, because builds would continue to put files into a directory that is
             // being emptied.
             let moved = fs::rename(&path, self.temporary_path());
-            match moved.or_else(|_| larder_sys::remove_tree(&path)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(StoreError::writing(&path)(error));
-                }
-                _ => {}
-            }
+            if_there(moved.or_else(|_| larder_sys::remove_tree(&path))).map_err(StoreError::writing(&path))?;
         }
         for path in entries(&aside)?.into_iter().filter(|path| is_temporary(path)) {
             larder_sys::remove_tree(&path).map_err(StoreError::writing(&path))?;

@@ -32,7 +32,7 @@ use std::time::SystemTime;
 
 use larder_model::{Blob, DecodeError, Digest, ImageKey, ImageRecord, Origin, PackList, Reader, Writer};
 
-use crate::layout::{Contents, entries, make_directory, read_if_there, read_plain};
+use crate::layout::{Contents, entries, if_there, make_directory, read_if_there, read_plain};
 use crate::{Store, StoreError};
 
 /// The maximum size of a record, in bytes. It has a few hundred bytes, and its paths.
@@ -189,11 +189,7 @@ impl Store {
 
     fn remove_image(&self, key: &ImageKey) -> Result<bool, StoreError> {
         let path = self.path_of(Contents::Images, &key.digest());
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(StoreError::writing(&path)(error)),
-        }
+        Ok(if_there(fs::remove_file(&path)).map_err(StoreError::writing(&path))?.is_some())
     }
 
     /// Begins to use an image, so that it is not evicted. The caller must look for the image's
@@ -423,10 +419,7 @@ impl Store {
     /// Returns the packs of an image, from its list of packs.
     pub fn packs_of(&self, record: &ImageRecord) -> Result<Vec<Blob>, StoreError> {
         let path = self.path_of(Contents::Blobs, &record.packs.digest);
-        let bytes = read_plain(&path, PACKS_BYTES_MAX).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::BlobMissing(record.packs.digest),
-            _ => StoreError::reading(&path)(error),
-        })?;
+        let bytes = read_plain(&path, PACKS_BYTES_MAX).map_err(StoreError::reading_blob(&path, record.packs.digest))?;
         let damaged = |source| StoreError::Damaged { path: path.clone(), source };
         Ok(PackList::decode(&bytes).map_err(damaged)?.packs.iter().map(|pack| pack.blob).collect())
     }
@@ -436,7 +429,6 @@ impl Store {
     pub fn blob_bytes(&self, blob: &Blob, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
         let bytes = read_plain(&path, limit_bytes.min(blob.size_bytes)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
             io::ErrorKind::Other => {
                 // If the bytes have the digest, the size in the record is wrong, not the file.
                 if !self.blob_is_sound(&blob.digest) {
@@ -444,7 +436,7 @@ impl Store {
                 }
                 StoreError::BlobDamaged(blob.digest)
             }
-            _ => StoreError::reading(&path)(error),
+            _ => StoreError::reading_blob(&path, blob.digest)(error),
         })?;
         match Digest::of(&bytes) == blob.digest {
             true => Ok(bytes),

@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use larder_model::{ActionResult, Blob, Content, Modified, Output, OutputKind, Placement, Roots};
 use larder_sys::{FileType, Stat};
 
+use crate::layout::if_there;
 use crate::stage::{Failed, put_together};
 use crate::write_output::{Before, Planned, Source, make, put_bytes};
 use crate::{StatCache, Store, StoreError};
@@ -225,11 +226,7 @@ fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseErro
 /// Changes nothing.
 fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before> {
     let bytes = path.as_os_str().as_bytes();
-    let there = match larder_sys::lstat(bytes) {
-        Ok(there) => there,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::Nothing),
-        Err(error) => return Err(error),
-    };
+    let Some(there) = if_there(larder_sys::lstat(bytes))? else { return Ok(Before::Nothing) };
     let refused = |kind| Err(io::Error::from(kind));
     match output.kind {
         OutputKind::File { placement, .. } => match before_file(bytes, there, placement)? {

@@ -113,8 +113,7 @@ impl PackList {
 
     /// Returns the encoded list.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.number(self.packs.len() as u64);
         for pack in &self.packs {
             w.blob(&pack.blob);
@@ -144,8 +143,7 @@ pub struct PieceList {
 impl PieceList {
     /// Returns the encoded list.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.number(self.packs.len() as u64);
         for pieces in &self.packs {
             w.number(pieces.len() as u64);
@@ -209,8 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_refused() {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.number(1);
         w.digest(&Digest([1; 32]));
         w.number(1);

@@ -78,8 +78,7 @@ impl ImageRecord {
 
     /// Returns the encoded record.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.bytes(self.key.text().as_bytes());
         w.number(self.created_ms);
         w.number(self.saved.len() as u64);

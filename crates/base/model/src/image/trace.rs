@@ -44,8 +44,7 @@ impl AccessTrace {
 
     /// Returns the encoded trace.
     pub fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u8(IMAGE_VERSION);
+        let mut w = Writer::versioned(IMAGE_VERSION);
         w.u8(self.is_carried.into());
         w.number(self.packs.len() as u64);
         self.packs.iter().for_each(|pack| w.number((*pack).into()));

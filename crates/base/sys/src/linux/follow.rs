@@ -399,12 +399,8 @@ impl Beside {
     /// standard streams and children.
     pub fn start(work: impl FnOnce()) -> io::Result<Beside> {
         let parent = super::process_id();
-        // The child has no signal for its end, so that waiting for the tool's processes does not
-        // find it.
-        const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: this is like `fork`, in a process of one thread; the child never returns.
-        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
-            -1 => Err(io::Error::last_os_error()),
+        // SAFETY: this process has one thread; the child never returns.
+        match unsafe { super::process::fork_unseen()? } {
             0 => {
                 // A panic would call `abort`, which signals the thread id that libc remembers. That
                 // is the parent's.
@@ -420,7 +416,7 @@ impl Beside {
                 }
                 super::end_process(0)
             }
-            pid => Ok(Beside { pid: pid as libc::pid_t }),
+            pid => Ok(Beside { pid }),
         }
     }
 

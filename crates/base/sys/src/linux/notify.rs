@@ -304,15 +304,10 @@ impl Guardian {
         // stays until both processes have ended.
         let asked = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size_of::<Received>(), access, shared)? };
         let asked = asked.cast::<Received>();
-        // The child has no signal for its end, so that waiting for the tool's processes does not
-        // find it.
-        const NO_SIGNAL: libc::c_ulong = 0;
-        // SAFETY: this is like `fork`; the child only makes system calls, on its own stack, and
-        // never returns.
-        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
-            -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the child only makes system calls, on its own stack, and never returns.
+        match unsafe { super::process::fork_unseen()? } {
             0 => guard(listener.as_raw_fd(), theirs.as_raw_fd(), asked),
-            pid => Ok(Guardian { pid: pid as libc::pid_t, ours, asked }),
+            pid => Ok(Guardian { pid, ours, asked }),
         }
     }
 

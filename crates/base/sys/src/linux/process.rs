@@ -284,6 +284,21 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
 }
 
+/// Forks. There is no signal for the child's end, so that waiting for the tool's processes does not
+/// find it. Returns its pid, and 0 in the child.
+///
+/// # Safety
+///
+/// As for `fork`: in the child of a process with more threads, only system calls are allowed.
+pub(super) unsafe fn fork_unseen() -> io::Result<libc::pid_t> {
+    const NO_SIGNAL: libc::c_ulong = 0;
+    // SAFETY: the caller sees to what the child does.
+    match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(pid as libc::pid_t),
+    }
+}
+
 /// Returns the process ids of the visible ancestors of this process, the parent first.
 pub fn ancestors() -> impl Iterator<Item = u32> {
     let visible = |pid: &u32| *pid != 0;

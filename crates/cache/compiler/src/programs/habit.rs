@@ -60,28 +60,14 @@ fn strict(program: &[u8], told: &Told) -> Habit {
     let row = table::find(program);
     let rule = row.map_or(Rule::Unknown, |row| row.rule);
     Habit {
-        times: Times::Blind,
-        compares: false,
-        clock_reads: 0,
-        zone_reads: 0,
         tells_time: rule == Rule::Date,
-        random_reads: 0,
-        seeds_are_compared: false,
-        sorts_names: false,
-        lists_kinds: false,
         tunes_memory: match row.map_or(Proc::Matters, |row| row.proc) {
             Proc::Always => !told.named.memory,
             Proc::Told => !told.may_have(|argument| argument.starts_with(b"/proc")),
             Proc::Matters => false,
         },
-        tries_terminal: false,
-        git: None,
-        names_at_random: false,
         names_as_tempfile: rule == Rule::Python,
-        shows_numbers: false,
-        tries_sockets: false,
-        reports: false,
-        runs_code_of_builds: false,
+        ..Habit::default()
     }
 }
 

@@ -85,7 +85,7 @@ impl<'t> Fold<'t> {
         let running = self.processes.runs(pid);
         let running = self.author(running).unwrap_or(running);
         let habit = match running.program == policy.wrapper {
-            true => Habit::OF_WRAPPER,
+            true => Habit { reports: true, ..Habit::default() },
             false => {
                 let made_to_ask = self.processes.is_made_to_ask(pid, policy);
                 let origin = if made_to_ask { Origin::MadeToAsk } else { Origin::Other };
